@@ -147,7 +147,7 @@ class Asked:
 
 def arrive(reasoner: Any, predicate: str, table: Any) -> None:
     """Add facts, whose texts are read as the columns of the predicate want it."""
-    from tidelog.io.columns import Batch, Column
+    from tidelog.data.columns import Batch, Column
     from tidelog.logic.values import ColumnType
 
     types = reasoner.predicates()[predicate].types

@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 
 from benchmarks.facts import FACTS, Tables
 from benchmarks.generators import chain_edges, tree_edges
+from tidelog.data.columns import Batch, Column
 from tidelog.engine.exchange import Listener, Task
-from tidelog.io.columns import Batch, Column
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.values import ColumnType

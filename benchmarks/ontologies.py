@@ -103,7 +103,7 @@ def ready_tidelog(task: Task, data: Path) -> Work:
     """tidelog by the tables, or by rules that are specialised to the ontology: that is part of reasoning."""
     import tidelog as tl
     import tidelog.reasoner.reasoner  # here, so that no measurement has it
-    from tidelog.logic.include import bundled_rules
+    from tidelog.logic.scopes import bundled_rules
     from tidelog.ontology.ontology import load_ontology
 
     def work() -> Done:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.pipeline.job import Job, Run
-from tidelog.pipeline.settings import Engine
+from tidelog.pipeline.job_settings import Engine
 
 
 def job_of(program: Path, target: Path, session: Any = None) -> Job:

@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from tidelog.engine.exchange import codes as exchange_codes
-from tidelog.io import codes as data_codes
-from tidelog.logic import builtins
-from tidelog.logic import codes as logic_codes
+from tidelog.errors import codes as data_codes
+from tidelog.errors import codes as exchange_codes
+from tidelog.errors import codes as frame_codes
+from tidelog.errors import codes as logic_codes
+from tidelog.errors import codes as pipeline_codes
+from tidelog.errors import codes as publish_codes
+from tidelog.errors import codes as store_codes
+from tidelog.errors import codes as syntax_codes
+from tidelog.logic.functions import builtins
 from tidelog.logic.functions.function import ALIASES, Function
-from tidelog.pipeline import codes as pipeline_codes
-from tidelog.publish import codes as publish_codes
-from tidelog.spark import codes as frame_codes
-from tidelog.store import codes as store_codes
-from tidelog.syntax import codes as syntax_codes
 
 DOCS = Path(__file__).parent
 SOURCES = DOCS.parent / "src" / "tidelog"
@@ -57,14 +57,16 @@ def code_table(meanings: Mapping[str, str]) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     **{f"functions of {_area(module)}": partial(functions, module) for module in builtins.AREAS},
-    "syntax errors": partial(code_table, syntax_codes.MEANINGS),
-    "program errors": partial(code_table, logic_codes.MEANINGS),
-    "data errors": partial(code_table, {**data_codes.MEANINGS, "E510": "a Python object that is no value"}),
-    "pipeline errors": partial(code_table, pipeline_codes.MEANINGS),
-    "publishing errors": partial(code_table, publish_codes.MEANINGS),
-    "store errors": partial(code_table, store_codes.MEANINGS),
-    "frame errors": partial(code_table, frame_codes.MEANINGS),
-    "exchange errors": partial(code_table, exchange_codes.MEANINGS),
+    "syntax errors": partial(code_table, syntax_codes.SYNTAX_MEANINGS),
+    "program errors": partial(code_table, logic_codes.LOGIC_MEANINGS),
+    "data errors": partial(
+        code_table, {**data_codes.DATA_MEANINGS, "E510": "a Python object that is no value"}
+    ),
+    "pipeline errors": partial(code_table, pipeline_codes.PIPELINE_MEANINGS),
+    "publishing errors": partial(code_table, publish_codes.PUBLISH_MEANINGS),
+    "store errors": partial(code_table, store_codes.STORE_MEANINGS),
+    "frame errors": partial(code_table, frame_codes.SPARK_MEANINGS),
+    "exchange errors": partial(code_table, exchange_codes.EXCHANGE_MEANINGS),
 }
 
 

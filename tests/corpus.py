@@ -23,10 +23,10 @@ import tidelog as tl
 from tidelog.data.relation import Relation
 from tidelog.engine import reference
 from tidelog.engine.registry import EngineSettings
-from tidelog.io.formats import file_name
+from tidelog.io.data_file import file_name
 from tidelog.io.write import write
+from tidelog.logic.conversions import exact, plain, read_exact
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
-from tidelog.logic.terms import exact, plain, read_exact
 from tidelog.logic.values import Value, order_key
 
 FOLDER = Path(__file__).parent / "cases"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 import tidelog as tl
-from tidelog.logic.meaning import Rules
+from tidelog.logic.change_scripts import Rules
 
 VARIABLES = ("?x", "?y", "?z", "?w")
 NAMES = ("a", "b", "c")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.corpus import Case, Outcome, cases, delta_texts, run_columnar, run_reference
 from tidelog.__main__ import main
-from tidelog.engine.columnar import runner
 from tidelog.engine.columnar.closures import maintained_closures
+from tidelog.engine.columnar.interpreter import plan_runner
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 from tidelog.maintenance.registry import MAINTAINERS
@@ -45,8 +45,8 @@ def reference_outcome(case: Case) -> Outcome:
 @pytest.fixture(autouse=True)
 def small_runs_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several threads share what one would do faster alone, and structures close what rules would."""
-    monkeypatch.setattr(runner, "PARALLEL_FROM", 1)
-    monkeypatch.setattr(runner, "EMITTED_ROWS", runner.BATCH)
+    monkeypatch.setattr(plan_runner, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(plan_runner, "EMITTED_ROWS", plan_runner.BATCH)
     monkeypatch.setattr(maintained_closures, "FEWEST", 0)
 
 

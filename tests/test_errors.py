@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import ProgramError, render_all
-from tidelog.logic import codes
+from tidelog.errors import ProgramError, codes, render_all
 from tidelog.logic.resolve import load
 
 FOLDER = Path(__file__).parent / "errors"
@@ -48,7 +47,7 @@ def test_every_code_of_resolving_has_a_meaning() -> None:
     named = {
         value for value in vars(codes).values() if isinstance(value, str) and re.fullmatch(r"[EW]\d+", value)
     }
-    assert named == set(codes.MEANINGS)
+    assert named == set(codes.LOGIC_MEANINGS)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.plan import change_plans, compile
 from tidelog.plan.join_order import growth, negated_only_variables, order
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.rewrite import sideways
+from tidelog.rewrite import auxiliary_relations
 
 DIGITS = "7" * 5_000
 TOO_DEEP = 100_000
@@ -67,7 +67,7 @@ def test_a_long_rule_derives(name: str) -> None:
 def ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note the lengths of the bodies that are put in order."""
     lengths: list[int] = []
-    for module in (change_plans, compile, sideways):
+    for module in (change_plans, compile, auxiliary_relations):
         name = "order" if hasattr(module, "order") else "arranged"
         whole = getattr(module, name)
 

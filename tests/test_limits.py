@@ -19,8 +19,8 @@ import pytest
 
 import tidelog as tl
 from tidelog.engine import limits
-from tidelog.engine.columnar.table import Table
-from tidelog.logic import include
+from tidelog.engine.columnar.storage.table import Table
+from tidelog.logic import scopes
 from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.plan import change_plans, compile
 
@@ -324,7 +324,7 @@ def test_what_might_never_end_is_not_included(tmp_path: Path, monkeypatch: pytes
     for name in (str(tmp_path / "pipe.rls"), "/dev/zero", "/dev/stdin"):
         with pytest.raises(tl.ProgramError, match=r"E201.*it is not a file of at most 256 MiB"):
             tl.parse(f'@include "{name}" .')
-    monkeypatch.setattr(include, "MOST_BYTES", 10)
+    monkeypatch.setattr(scopes, "MOST_BYTES", 10)
     (tmp_path / "long.rls").write_text("p(1) . p(2) .")
     with pytest.raises(tl.ProgramError, match="E201"):
         tl.parse(f'@include "{tmp_path / "long.rls"}" .')

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tidelog.logic.terms import exact
+from tidelog.logic.conversions import exact
 from tidelog.logic.values import Value, boolean, double, integer, iri, language_string, string
 
 nemo = pytest.importorskip("nmo_python")

@@ -46,8 +46,7 @@ def chosen_variants(options: Options) -> tuple[str, ...]:
     if options.variants:
         names = [name.rpartition(":")[2] for name in options.variants]
         return tuple(name if "/" in name else f"{name}/none" for name in names)
-    from tidelog.maintenance.marking import MARKED
-    from tidelog.maintenance.marks import MARKINGS
+    from tidelog.maintenance.marking import MARKED, MARKINGS
 
     maintainers = QUICK_MAINTAINERS if options.quick else tuple(MARKED)
     marked = [f"{name}/{marking}" for name in maintainers for marking in ("none", *MARKINGS)]

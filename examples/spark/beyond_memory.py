@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import tidelog as tl
 from tidelog import spark as ts
-from tidelog.spark.failures import telling
+from tidelog.spark.shipping import telling
 
 PROGRAM = """
     @declare link(site: string, from: string, to: string) .

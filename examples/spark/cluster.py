@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pyspark
 
-from tidelog.spark.java import find_java
+from tidelog.spark.session import find_java
 
 PATIENCE = 600.0  # seconds, on a machine that does much else
 PR_SET_PDEATHSIG = 1

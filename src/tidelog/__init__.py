@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from tidelog import pipeline
     from tidelog.data.relation import Relation
     from tidelog.logic.intervals import Interval, read_interval
-    from tidelog.logic.program import Program
-    from tidelog.logic.sandbox import Folders
+    from tidelog.logic.program import Folders, Program
     from tidelog.ontology.ontology import Ontology
     from tidelog.reasoner.delta import Delta
     from tidelog.reasoner.reasoner import Reasoner
     from tidelog.reasoner.storing import StoredReasoner
     from tidelog.reasoner.transaction import Change
-    from tidelog.temporal.chart.drawing import Drawing, Time
-    from tidelog.temporal.reasoning import TimeSettings
+    from tidelog.show.chart import Drawing, Time
+    from tidelog.temporal.temporal import TimeSettings
 
     spark: Any  # the module `tidelog.spark`
 
@@ -46,7 +45,7 @@ _LAZY = {
     "Reasoner": "tidelog.reasoner.reasoner",
     "Relation": "tidelog.data.relation",
     "StoredReasoner": "tidelog.reasoner.storing",
-    "TimeSettings": "tidelog.temporal.reasoning",
+    "TimeSettings": "tidelog.temporal.temporal",
     "read_interval": "tidelog.logic.intervals",
 }
 
@@ -93,8 +92,8 @@ def parse(
     A program that is not your own is confined: `allow_read` and `allow_write` are the folders, or files,
     that it may include, import and export. Where one of the two is given, the other is none.
     """
+    from tidelog.logic.program import Sandbox
     from tidelog.logic.resolve import read_text, warned
-    from tidelog.logic.sandbox import Sandbox
 
     return warned(read_text(text, parameters, folder, name, Sandbox.of(allow_read, allow_write)))
 
@@ -110,9 +109,9 @@ def load(
 
     `allow_read` and `allow_write` confine it, as in `parse`.
     """
+    from tidelog.logic.program import Sandbox
     from tidelog.logic.resolve import load as load_program
     from tidelog.logic.resolve import warned
-    from tidelog.logic.sandbox import Sandbox
 
     return warned(load_program(path, parameters, sandbox=Sandbox.of(allow_read, allow_write)))
 
@@ -155,7 +154,7 @@ def timeline(
     A notebook shows it; `save("alarms.svg")` and `.html` write it, `text()` is for terminals. It shows the
     time between `start` and `end`, numbers or texts such as `2024-05-01T08:00:00Z`, else all bounds.
     """
-    from tidelog.temporal.chart.drawing import Drawing
+    from tidelog.show.chart import Drawing
 
     return Drawing(relations, start, end, lanes)
 

@@ -67,7 +67,7 @@ def _collecting_rarely(arguments: Sequence[str]) -> int:
 def _main(arguments: Sequence[str]) -> int:
     """The exit code of a command line."""
     from tidelog.cli.arguments import parse_arguments
-    from tidelog.cli.usage import UsageError
+    from tidelog.cli.options import UsageError
     from tidelog.errors import TidelogError
 
     _use_utf8()
@@ -80,14 +80,14 @@ def _main(arguments: Sequence[str]) -> int:
     except UsageError as error:
         return error.report()
     except TidelogError as error:
-        from tidelog.cli.messages import Messages
+        from tidelog.cli.output import Messages
 
         Messages().diagnose(error.diagnostics)
         return error.exit_code
     except BrokenPipeError:
         return _close_output(0)
     except OSError as error:  # a full disk, most likely
-        from tidelog.shown import visible_lines
+        from tidelog.errors import visible_lines
 
         print(f"tidelog: error: {visible_lines(error.strerror or str(error))}", file=sys.stderr)
         return _close_output(1)
@@ -121,53 +121,53 @@ def _command(name: str) -> Callable[[Namespace], int]:
 
             return query
         case "timeline":
-            from tidelog.cli.timeline import timeline
+            from tidelog.cli.commands.explain import timeline
 
             return timeline
         case "check":
-            from tidelog.cli.check import check
+            from tidelog.cli.commands.programs import check
 
             return check
         case "format":
-            from tidelog.cli.reformat import reformat
+            from tidelog.cli.commands.programs import reformat
 
             return reformat
         case "plan":
-            from tidelog.cli.plan import plan
+            from tidelog.cli.commands.programs import plan
 
             return plan
         case "profile":
-            from tidelog.cli.profile import profile
+            from tidelog.cli.commands.explain import profile
 
             return profile
         case "explain":
-            from tidelog.cli.explain import explain
+            from tidelog.cli.commands.explain import explain
 
             return explain
         case "stream":
-            from tidelog.cli.stream import stream
+            from tidelog.cli.commands.stream import stream
 
             return stream
         case "ontology":
-            from tidelog.cli.ontology import ontology
+            from tidelog.cli.commands.rdf_tools import ontology
 
             return ontology
         case "sparql":
-            from tidelog.cli.sparql import sparql
+            from tidelog.cli.commands.rdf_tools import sparql
 
             return sparql
         case "pipeline":
-            from tidelog.cli.pipeline import pipeline
+            from tidelog.cli.commands.stores import pipeline
 
             return pipeline
         case "store":
-            from tidelog.cli.store import store
+            from tidelog.cli.commands.stores import store
 
             return store
         case "versions" | "diff" | "rollback" | "vacuum" | "convert":
-            from tidelog.cli import versions
+            from tidelog.cli.commands import stores
 
-            command: Callable[[Namespace], int] = getattr(versions, name)
+            command: Callable[[Namespace], int] = getattr(stores, name)
             return command
         case _:
             from tidelog.cli.commands.repl import repl

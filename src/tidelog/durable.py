@@ -1,17 +1,24 @@
-"""Files that are there after a crash: one way to write, to force to the disk, to rename and to lock.
-
-Everything that must survive is changed through the functions of the first part, each a single operation, so
-that tests can make any of them fail, or end the process at any of them.
+"""Files that are complete or absent after a crash: one way to write, to force to the disk, to rename and
+to lock.
 """
 
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 from weakref import WeakSet
+
+from tidelog.errors import DataError, Diagnostic, codes
+
+# ---- Files that are there after a crash: one way to write, to force to the disk, to rename and to lock.
+#
+# Everything that must survive is changed through the functions of the first part, each a single operation, so
+# that tests can make any of them fail, or end the process at any of them.
 
 # ---- single operations
 
@@ -206,3 +213,43 @@ def _leave_to_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+# ---- Files that are complete or absent: written beside their place under another name, then renamed.
+
+
+@contextmanager
+def replacing_text(path: Path, compressed: bool = False) -> Iterator[IO[bytes]]:
+    """A stream whose bytes are the file `path` once the block ends well; else nothing of them is left."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device takes what it is given
+            with path.open("wb") as device, compressing(device, compressed) as inner:
+                yield inner
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(path.resolve()) as stream, compressing(stream, compressed) as inner:
+            yield inner
+    except OSError as error:
+        message = f"`{path}` cannot be written: {error.strerror or error}"
+        raise DataError(Diagnostic(codes.NOT_WRITABLE, message, place=str(path))) from error
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[IO[bytes]]:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            yield stream
+        temporary.replace(path)
+    finally:  # also for Ctrl-C; after the renaming there is nothing to remove
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def compressing(stream: IO[bytes], compressed: bool) -> Iterator[IO[bytes]]:
+    """The stream itself, or one that compresses into it: the same bytes for the same content, always."""
+    if not compressed:
+        yield stream
+        return
+    with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as inner:
+        yield cast(IO[bytes], inner)

@@ -16,7 +16,7 @@ from tests.changes.oracle import Facts, changed, difference, held
 
 SOURCE = str(Path(tl.__file__).parent)
 STEPS = ("call", "return", "c_call")
-HOLDING = ("engine/lock.py", "engine/interrupts.py")  # take no memory, and nothing interrupts them
+HOLDING = ("engine/interrupts.py", "engine/interrupts.py")  # take no memory, and nothing interrupts them
 
 
 class Fault(Exception):  # noqa: N818 - it is what is injected

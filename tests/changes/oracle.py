@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.logic.terms import exact
+from tidelog.logic.conversions import exact
 
 Row = tuple[str, ...]
 Facts = dict[str, frozenset[Row]]

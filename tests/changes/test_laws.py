@@ -14,8 +14,7 @@ import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, fact_text, held
 from tests.strategies import EVERYTHING, Case, cases, distinct
 from tidelog.engine.events import MaintainerChosen
-from tidelog.maintenance.choose import RANKS, RENTED
-from tidelog.maintenance.registry import MAINTAINERS, MARKED, MARKINGS
+from tidelog.maintenance.registry import MAINTAINERS, MARKED_NAMES, MARKINGS, RANKS, RENTED
 
 Transaction = tuple[tuple[str, str, Row | None], ...]  # sign, predicate or rule, row if fact
 Apply = Callable[[Transaction], tl.Delta]
@@ -82,7 +81,7 @@ def test_a_transaction_is_like_starting_anew(history: History) -> None:
 def test_whatever_auto_chooses_is_right(history: History, hands: list[str]) -> None:
     reasoner = tl.Reasoner(tl.parse(begun(history).text), maintainer="auto", threads=1)
     chosen = iter(hands)
-    choose = "tidelog.maintenance.choose.Auto._choose"
+    choose = "tidelog.maintenance.registry.Auto._choose"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choose, lambda auto, *update: MaintainerChosen(next(chosen), "drawn"))
         follow(history, reasoner)
@@ -96,13 +95,13 @@ def test_a_stream_is_like_starting_anew(
     maintainer: str, marking: str, history: History, decides: bool, weighs: bool
 ) -> None:
     """Whatever is marked, by who decides or always, and however little `auto` thinks worth weighing."""
-    if marking in ("literal", "linked") and maintainer not in MARKED:
+    if marking in ("literal", "linked") and maintainer not in MARKED_NAMES:
         return
     program = tl.parse(begun(history).text)
     with pytest.MonkeyPatch.context() as patch:
         if weighs:
             for name in ("WORTH_WEIGHING", "SEARCHED", "VISITED", "SMALL"):
-                patch.setattr(f"tidelog.maintenance.choose.{name}", 0)
+                patch.setattr(f"tidelog.maintenance.registry.{name}", 0)
         reasoner = tl.Reasoner(program, maintainer=maintainer, marking=marking, threads=1)
         if hasattr(reasoner._maintainer, "decides"):
             reasoner._maintainer.decides = decides

@@ -24,7 +24,7 @@ from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
 from tidelog.spark import table_changes as tables
 from tidelog.spark.table_changes import OPERATIONS, Shape
-from tidelog.store.state import BatchId
+from tidelog.store.forms import BatchId
 
 Said = tuple[str, Row, str, int]  # predicate, row, operation, order
 NOTHING, CRASH, CLOSE, REPEAT, REFUSE = "nothing", "crash", "close", "repeat", "refuse"

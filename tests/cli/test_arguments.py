@@ -6,13 +6,14 @@ import pytest
 
 from tests.cli.conftest import Tidelog, Write
 from tidelog import __version__
-from tidelog.cli import arguments, options, time_options
+from tidelog.cli import arguments, options
+from tidelog.cli import options as time_options
 from tidelog.engine.registry import ENGINES
-from tidelog.io.formats import EXTENSIONS, canonical_format
+from tidelog.io.data_file import EXTENSIONS, canonical_format
 from tidelog.io.rejects import OnError
 from tidelog.maintenance import registry
 from tidelog.show.plan_stages import STAGES
-from tidelog.temporal.materialise import PROCEDURES
+from tidelog.temporal.interval_fixpoint import PROCEDURES
 
 
 def test_version(tidelog: Tidelog) -> None:

@@ -136,7 +136,7 @@ def test_a_text_that_would_change_its_meaning_is_refused(
     tidelog: Tidelog, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("a.rls", UNTIDY)
-    monkeypatch.setattr("tidelog.cli.reformat.print_document", lambda _: "p(1) .\n")
+    monkeypatch.setattr("tidelog.cli.commands.programs.print_document", lambda _: "p(1) .\n")
     done = tidelog("format", "a.rls")
     assert done.code == 1
     assert "error[E702]" in done.error

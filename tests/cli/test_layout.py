@@ -7,8 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.plan.layout import Layout, lay_out
-from tidelog.plan.picture import Arrow, Box, Graph
+from tidelog.show.picture import Arrow, Box, Graph
+from tidelog.show.picture_formats import Layout, lay_out
 
 KEYS = [f"n{number}" for number in range(8)]
 ARROWS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)), max_size=16, unique=True)

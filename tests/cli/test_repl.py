@@ -14,7 +14,7 @@ from tests.cli.conftest import Done, Tidelog, Write
 from tidelog.cli.arguments import parse_arguments
 from tidelog.cli.commands.prompt import Completing, Highlighting, _history
 from tidelog.cli.commands.repl import Session, is_complete, is_ready
-from tidelog.cli.reasoning import Work
+from tidelog.cli.work import Work
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
-from tidelog.cli.progress import Progress, progress_line
+from tidelog.cli.work import Progress, progress_line
 from tidelog.engine.events import Tally
 
 
@@ -359,7 +359,7 @@ def test_quiet_says_errors_only(tidelog: Tidelog, write: Write) -> None:
 
 def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", said := Terminal())
-    monkeypatch.setattr("tidelog.cli.progress.WAIT", 0.01)
+    monkeypatch.setattr("tidelog.cli.work.WAIT", 0.01)
     for quiet in (True, False):
         with Progress(partial(progress_line, Tally(loaded=1200)), quiet):
             time.sleep(0.3)
@@ -370,7 +370,7 @@ def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch)
 
 def test_other_text_stands_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", said := Terminal())
-    monkeypatch.setattr("tidelog.cli.progress.WAIT", 0.0)
+    monkeypatch.setattr("tidelog.cli.work.WAIT", 0.0)
     with Progress("at {:.0f}".format) as progress:
         while "at 0" not in said.getvalue():
             time.sleep(0.01)
@@ -381,7 +381,7 @@ def test_other_text_stands_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_log_gets_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", said := io.StringIO())
-    monkeypatch.setattr("tidelog.cli.progress.LOGGED", 0.01)
+    monkeypatch.setattr("tidelog.cli.work.LOGGED", 0.01)
     with Progress("at {:.0f}".format):
         time.sleep(0.05)
     assert said.getvalue() == ""

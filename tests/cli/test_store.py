@@ -9,7 +9,7 @@ import pytest
 
 import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
-from tidelog.store.folder import Folder
+from tidelog.store.store import Folder
 
 EQUAL = "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) ."
 TIMED = "boxplus[1, 1] p(?x) :- q(?x) . q(a)@0 ."

@@ -14,9 +14,8 @@ from threading import Thread
 import pytest
 
 from tests.cli.conftest import Done, Tidelog, Write
-from tidelog.cli.updates import Arriving, Folder, Updates
+from tidelog.cli.updates import Arriving, Folder, Updates, split_scripts
 from tidelog.errors import Source
-from tidelog.io.scripts import split_scripts
 
 CHANGES = """\
 + parent(carol, dave) .

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.__main__ import main
-from tidelog.errors import Diagnostic, Label, Source, Span, render
-from tidelog.shown import visible, visible_lines
+from tidelog.errors import Diagnostic, Label, Source, Span, render, visible, visible_lines
 
 BAD = "\x1b]0;title\x07\x1b[31m\x9b1m\u202eevil\u2066\x7f"
 OWN = re.compile(r"\x1b\[[0-9;]*m|\r\x1b\[2K")  # colours, and the line of progress

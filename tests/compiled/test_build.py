@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.compiled import build
-from tidelog.compiled.objects import HERE, NAME, fault_of
-from tidelog.compiled.sources import find_sources
+from tidelog.compiled.objects import HERE, NAME, fault_of, find_sources
 
 ROOT = HERE.parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")

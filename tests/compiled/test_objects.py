@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.compiled import objects
-from tidelog.compiled.objects import HERE, NAME, description, fault_of, with_foot
-from tidelog.compiled.sources import find_sources
+from tidelog.compiled.objects import HERE, NAME, description, fault_of, find_sources, with_foot
 
 GOOD = (HERE / NAME).read_bytes()
 DERIVE = """
@@ -155,7 +154,7 @@ def test_kernels_that_change_are_noticed(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(GOOD)
     newest = max((HERE.parent / name).stat().st_mtime_ns for name in description(path)["files"])
     os.utime(path, ns=(newest + 1, newest + 1))
-    monkeypatch.setattr("tidelog.compiled.sources.find_sources", lambda: pytest.fail("no file is newer"))
+    monkeypatch.setattr("tidelog.compiled.objects.find_sources", lambda: pytest.fail("no file is newer"))
     assert not objects.is_outdated(path)
     monkeypatch.undo()
     os.utime(path, ns=(newest, newest))

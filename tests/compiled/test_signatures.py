@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tidelog import compiled
-from tidelog.compiled.objects import loaded
-from tidelog.compiled.sources import PACKAGE, find_sources
-from tidelog.engine.columnar.dictionary_kernels import classify_texts
+from tidelog.compiled.objects import PACKAGE, find_sources, loaded
+from tidelog.data.dictionary_kernels import classify_texts
 from tidelog.equality.class_kernels import components, walk
-from tidelog.temporal.list_kernels import length_of, sort_by_left, total_length
+from tidelog.temporal.interval_kernels import length_of, sort_by_left, total_length
 
 Name = tuple[str, str]  # of a module, and of a function in it
 
@@ -80,7 +79,7 @@ def test_python_calls_kernels_and_nothing_else_that_is_compiled() -> None:
 
 
 def test_every_kernel_is_called_by_python() -> None:
-    only_tests = {("tidelog.engine.columnar.matching", "find_entry")}
+    only_tests = {("tidelog.engine.columnar.interpreter.interpreter", "find_entry")}
     assert set(KERNELS) - USED == only_tests
 
 

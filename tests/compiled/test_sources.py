@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.compiled import sources
+from tidelog.compiled import objects
 
 KERNELS = '''"""A module."""
 
@@ -39,18 +39,18 @@ LAYOUT = "BASE = 4\nWIDTH = BASE + 1\nUNUSED = 3\n"
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "compiled").mkdir()
-    for name in sources.BUILD:
-        shutil.copy(sources.PACKAGE / name, tmp_path / name)
+    for name in objects.BUILD:
+        shutil.copy(objects.PACKAGE / name, tmp_path / name)
     (tmp_path / "some_kernels.py").write_text(KERNELS)
     (tmp_path / "layout.py").write_text(LAYOUT)
-    monkeypatch.setattr(sources, "PACKAGE", tmp_path)
+    monkeypatch.setattr(objects, "PACKAGE", tmp_path)
     return tmp_path
 
 
 def test_kernels_and_what_they_read_are_found(package: Path) -> None:
-    found = sources.find_sources()
+    found = objects.find_sources()
     assert found.modules == ("tidelog.some_kernels",)
-    assert found.files == tuple(sorted((*sources.BUILD, "layout.py", "some_kernels.py")))
+    assert found.files == tuple(sorted((*objects.BUILD, "layout.py", "some_kernels.py")))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_kernels_and_what_they_read_are_found(package: Path) -> None:
     ],
 )
 def test_what_changes_the_digest(package: Path, file: str, old: str, new: str, is_another: bool) -> None:
-    before = sources.find_sources().digest
+    before = objects.find_sources().digest
     text = (package / file).read_text()
     assert old in text
     (package / file).write_text(text.replace(old, new, 1))
-    assert (sources.find_sources().digest != before) == is_another
+    assert (objects.find_sources().digest != before) == is_another

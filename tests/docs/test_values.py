@@ -11,19 +11,19 @@ import pytest
 
 import tidelog as tl
 from tests.docs.blocks import ROOT
-from tidelog.io.marks import type_of
-from tidelog.logic import json_terms, terms, values
+from tidelog.data.columns import type_of
+from tidelog.io.write import file_table
+from tidelog.logic import conversions, values
 from tidelog.logic.values import XSD, Kind, Value
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.written import file_table
 
 TEXT = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
 FORMS: list[Callable[[Value], str]] = [
-    terms.plain,
-    terms.field,
-    json_terms.write_json,
-    terms.exact,
-    terms.ntriples,
+    conversions.plain,
+    conversions.field,
+    conversions.write_json,
+    conversions.exact,
+    conversions.ntriples,
 ]
 VALUES = {
     "name": [values.iri("alice")],

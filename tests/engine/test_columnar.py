@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.interpreter import plan_runner
 from tidelog.engine.columnar.storage import catalog
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import RulePlan
@@ -376,7 +376,7 @@ def test_a_small_batch_gives_the_same_statistics() -> None:
     edges = random_pairs(16, 200, 60, 60)
 
     def statistics(batch: int) -> list[tuple[int, int, int]]:
-        with patch.object(runner, "BATCH", batch):
+        with patch.object(plan_runner, "BATCH", batch):
             reasoner = reasoner_of(
                 f"{DOUBLING} far(?x) :- path(?x, ?y), ?z = 100 / ?x, ?z > ?y .", edge=edges
             )

@@ -19,7 +19,7 @@ import tidelog as tl
 from tidelog import compiled
 from tidelog.engine.columnar import evaluate, runner
 from tidelog.equality.class_kernels import components
-from tidelog.io.fields import split_fields
+from tidelog.data.text_kernels import split_fields
 
 assert compiled.DEBUG
 

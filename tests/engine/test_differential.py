@@ -17,11 +17,11 @@ from tests.strategies import EVERYTHING, Case, Features, Row, cases
 import tidelog as tl
 from tidelog.data import dictionary
 from tidelog.engine import reference
-from tidelog.engine.columnar import runner, table
 from tidelog.engine.columnar.closures import maintained_closures
-from tidelog.engine.columnar.storage import catalog
+from tidelog.engine.columnar.interpreter import plan_runner
+from tidelog.engine.columnar.storage import catalog, table
+from tidelog.logic.conversions import exact, read_exact
 from tidelog.logic.program import Program
-from tidelog.logic.terms import exact, read_exact
 
 Facts = dict[str, frozenset[Row]]
 
@@ -47,10 +47,10 @@ class Conditions:
         """Let the engine work under these conditions."""
         with ExitStack() as stack:
             for module, name, value in (
-                (runner, "BATCH", self.batch),
-                (runner, "EMITTED_ROWS", max(self.batch, 16)),
-                (runner, "PARALLEL_FROM", self.parallel_from),
-                (runner, "BLOCK", self.block),
+                (plan_runner, "BATCH", self.batch),
+                (plan_runner, "EMITTED_ROWS", max(self.batch, 16)),
+                (plan_runner, "PARALLEL_FROM", self.parallel_from),
+                (plan_runner, "BLOCK", self.block),
                 (table, "FIRST_CAPACITY", self.capacity),
                 (dictionary, "FIRST_CAPACITY", self.constants),
                 (catalog, "DENSE_BYTES", self.dense_bytes),

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.engine.columnar.exact import exact_array, ids_of_terms, terms_of
+from tidelog.data.columns import Column
+from tidelog.data.decode import exact_array, ids_of_terms, terms_of
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-from tidelog.io.columns import Column
-from tidelog.logic import terms
+from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, string
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -49,7 +49,7 @@ def texts(items: list[str]) -> pa.Array:
 @example(ODD)
 def test_fields_without_a_type(fields: list[str]) -> None:
     found = exact_array(Column(ColumnType.ANY, texts(fields))).to_pylist()
-    assert found == [terms.exact(terms.read_any(field)) for field in fields]
+    assert found == [conversions.exact(conversions.read_any(field)) for field in fields]
 
 
 @given(FIELDS)
@@ -58,30 +58,32 @@ def test_texts_that_are_names_or_strings(fields: list[str]) -> None:
     engine = ColumnarEngine(1)
     ids = engine.encode_column(Column(ColumnType.ANY, texts(fields), parse_numbers=False))
     found = exact_array(Column(ColumnType.ANY, texts(fields), parse_numbers=False)).to_pylist()
-    assert found == [terms.exact(engine.dictionary.decode(number)) for number in ids.tolist()]
+    assert found == [conversions.exact(engine.dictionary.decode(number)) for number in ids.tolist()]
 
 
 @given(FIELDS)
 @example(ODD)
 def test_strings(fields: list[str]) -> None:
     found = exact_array(Column(ColumnType.STRING, texts(fields)))
-    assert found.to_pylist() == [terms.exact(string(field)) for field in fields]
+    assert found.to_pylist() == [conversions.exact(string(field)) for field in fields]
 
 
 @given(WRITTEN)
 def test_terms_of_n_triples(written: list[str]) -> None:
     found = exact_array(Column(ColumnType.TERM, texts(written))).to_pylist()
-    assert found == [terms.exact(terms.read_exact(term)) for term in written]
+    assert found == [conversions.exact(conversions.read_exact(term)) for term in written]
 
 
 @given(FIELDS, WRITTEN)
 @example(ODD, [])
 def test_ids_to_terms_and_back(fields: list[str], written: list[str]) -> None:
     engine = ColumnarEngine(1)
-    values = [terms.read_any(field) for field in fields] + [terms.read_exact(term) for term in written]
+    values = [conversions.read_any(field) for field in fields] + [
+        conversions.read_exact(term) for term in written
+    ]
     ids = engine.dictionary.encode_values(values)
     found = terms_of(ids, engine.dictionary)
-    assert found.to_pylist() == [terms.exact(value) for value in values]
+    assert found.to_pylist() == [conversions.exact(value) for value in values]
     assert ids_of_terms(found, engine.dictionary).tolist() == ids.tolist()
 
 
@@ -107,5 +109,5 @@ def test_other_types(array: pa.Array) -> None:
     engine = ColumnarEngine(1)
     ids = engine.encode_column(column)
     assert exact_array(column).to_pylist() == [
-        terms.exact(engine.dictionary.decode(number)) for number in ids.tolist()
+        conversions.exact(engine.dictionary.decode(number)) for number in ids.tolist()
     ]

@@ -18,9 +18,9 @@ from tests.strategies import EVERYTHING, Case, cases
 import tidelog as tl
 from tidelog.engine import reference
 from tidelog.engine.exchange import Collision, Lost, Mesh, Task
+from tidelog.engine.exchange.ids import HEAD
 from tidelog.engine.exchange.sockets import Frame
 from tidelog.engine.exchange.tasks import DERIVED
-from tidelog.engine.exchange.values import HEAD
 from tidelog.errors import EvaluationError, ProgramError, Stopped, TidelogError
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.values import (

@@ -16,7 +16,7 @@ from tests.strategies import EVERYTHING, Case, cases
 import tidelog as tl
 from tidelog.engine import reference
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
-from tidelog.engine.fed import Fed
+from tidelog.engine.fixpoint import Fed
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
 from tidelog.logic.values import integer

@@ -14,21 +14,20 @@ from hypothesis import strategies as st
 from tests.logic.conftest import all_values
 
 import tidelog as tl
+from tidelog.data import decode
 from tidelog.data import dictionary as dictionary_module
+from tidelog.data.columns import Batch, column_of_values
+from tidelog.data.decode import order, to_objects, to_texts
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine import reference
-from tidelog.engine.columnar import decode, layout
-from tidelog.engine.columnar import table as table_module
-from tidelog.engine.columnar.aggregate import aggregate, distinct_rows
-from tidelog.engine.columnar.decode import order, to_objects, to_texts
-from tidelog.engine.columnar.index import Index, IndexKey
-from tidelog.engine.columnar.matching import find_entry
-from tidelog.engine.columnar.table import Table
-from tidelog.io.columns import Batch, column_of_values
-from tidelog.logic.builtins import AGGREGATES, Overflow, lookup
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter.executor import aggregate, distinct_rows
+from tidelog.engine.columnar.interpreter.interpreter import find_entry
+from tidelog.engine.columnar.storage import table as table_module
+from tidelog.engine.columnar.storage.table import Index, IndexKey, Table
+from tidelog.logic.conversions import exact, plain, read_any, read_exact, to_python
+from tidelog.logic.functions.builtins import AGGREGATES, Overflow, lookup
 from tidelog.logic.program import Aggregation, Variable
-from tidelog.logic.python import to_python
-from tidelog.logic.terms import exact, plain, read_any, read_exact
 from tidelog.logic.values import Kind, Value, integer, order_key, string
 
 Ids = npt.NDArray[np.int32]

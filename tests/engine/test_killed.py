@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import tidelog as tl
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.engine import reference
 from tidelog.engine.exchange import Listener, Lost, Task
 from tidelog.engine.exchange.sockets import Frame
-from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.values import Value, integer
 from tidelog.rewrite.localise import Sizes
 

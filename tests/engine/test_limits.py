@@ -13,7 +13,7 @@ import pytest
 import tidelog as tl
 from tidelog.data import memory
 from tidelog.engine import limits
-from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.interpreter import plan_runner
 from tidelog.engine.events import Event, FactsLoaded, RoundEnded, Tally
 
 CLOSURE = """
@@ -273,7 +273,7 @@ MIXED = f"""{CLOSURE}
 def test_whichever_array_cannot_be_had_nothing_is_lost(
     scarce: pytest.MonkeyPatch, threads: int, again: bool
 ) -> None:
-    scarce.setattr(runner, "PARALLEL_FROM", 64)
+    scarce.setattr(plan_runner, "PARALLEL_FROM", 64)
     expected: dict[str, set[tuple[Any, ...]]] = {}
     failures = 0
     for fails_at in [0, *range(1, 60)]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.engine.columnar import looking_up
+from tidelog.engine.columnar.interpreter import executor
 
 Fact = tuple[int, int, int]
 NUMBERS = st.integers(0, 3)
@@ -21,8 +21,8 @@ def test_look_ups_answer_as_scans_do(
 ) -> None:
     reasoner = tl.Reasoner(tl.parse("p(?x, ?y, ?z) :- q(?x, ?y, ?z) ."), threads=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(looking_up, "LARGE", 1)
-        patch.setattr(looking_up, "PATIENCE", 1)
+        patch.setattr(executor, "LARGE", 1)
+        patch.setattr(executor, "PATIENCE", 1)
         reasoner.insert("q", sorted(facts))
         reasoner.materialise()
         for number, pattern in enumerate(asked * 3):

@@ -16,7 +16,7 @@ from tests.engine.test_fed import PROGRAMS
 
 import tidelog as tl
 from tidelog.engine.exchange import Lost
-from tidelog.engine.exchange.values import Values
+from tidelog.engine.exchange.ids import Values
 from tidelog.errors import EvaluationError, ProgramError, Stopped
 
 EDGES = " ".join(f"edge({number}, {(number * 7 + 3) % 50}) ." for number in range(50))

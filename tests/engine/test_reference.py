@@ -13,8 +13,8 @@ from tests.strategies import Case, Features, cases
 
 from tidelog.engine.reference import answer, evaluate
 from tidelog.errors import EvaluationError, Inconsistent, Stopped
+from tidelog.logic.conversions import exact
 from tidelog.logic.resolve import resolve
-from tidelog.logic.terms import exact
 from tidelog.syntax.parser import parse_text
 
 Rows = frozenset[tuple[str, ...]]

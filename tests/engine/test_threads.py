@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.interpreter import plan_runner
 from tidelog.engine.columnar.storage import catalog
 
 PROGRAM = """
@@ -35,9 +35,9 @@ def forced(emitted_rows: int, block: int, dense_bytes: int) -> Iterator[None]:
     """Let threads share every plan, hand rows over often, and write in small blocks."""
     with ExitStack() as stack:
         for module, name, value in (
-            (runner, "PARALLEL_FROM", 1),
-            (runner, "EMITTED_ROWS", emitted_rows),
-            (runner, "BLOCK", block),
+            (plan_runner, "PARALLEL_FROM", 1),
+            (plan_runner, "EMITTED_ROWS", emitted_rows),
+            (plan_runner, "BLOCK", block),
             (catalog, "DENSE_BYTES", dense_bytes),
         ):
             stack.enter_context(patch.object(module, name, value))
@@ -72,7 +72,7 @@ def alone() -> tl.Reasoner:
 def test_threads_that_share_every_plan_derive_the_same(
     alone: tl.Reasoner, threads: int, dense_bytes: int
 ) -> None:
-    with forced(runner.BATCH, 16, dense_bytes):
+    with forced(plan_runner.BATCH, 16, dense_bytes):
         reasoner = reasoner_of(threads)
     assert facts_of(reasoner) == facts_of(alone)
     assert counts_of(reasoner) == counts_of(alone)
@@ -81,7 +81,7 @@ def test_threads_that_share_every_plan_derive_the_same(
 @pytest.mark.parametrize("block", [1, 7, 256])
 def test_rows_are_handed_over_whenever_a_buffer_is_full(block: int) -> None:
     alone = reasoner_of(threads=1, edges=220, nodes=100)
-    with forced(64, block, 4), patch.object(runner, "BATCH", 64):
+    with forced(64, block, 4), patch.object(plan_runner, "BATCH", 64):
         reasoner = reasoner_of(threads=3, edges=220, nodes=100)
     assert len(alone["path"]) > 1000
     assert facts_of(reasoner) == facts_of(alone)
@@ -89,22 +89,22 @@ def test_rows_are_handed_over_whenever_a_buffer_is_full(block: int) -> None:
 
 def test_large_plans_run_in_parallel_as_they_are(alone: tl.Reasoner) -> None:
     """Nothing is forced: the closure has more rows than one thread takes alone."""
-    assert len(alone["path"]) > 2 * runner.PARALLEL_FROM
+    assert len(alone["path"]) > 2 * plan_runner.PARALLEL_FROM
     with patch.object(
-        runner.ParallelRun, "run", autospec=True, side_effect=runner.ParallelRun.run
+        plan_runner.ParallelRun, "run", autospec=True, side_effect=plan_runner.ParallelRun.run
     ) as parallel:
         assert facts_of(reasoner_of(threads=2)) == facts_of(alone)
     assert parallel.called
 
 
 def test_pauses_of_one_thread_do_not_lose_rows(alone: tl.Reasoner) -> None:
-    with forced(runner.BATCH, 16, 4), patch.object(runner.Runner, "budget", return_value=100):
+    with forced(plan_runner.BATCH, 16, 4), patch.object(plan_runner.Runner, "budget", return_value=100):
         assert facts_of(reasoner_of(threads=2)) == facts_of(alone)
 
 
 def test_runs_repeat_themselves() -> None:
     """The same rows in the same order, however threads take turns; computed values need sorting for that."""
-    with forced(runner.BATCH, 16, 64 << 20):
+    with forced(plan_runner.BATCH, 16, 64 << 20):
         runs = [reasoner_of(threads, edges=300, nodes=200) for threads in (1, 2, 2, 3)]
     assert len({tuple(run["path"]) for run in runs}) == 1
     assert len({tuple(run["three"]) for run in runs}) == 1

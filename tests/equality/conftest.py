@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.equality.registry import TREATMENTS
+from tidelog.equality.rewriting import TREATMENTS
 
 
 @pytest.fixture(params=[name for name in TREATMENTS if name != "off"])

@@ -6,8 +6,8 @@ import tidelog as tl
 from tests.equality.scripts import DECLARED, Change, Script
 from tidelog.engine.reference import evaluate
 from tidelog.errors import Inconsistent
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import BUILT_IN, EQUAL
-from tidelog.logic.terms import exact
 
 Facts = dict[str, frozenset[tuple[str, ...]]]
 

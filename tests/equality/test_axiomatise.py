@@ -9,8 +9,8 @@ import tidelog as tl
 from tests.equality.laboratory import run
 from tests.equality.scripts import Script, scripts
 from tidelog.errors import Inconsistent, ProgramError
+from tidelog.logic.equality_axioms import axiomatise
 from tidelog.maintenance.registry import MAINTAINERS
-from tidelog.rewrite.axiomatise import axiomatise
 
 fewer = settings(max_examples=settings().max_examples // 10)
 PASSPORTS = """

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.equality.representatives import Classes, components
+from tidelog.equality.classes import Classes, components
 
 CONSTANTS = 12
 constants = st.integers(0, CONSTANTS - 1)

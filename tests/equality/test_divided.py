@@ -17,9 +17,9 @@ from tests.equality.scripts import DECLARED, Script, scripts
 from tidelog.engine.exchange import Task
 from tidelog.equality.distributed import Divided
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
+from tidelog.logic.conversions import exact
+from tidelog.logic.equality_axioms import axiomatise
 from tidelog.logic.program import BUILT_IN, EQUAL, Program
-from tidelog.logic.terms import exact
-from tidelog.rewrite.axiomatise import axiomatise
 from tidelog.rewrite.localise import Sizes
 
 MANY = 1_000_000  # rows, so that nothing is copied to all

@@ -24,11 +24,11 @@ import tidelog as tl
 from tidelog.__main__ import main
 from tidelog.cli.arguments import parse_arguments
 from tidelog.errors import Source, TidelogError
-from tidelog.io.formats import EXTENSIONS
+from tidelog.io.data_file import EXTENSIONS
 from tidelog.io.sparql import Store
-from tidelog.mending import repair
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.store_repair import repair
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidelog.io.columns import Batch, Column
+from tidelog.data.columns import Batch, Column
+from tidelog.io.data_file import DataFile
+from tidelog.io.reader import read
 from tidelog.io.rejects import Faults
-from tidelog.io.source import DataFile
-from tidelog.io.tables import read
-from tidelog.logic import python, terms, values
+from tidelog.logic import conversions, values
 from tidelog.logic.values import ColumnType, Value
 
 Rows = list[tuple[str, ...]]
@@ -39,20 +39,20 @@ def column_values(column: Column) -> list[Value]:
     items = column.values.to_pylist()
     match column.type:
         case ColumnType.ANY if column.parse_numbers:
-            return [terms.read_any(item) for item in items]
+            return [conversions.read_any(item) for item in items]
         case ColumnType.ANY:
-            return [python.from_python(item) for item in items]
+            return [conversions.from_python(item) for item in items]
         case ColumnType.STRING | ColumnType.IRI | ColumnType.TERM:
-            return [terms.read_typed(item, column.type) for item in items]
+            return [conversions.read_typed(item, column.type) for item in items]
         case _:
-            return [python.from_python(item, column.type) for item in items]
+            return [conversions.from_python(item, column.type) for item in items]
 
 
 def exact_rows(batches: Iterable[Batch]) -> Rows:
     """The rows of all batches, each value written exactly."""
     rows: Rows = []
     for batch in batches:
-        columns = [[terms.exact(value) for value in column_values(column)] for column in batch.columns]
+        columns = [[conversions.exact(value) for value in column_values(column)] for column in batch.columns]
         assert all(len(column) == batch.rows for column in columns)
         rows += zip(*columns, strict=True) if columns else [()] * batch.rows
     return rows

@@ -11,49 +11,49 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.io import arrays
+from tidelog.data import arrow
 
 
 @given(st.lists(st.text(max_size=5), max_size=20))
 def test_texts(texts: list[str]) -> None:
-    array = arrays.text_array(texts)
+    array = arrow.text_array(texts)
     array.validate(full=True)
     assert array == pa.array(texts, pa.string())
 
 
 def test_half_a_surrogate_pair_is_no_text() -> None:
     with pytest.raises(UnicodeEncodeError):
-        arrays.text_array(["a", "\ud800"])
+        arrow.text_array(["a", "\ud800"])
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
 def test_numbers(numbers: list[int]) -> None:
-    assert arrays.number_array(numbers, pa.int64()) == pa.array(numbers, pa.int64())
+    assert arrow.number_array(numbers, pa.int64()) == pa.array(numbers, pa.int64())
 
 
 def test_numbers_that_do_not_fit() -> None:
     for number, kind in ((2**63, pa.int64()), (2**31, pa.date32())):
         with pytest.raises(OverflowError):
-            arrays.number_array([number], kind)
+            arrow.number_array([number], kind)
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 9))
 def test_truth_values(truths: list[bool], offset: int) -> None:
-    array = arrays.mask(np.array(truths, bool))
+    array = arrow.mask(np.array(truths, bool))
     assert array == pa.array(truths, pa.bool_())
-    assert arrays.number_array(truths, pa.bool_()) == array
-    assert arrays.flags_of(array.slice(offset)).tolist() == truths[offset:]
+    assert arrow.number_array(truths, pa.bool_()) == array
+    assert arrow.flags_of(array.slice(offset)).tolist() == truths[offset:]
 
 
 WITHOUT_PANDAS = """
 import io, sys
 from pathlib import Path
 import pyarrow as pa
-from tidelog.io.arrays import number_array, text_array
+from tidelog.data.arrow import number_array, text_array
 from tidelog.io.rejects import Faults, OnError
 from tidelog.io.python_data import from_python
-from tidelog.io.source import DataFile
-from tidelog.io.tables import read
+from tidelog.io.data_file import DataFile
+from tidelog.io.reader import read
 from tidelog.io.write import write
 from tidelog.logic.values import ColumnType as T
 

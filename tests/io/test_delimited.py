@@ -12,15 +12,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tidelog.data.columns import Batch
 from tidelog.errors import DataError
 from tidelog.io import delimited
-from tidelog.io.careful import Block, Layout, read_block
-from tidelog.io.columns import Batch
-from tidelog.io.delimited import _parse
-from tidelog.io.records import count_lines, ends_open, records
+from tidelog.io.data_file import DataFile, Header
+from tidelog.io.delimited import Block, Layout, _parse, count_lines, ends_open, read_block, records
+from tidelog.io.reader import read
 from tidelog.io.rejects import Faults, OnError
-from tidelog.io.source import DataFile, Header
-from tidelog.io.tables import read
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]

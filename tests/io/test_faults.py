@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import DataError, counted
-from tidelog.io import codes, delimited
+from tidelog.errors import DataError, codes, counted
+from tidelog.io import delimited
 from tidelog.io import rejects as faults_module
+from tidelog.io.data_file import Header, data_file
 from tidelog.io.python_data import from_python
+from tidelog.io.reader import read
 from tidelog.io.rejects import Faults, OnError, ReadReport
-from tidelog.io.source import Header, data_file
-from tidelog.io.tables import read
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]
@@ -308,5 +308,5 @@ def test_an_open_quote_takes_in_all_that_follows(
 def test_every_code_is_tested_and_has_a_meaning() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
     constants = {value for name, value in vars(codes).items() if name.isupper() and name != "MEANINGS"}
-    assert set(codes.MEANINGS) == constants
-    assert [code for code in codes.MEANINGS if code not in tests] == []
+    assert set(codes.DATA_MEANINGS) == constants
+    assert [code for code in codes.DATA_MEANINGS if code not in tests] == []

@@ -7,9 +7,9 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.io import lines
-from tidelog.io.fields import survey, text_views
-from tidelog.io.lines import LineReader
+from tidelog.data.text_kernels import survey, text_views
+from tidelog.io import delimited
+from tidelog.io.delimited import LineReader
 
 TEXTS = st.lists(st.text("ab\n", max_size=9), max_size=30).map(lambda parts: "".join(parts).encode())
 
@@ -36,14 +36,14 @@ def test_a_block_goes_on_after_what_is_given(text: bytes, size: int) -> None:
 
 
 def test_memory_is_used_again_once_nobody_looks_at_it() -> None:
-    lines._kept.clear()
+    delimited._kept.clear()
     reader = LineReader(io.BytesIO(b"0123456\n" * 9))
     for _ in range(9):
         assert bytes(reader.read(8)) == b"0123456\n"
-    assert len(lines._kept) == 1
+    assert len(delimited._kept) == 1
     blocks = [LineReader(io.BytesIO(b"kept\n")).read(5) for _ in range(9)]
     assert blocks == [b"kept\n"] * 9
-    assert len(lines._kept) == lines.MOST_KEPT
+    assert len(delimited._kept) == delimited.MOST_KEPT
 
 
 @given(st.binary(max_size=9), st.integers(0, 70))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidelog as tl
-from tidelog.io import locate
+from tidelog.reasoner import explaining
 
 FILES = {
     "csv": ('"a",b\nb,"c, d"\n\n17,3\n', "p(17, 3)", 4),
@@ -58,7 +58,7 @@ def test_a_file_that_has_gone_is_named_without_a_line(tmp_path: Path) -> None:
 
 
 def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "MOST_READ", 3)
+    monkeypatch.setattr(explaining, "MOST_READ", 3)
     path = tmp_path / "p.csv"
     path.write_text("".join(f"{number}1,1\n" for number in range(1, 9)) + "1,1\n")
     reasoner = tl.Reasoner()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.errors import DataError, ProgramError
-from tidelog.io import sparql, xml_checks
-from tidelog.io.nesting import JSON_STRINGS, Elements, first_too_deep
+from tidelog.io import rdf, sparql
+from tidelog.io.json_files import JSON_STRINGS, Elements, first_too_deep
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]
@@ -164,13 +164,13 @@ def test_document_types_within_the_document_are_refused(read_rows: ReadRows) -> 
 def test_the_document_type_is_found_across_blocks(
     read_rows: ReadRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xml_checks, "_BLOCK", 3)
+    monkeypatch.setattr(rdf, "_BLOCK", 3)
     (told,) = refused(read_rows, with_entities('<!ENTITY % a "x">'))
     assert told.startswith("E520 x.rdf:2:")
 
 
 def test_elements_that_are_nested_too_deeply(read_rows: ReadRows) -> None:
-    depth = xml_checks.DEEPEST
+    depth = rdf.DEEPEST
     text = f"<rdf:RDF {RDF}>\n" + "<rdf:Description><e:p>" * depth
     (told,) = refused(read_rows, text)
     assert told.startswith("E521 x.rdf:2:")

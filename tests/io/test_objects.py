@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tidelog.data.columns import Batch
 from tidelog.errors import DataError
 from tidelog.io import python_data
-from tidelog.io.columns import Batch
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.values import ColumnType as T

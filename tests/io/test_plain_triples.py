@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.io.fields import survey
-from tidelog.io.ntriples import split_statements
-from tidelog.io.plain_triples import term_views
+from tidelog.data.text_kernels import survey, term_views
+from tidelog.io.rdf import split_statements
 
 TERMS = (
     *("<a>", "<>", "<_:a>", "<https://example.org/a-long-name>", "<é>", "<a b>", "<a\\u0041>", "<a"),

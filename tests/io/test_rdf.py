@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidelog.errors import DataError
-from tidelog.io import ntriples
+from tidelog.io import rdf
 from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.values import ColumnType as T
 
@@ -175,7 +175,7 @@ def test_comments_and_spaces_and_many_blocks(read_rows: ReadRows, monkeypatch: p
     lines = [f'<a{number}> <p> "x y" .' for number in range(60)]
     plain = read_rows("\n".join(lines), name="x.nt", file_format="ntriples")
     lines[30] = '  # comment\r\n\r\n<a30>\t<p>  "x y"  .  # comment\r'
-    monkeypatch.setattr(ntriples, "_BLOCK", 64)
+    monkeypatch.setattr(rdf, "_LINES_BLOCK", 64)
     assert read_rows("\n".join(lines), name="x.nt", file_format="ntriples") == plain
 
 

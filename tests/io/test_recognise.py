@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz.targets import TEXTS
 
 from tidelog.errors import DataError
-from tidelog.io.formats import EXTENSIONS
+from tidelog.io.data_file import EXTENSIONS
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]

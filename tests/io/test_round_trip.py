@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.__main__ import main
-from tidelog.io.formats import EXTENSIONS, RDF
-from tidelog.io.tables import READERS
-from tidelog.io.write import write
-from tidelog.logic import terms, values
+from tidelog.io.data_file import EXTENSIONS, RDF
+from tidelog.io.reader import READERS
+from tidelog.io.write import file_table, write
+from tidelog.logic import conversions, values
 from tidelog.logic.values import XSD, ColumnType, Value
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.written import file_table
 
 CHARACTERS = st.sampled_from(
     "abAZ019 \"'\\<>{}|^`,;:\t\r\n.@#=+-_\u00a0\u2003\u202eé😀\ufeff"
@@ -59,7 +58,7 @@ VALUES: st.SearchStrategy[Value] = st.one_of(*OF_KIND.values())
 @example(values.iri(""))
 @example(values.iri("a\u00a0"))
 def test_a_field_is_read_as_what_it_was(value: Value) -> None:
-    assert terms.read_any(terms.field(value)) == value
+    assert conversions.read_any(conversions.field(value)) == value
 
 
 # What statements of RDF hold in every format: absolute IRIs, labels and tags of the usual form, no controls.

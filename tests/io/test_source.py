@@ -13,13 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.data.columns import Batch
 from tidelog.errors import DataError
-from tidelog.io.columns import Batch
-from tidelog.io.export import export_file
-from tidelog.io.formats import data_files, file_name, format_of, stem_of
-from tidelog.io.source import Header, data_file, import_file, predicate_of
-from tidelog.io.tables import read_import
-from tidelog.io.write import WriteOptions
+from tidelog.io.data_file import (
+    Header,
+    data_file,
+    data_files,
+    file_name,
+    format_of,
+    import_file,
+    predicate_of,
+    stem_of,
+)
+from tidelog.io.reader import read_import
+from tidelog.io.write import WriteOptions, export_file
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType as T
 
@@ -179,7 +186,7 @@ def test_exports(folder: Path) -> None:
 
 def test_importing_needs_no_extra() -> None:
     code = (
-        "import sys, tidelog.io.tables, tidelog.io.write, tidelog.io.python_data, tidelog.io.export\n"
+        "import sys, tidelog.io.reader, tidelog.io.write, tidelog.io.python_data, tidelog.io.write\n"
         "print([m for m in ('pyoxigraph', 'pandas', 'polars', 'pyarrow.parquet') if m in sys.modules])"
     )
     assert (

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidelog.data.columns import Batch
 from tidelog.errors import DataError
-from tidelog.io.columns import Batch
-from tidelog.io.ntriples import DEFAULT_GRAPH
-from tidelog.io.source import DataFile, Header, data_file
-from tidelog.io.tables import read
+from tidelog.io.data_file import DataFile, Header, data_file
+from tidelog.io.rdf import DEFAULT_GRAPH
+from tidelog.io.reader import read
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Predicate
 from tidelog.logic.values import ColumnType as T

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logic import values
-from tidelog.logic.builtins import AGGREGATES, FUNCTIONS, Overflow, lookup
-from tidelog.logic.terms import exact, read_exact
+from tidelog.logic.conversions import exact, read_exact
+from tidelog.logic.functions.builtins import AGGREGATES, FUNCTIONS, Overflow, lookup
 from tidelog.logic.values import FALSE, NUMBERS, TRUE, XSD, Kind, Value, decimal, integer, order_key
 
 ANY_VALUE = st.from_type(Value)

@@ -8,7 +8,7 @@ import pytest
 
 import tidelog as tl
 from tidelog.errors import Source
-from tidelog.logic.include import bundled_rules
+from tidelog.logic.scopes import bundled_rules
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 

@@ -14,9 +14,9 @@ from tests.strategies import EVERYTHING, Case, Features, cases
 
 import tidelog as tl
 from tidelog.engine.reference import evaluate
-from tidelog.errors import ProgramWarning, Span
-from tidelog.logic import codes, values
-from tidelog.logic.builtins import FUNCTIONS, Function, Overflow
+from tidelog.errors import ProgramWarning, Span, codes
+from tidelog.logic import values
+from tidelog.logic.functions.builtins import FUNCTIONS, Function, Overflow
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import described, infer, infer_answers
 from tidelog.logic.types import ANY, NUMBER, TEXT, Type, Types, type_of, types_of_kinds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.logic.names import resolve_iri
+from tidelog.logic.scopes import resolve_iri
 
 BASE = "http://a/b/c/d;p?q"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tidelog.logic import values
-from tidelog.logic.builtins import AGGREGATES, lookup
-from tidelog.logic.terms import read_any, read_exact
+from tidelog.logic.conversions import read_any, read_exact
+from tidelog.logic.functions.builtins import AGGREGATES, lookup
 from tidelog.logic.values import Value
 
 nemo = pytest.importorskip("nmo_python")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import DataError, Diagnostic, ProgramError, Source
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import (
     Atom,
     Constant,
@@ -17,7 +18,6 @@ from tidelog.logic.program import (
     Variable,
 )
 from tidelog.logic.resolve import extend, load, read_text, resolve, resolve_clause, resolve_query
-from tidelog.logic.terms import exact
 from tidelog.logic.values import ColumnType, Kind, Value, integer
 from tidelog.syntax.parser import parse_literals, parse_text
 

@@ -18,7 +18,7 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.logic.safety import local_variables, order
+from tidelog.logic.strata import local_variables, order
 from tidelog.logic.values import integer
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.errors import DataError, TidelogError
-from tidelog.io.export import export_file
-from tidelog.logic.program import Predicate, Transfer
-from tidelog.logic.sandbox import OPEN, Sandbox
+from tidelog.io.write import export_file
+from tidelog.logic.program import OPEN, Predicate, Sandbox, Transfer
 from tidelog.logic.values import ColumnType
 
 SECRET = "secret"

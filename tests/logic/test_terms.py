@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logic import values
+from tidelog.logic.conversions import datatype, exact, ntriples, plain, read_any, read_exact, read_typed
 from tidelog.logic.resolve import resolve
-from tidelog.logic.terms import datatype, exact, ntriples, plain, read_any, read_exact, read_typed
 from tidelog.logic.values import (
     TRUE,
     XSD,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog.errors import DataError
 from tidelog.logic import lexical_forms, values
-from tidelog.logic.python import from_python, to_python
+from tidelog.logic.conversions import from_python, to_python
 from tidelog.logic.values import (
     FALSE,
     NUMBERS,

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tests.maintenance.sets import Row
+from tidelog.data.rows import Rows
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
-from tidelog.engine.columnar.table import Table
+from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.events import Tally
-from tidelog.engine.maintaining import Counters
+from tidelog.engine.protocol import Counters
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.row_sets import Rows
-from tidelog.rewrite.closures import recognise, rewrite
-from tidelog.rewrite.splitting import is_auxiliary, split
+from tidelog.rewrite.auxiliary_relations import is_auxiliary, recognise, rewrite, split
 
 Facts = Mapping[str, frozenset[Row]]
 

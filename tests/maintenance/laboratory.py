@@ -12,17 +12,17 @@ from unittest.mock import patch
 
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.sets import Row, SetEngine
+from tidelog.data.rows import Rows
 from tidelog.engine.columnar.closures import maintained_closures as columnar_closing
 from tidelog.engine.events import Event
-from tidelog.engine.maintaining import Counters, Flag, Maintainable
+from tidelog.engine.protocol import Counters, Flag, Maintainable
 from tidelog.engine.reference import evaluate
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import strata
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.row_sets import Rows
 from tidelog.maintenance.task import Algorithm
-from tidelog.rewrite.splitting import is_auxiliary, split
+from tidelog.rewrite.auxiliary_relations import is_auxiliary, split
 
 Facts = Mapping[str, frozenset[Row]]
 NO_FACTS: Facts = {}

@@ -15,9 +15,9 @@ import tidelog as tl
 from tests.maintenance.laboratory import Change
 from tests.maintenance.sets import Row
 from tests.strategies import EVERYTHING, cases
+from tidelog.logic.conversions import exact, read_exact
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import cycles
-from tidelog.logic.terms import exact, read_exact
 from tidelog.plan.rule_text import Writing
 
 NODES = ("0", "1", "2", "3", "4")

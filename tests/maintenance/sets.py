@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.maintaining import (
+from tidelog.engine.protocol import (
     PARTS,
     PRESENT,
     CompiledRanks,
@@ -24,11 +24,11 @@ from tidelog.engine.maintaining import (
     Notes,
     Noting,
     Role,
+    Runnable,
     Where,
 )
-from tidelog.engine.protocol import Runnable
-from tidelog.logic import builtins
-from tidelog.logic.evaluate import evaluate, holds
+from tidelog.logic.functions import builtins
+from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
     Assignment,
     Atom,

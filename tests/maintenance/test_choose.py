@@ -8,7 +8,7 @@ import pytest
 
 import tidelog as tl
 from tidelog.engine.events import Event, MaintainerChosen, MarkingDecided
-from tidelog.maintenance import choose, uncounted
+from tidelog.maintenance import registry
 
 PROGRAM = """
     reach(?x, ?y) :- edge(?x, ?y) .
@@ -154,9 +154,9 @@ Signed = list[tuple[str, str, tuple[int, int]]]
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices at which little is worth weighing."""
     for name in ("WORTH_WEIGHING", "WORTH_RENTING"):
-        monkeypatch.setattr(choose, name, 500)
-    monkeypatch.setattr(choose, "VISITED", 10)
-    monkeypatch.setattr(uncounted, "MANY", 100)
+        monkeypatch.setattr(registry, name, 500)
+    monkeypatch.setattr(registry, "VISITED", 10)
+    monkeypatch.setattr(registry, "MANY", 100)
 
 
 def streamed(
@@ -192,7 +192,7 @@ def names(noted: Noted) -> list[str]:
 
 def test_one_update_is_not_worth_counters(cheap: None) -> None:
     _, noted = streamed(JOIN, removals(1))
-    assert names(noted) == [choose.RENTED]
+    assert names(noted) == [registry.RENTED]
     assert isinstance(noted[0], MaintainerChosen)
     assert noted[0].reason == "to count about 40,000 instances would cost more"
 
@@ -205,35 +205,35 @@ def test_many_updates_that_are_known_to_come_are(cheap: None) -> None:
 def test_rent_is_paid_until_counters_would_have_been_bought(cheap: None) -> None:
     _, noted = streamed(JOIN, (each for each in removals(30)))
     chosen = names(noted)
-    assert chosen[0] == choose.RENTED
+    assert chosen[0] == registry.RENTED
     assert chosen[-1] == "rank-counting"
-    assert "rank-counting" not in chosen[: chosen.count(choose.RENTED)], (
+    assert "rank-counting" not in chosen[: chosen.count(registry.RENTED)], (
         "once counters are there they are used"
     )
 
 
 def test_recursion_is_counted_at_once_unless_nothing_follows(cheap: None) -> None:
     assert names(streamed(OPEN, removals(1))[1]) == ["rank-counting"]
-    assert names(streamed(OPEN, removals(1), final=True)[1]) == [choose.RENTED]
+    assert names(streamed(OPEN, removals(1), final=True)[1]) == [registry.RENTED]
 
 
 def test_without_counters_recursion_is_linked_where_the_next_update_is_seen(
     cheap: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choose, "SEARCHED", 0.1)
+    monkeypatch.setattr(registry, "SEARCHED", 0.1)
     _, noted = streamed(OPEN, removals(2), final=True)
-    assert names(noted) == [choose.RENTED] * 2
+    assert names(noted) == [registry.RENTED] * 2
     decided = [event for event in noted if isinstance(event, MarkingDecided)]
     assert [event.is_marked for event in decided] == [True, False]
     assert decided[1].reason == "no next update has come that links would serve"
 
 
 def test_what_turns_out_too_dear_is_counted(cheap: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "SEARCHED", 0.0)
-    monkeypatch.setattr(choose, "FOUND", 1e9)
+    monkeypatch.setattr(registry, "SEARCHED", 0.0)
+    monkeypatch.setattr(registry, "FOUND", 1e9)
     _, noted = streamed(JOIN, removals(2))
-    assert names(noted) == [choose.RENTED, "rank-counting", "rank-counting"]
-    assert choose.TOO_DEAR in noted
+    assert names(noted) == [registry.RENTED, "rank-counting", "rank-counting"]
+    assert registry.TOO_DEAR in noted
 
 
 def test_counters_that_are_there_are_used_and_who_asks_for_marks_is_told(cheap: None) -> None:
@@ -241,11 +241,11 @@ def test_counters_that_are_there_are_used_and_who_asks_for_marks_is_told(cheap: 
     noted.clear()
     list(reasoner.stream([[("+", "edge", DENSE[0])]]))
     reason = "instances are counted, and rank counting needs no marks"
-    assert noted == [MarkingDecided(False, reason), choose.FEW]
+    assert noted == [MarkingDecided(False, reason), registry.FEW]
 
 
 def test_outside_of_streams_nothing_is_weighed(cheap: None) -> None:
     reasoner, noted = streamed(JOIN, [])
     with reasoner.change() as change:
         change.delete("edge", DENSE[:1])
-    assert noted == [choose.FEW]
+    assert noted == [registry.FEW]

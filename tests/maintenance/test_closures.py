@@ -16,9 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.data import memory
-from tidelog.engine.columnar import closure_kernels, closures_, external_pairs
-from tidelog.engine.columnar.closures_ import EquivalenceClosure, TransitiveClosure
-from tidelog.engine.columnar.external_pairs import Ids, Pairs
+from tidelog.engine.columnar.closures import closure_kernels, closure_structures
+from tidelog.engine.columnar.closures.closure_structures import (
+    EquivalenceClosure,
+    Ids,
+    Pairs,
+    TransitiveClosure,
+)
 
 Closure = TransitiveClosure | EquivalenceClosure
 Pair = tuple[int, int]
@@ -123,8 +127,8 @@ def test_every_way_to_change_rows_does_the_same(
 ) -> None:
     """Without searches after deletions, without columns, and with no pair added by itself."""
     with (
-        patch.object(closures_, "SEARCHES", 0),
-        patch.object(closures_, "FEW_COLUMNS", -1),
+        patch.object(closure_structures, "SEARCHES", 0),
+        patch.object(closure_structures, "FEW_COLUMNS", -1),
         patch.object(TransitiveClosure, "_most_single", lambda _: 0),
     ):
         closure = kind()
@@ -213,8 +217,8 @@ def test_a_limit_may_stop_a_change_anywhere(
 ) -> None:
     """Work in small parts does the same, claims no more pairs than become true, and can be rolled back."""
     with (
-        patch.object(closures_, "PART", at_once),
-        patch.object(external_pairs, "ENTERED", at_once),
+        patch.object(closure_structures, "PART", at_once),
+        patch.object(closure_structures, "ENTERED", at_once),
         patch.object(TransitiveClosure, "_most_single", lambda _: at_once),
     ):
         closure = kind()
@@ -237,7 +241,7 @@ def test_a_limit_may_stop_a_change_anywhere(
         closure.roll_back()
         assert stopping.left >= -1, "a roll-back was stopped"
         check_whole(filled(kind, external), external, naive(external))
-    closure.check = external_pairs.proceed
+    closure.check = closure_structures.proceed
     check_whole(closure, external, naive(external))
 
 
@@ -281,7 +285,7 @@ def test_limits_are_looked_at_after_every_part(kind: type[Closure], shape: str) 
     seen: list[int] = []
     closure = kind()
     closure.check = seen.append
-    with patch.object(closures_, "PART", part), patch.object(external_pairs, "ENTERED", 50):
+    with patch.object(closure_structures, "PART", part), patch.object(closure_structures, "ENTERED", 50):
         gained = closure.add(*columns(edges))
     assert seen.count(0) >= len(edges) // 50
     written = seen[seen.index(len(gained[0])) + 1 :]
@@ -393,7 +397,7 @@ CHECK = """
 import numpy as np
 
 from tidelog import compiled
-from tidelog.engine.columnar.closures_ import EquivalenceClosure, TransitiveClosure
+from tidelog.engine.columnar.closures.closure_structures import EquivalenceClosure, TransitiveClosure
 
 assert compiled.DEBUG
 random = np.random.default_rng(0)

@@ -17,9 +17,9 @@ from tests.maintenance.scripts import (
     tangled_scripts,
 )
 from tidelog.logic.program import Program
-from tidelog.maintenance.algorithms import ALGORITHMS as BY_NAME
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.rank_counting import RankCounting
+from tidelog.maintenance.registry import ALGORITHMS as BY_NAME
 from tidelog.maintenance.task import Algorithm
 
 DEPTHS = {f"depth {depth}": ForwardBackwardForward(depth) for depth in (0, 3)}

@@ -23,11 +23,9 @@ from tests.maintenance.scripts import (
 from tests.maintenance.test_papers import PAPER_0, explicit, written
 from tidelog.engine.events import ChangePassed, Event, MarkingDecided, MarksUsed
 from tidelog.logic.program import Program
-from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.marking import MARKED, MarkingDriver
-from tidelog.maintenance.marks import MARKINGS
-from tidelog.maintenance.uncounted import Uncounted
+from tidelog.maintenance.marking import MARKED, MARKINGS, MarkingDriver
+from tidelog.maintenance.registry import ALGORITHMS, Uncounted
 
 Make = Callable[[Program, Facts], Bench]
 DRIVERS: dict[str, Callable[..., MarkingDriver]] = {

@@ -9,14 +9,13 @@ import tidelog as tl
 from tests.maintenance.laboratory import Bench, Change, Facts, Laboratory
 from tests.maintenance.sets import Row
 from tests.maintenance.test_laws import ALGORITHMS, algorithms
-from tidelog.engine import maintaining
+from tidelog.data.rows import Rows
+from tidelog.engine import protocol
 from tidelog.engine.events import ChangePassed, StratumMaintained
+from tidelog.logic.conversions import exact, read_exact
 from tidelog.logic.program import Program
-from tidelog.logic.terms import exact, read_exact
 from tidelog.maintenance.fp_update import FixpointUpdate, dependents, first_step
-from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.row_sets import Rows
-from tidelog.maintenance.task import Task
+from tidelog.maintenance.task import Task, insert
 
 Make = Callable[[Program, Facts], Bench]
 
@@ -71,7 +70,7 @@ REACH = """
 class Watched(FixpointUpdate):
     """FP-update that writes down its sets."""
 
-    def __init__(self, decode: Callable[[maintaining.Facts], set[str]]) -> None:
+    def __init__(self, decode: Callable[[protocol.Facts], set[str]]) -> None:
         self.decode = decode
 
     def maintain(self, task: Task) -> None:
@@ -92,7 +91,7 @@ def test_the_sets_of_fp_update_are_those_of_table_1(bench: Make) -> None:
     example = Example(bench, REACH, EDGES + " edge(e,f)")
     laboratory = example.laboratory
 
-    def decode(facts: maintaining.Facts) -> set[str]:
+    def decode(facts: protocol.Facts) -> set[str]:
         ids = laboratory.bench.engine.ids(facts)
         return written(laboratory.bench.decode({name: Rows(*some) for name, some in ids.items()}))
 

@@ -14,8 +14,8 @@ from tests.ontology.test_rule_sets import OWL, ontologies
 from tests.ontology.turtle import HEAD, Triple, closure, triples
 from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.ontology.owl2rl import is_about_ontology
-from tidelog.ontology.vocabulary import OWL as OWL_NAMESPACE
-from tidelog.ontology.vocabulary import RDF, RDFS
+from tidelog.ontology.schema_closure import OWL as OWL_NAMESPACE
+from tidelog.ontology.schema_closure import RDF, RDFS
 
 TYPE = f"<{RDF}type>"
 CASES = [name for name in ROWS if not name.startswith(("scm-", "dt-")) and name not in AXIOMATIC]

@@ -14,7 +14,7 @@ from tests.ontology.test_rule_sets import AXIOMS, CLASSES, FACTS, THINGS
 from tests.ontology.turtle import HEAD, facts, triples
 from tidelog.__main__ import main
 from tidelog.errors import Inconsistent
-from tidelog.ontology.rewriting import BESIDE_LITERAL, REPLACED
+from tidelog.ontology.ontology import BESIDE_LITERAL, REPLACED
 
 MERGING = (
     "ex:p a owl:FunctionalProperty .",

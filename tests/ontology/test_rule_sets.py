@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.ontology.turtle import Triple, closure, rule_set, triples
 from tidelog.__main__ import main
-from tidelog.logic.include import bundled_rules
+from tidelog.logic.scopes import bundled_rules
 
 OWL = rule_set("owl2rl.rls")
 COMPLETE = rule_set("owl2rl-complete.rls")

@@ -9,8 +9,8 @@ import pyoxigraph
 
 import tidelog as tl
 from tidelog.errors import Inconsistent
-from tidelog.logic.include import bundled_rules
 from tidelog.logic.program import Program
+from tidelog.logic.scopes import bundled_rules
 
 PREFIXES: Final = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",

@@ -17,7 +17,7 @@ import tidelog as tl
 from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Source, Step, Version, difference
 from tidelog.pipeline.guards import Guards
-from tidelog.pipeline.rollback import roll_back
+from tidelog.pipeline.publishing import roll_back
 from tidelog.publish import TableVersion
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
@@ -44,7 +44,7 @@ class Scene:
         ended at any step, a version that was rolled back, or a folder without its state.
         """
         with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
-            patched.setattr("tidelog.publish.files.MANY", 3)  # so that small files are merged
+            patched.setattr("tidelog.publish.table_files.MANY", 3)  # so that small files are merged
             folder = Path(name)
             held: dict[int, Facts] = {}
             parts: dict[str, Any] = {"sources": self.sources, "engine": self.engine, "guards": self.guards}

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from tidelog.pipeline.job import Job, Step
-from tidelog.pipeline.rollback import roll_back
+from tidelog.pipeline.publishing import roll_back
 
 
 def main(step: str, count: int, action: str, *arguments: str) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 import tidelog as tl
 from tidelog.pipeline import Engine, Job, Sink, Source, Stream
-from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.version_folder import Manifest
 
 HEAP = "512m"
 FILES = 16

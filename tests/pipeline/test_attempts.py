@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from tidelog.engine.exchange.sockets import lost
-from tidelog.errors import DataError, Diagnostic, Inconsistent, Interrupted, Source, Stopped
-from tidelog.pipeline import attempts, codes
-from tidelog.pipeline.attempts import Retry, attempt, exit_code, is_temporary, read_retry
-from tidelog.pipeline.document import Document
+from tidelog.errors import DataError, Diagnostic, Inconsistent, Interrupted, Source, Stopped, codes
+from tidelog.io.toml_tables import Document
+from tidelog.pipeline import job_settings
 from tidelog.pipeline.guards import GuardFailed
+from tidelog.pipeline.job_settings import Retry, attempt, exit_code, is_temporary, read_retry
 
-LOCKED = DataError(Diagnostic(codes.LOCKED, "another process is writing"))
+LOCKED = DataError(Diagnostic(codes.JOB_LOCKED, "another process is writing"))
 BAD_DATA = DataError(Diagnostic("E504", "not a number"))
 
 
@@ -51,8 +51,8 @@ def caused(error: DataError, cause: OSError) -> DataError:
 )
 def test_exit_codes(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
-    assert is_temporary(error) == (code == attempts.TEMPORARY)
-    assert code in attempts.EXIT_CODES
+    assert is_temporary(error) == (code == job_settings.TEMPORARY)
+    assert code in job_settings.EXIT_CODES
 
 
 class Run:

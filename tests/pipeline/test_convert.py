@@ -15,7 +15,7 @@ import pytest
 
 from tests.pipeline.conftest import Write
 from tidelog.__main__ import main
-from tidelog.pipeline import convert, read
+from tidelog.pipeline import publishing, read
 
 FORMER = Path(__file__).parent / "former"
 JOB = """\
@@ -108,7 +108,7 @@ def test_a_conversion_that_was_stopped(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        convert.convert(former, Path("new"), "parquet", stop)
+        publishing.convert(former, Path("new"), "parquet", stop)
     assert main(["convert", "published", "new", "--delete-old"]) == 0
     said = capsys.readouterr().err
     assert "version 2" not in said and "version 3: version 3" in said and "deleted" in said

@@ -31,11 +31,10 @@ from tests.pipeline.histories import (
 from tidelog.errors import DataError, Inconsistent
 from tidelog.logic.program import BUILT_IN
 from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, read
-from tidelog.pipeline.drops import tables_of, with_drops
-from tidelog.pipeline.guard_settings import resolve
-from tidelog.pipeline.guards import Expectation, Guards, Severity
+from tidelog.pipeline.expectations import tables_of, with_drops
+from tidelog.pipeline.guards import Expectation, Guards, Severity, resolve
 from tidelog.pipeline.job_file import parse_settings
-from tidelog.pipeline.rollback import roll_back
+from tidelog.pipeline.publishing import roll_back
 
 NAMES = st.sampled_from("abcdef")
 PAIRS = st.frozensets(st.tuples(NAMES, NAMES), max_size=6)

@@ -16,8 +16,8 @@ from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Source, read
 from tidelog.pipeline.guards import Expectation, GuardFailed, Guards, Limits, Severity
-from tidelog.pipeline.reports import read_log
-from tidelog.pipeline.version import difference
+from tidelog.pipeline.run_reports import read_log
+from tidelog.pipeline.versions import difference
 
 EMPTY = "from,to\n"
 

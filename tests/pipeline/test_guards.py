@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.errors import DataError, Source, render_all
-from tidelog.pipeline.document import Document
-from tidelog.pipeline.drops import tables_of, with_drops
-from tidelog.pipeline.guard_settings import read_guards, resolve, source_limits
+from tidelog.io.toml_tables import Document
+from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     EMPTIED,
     Assertion,
@@ -32,6 +31,9 @@ from tidelog.pipeline.guards import (
     check,
     read_amount,
     read_duration,
+    read_guards,
+    resolve,
+    source_limits,
     stop_on_failure,
 )
 

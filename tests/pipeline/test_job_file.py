@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import DataError
+from tidelog.io.toml_tables import find_places
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import load_settings, parse_settings
-from tidelog.pipeline.toml_places import find_places
 
 WRONG = Path(__file__).parent / "jobs"
 

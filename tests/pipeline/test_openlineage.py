@@ -20,14 +20,18 @@ import pytest
 import tidelog as tl
 from tidelog.errors import Severity as Level
 from tidelog.errors import Source
-from tidelog.pipeline.document import Document
+from tidelog.io.toml_tables import Document
 from tidelog.pipeline.guards import Assertion, Finding, Severity
-from tidelog.pipeline.openlineage import (
+from tidelog.pipeline.run_reports import (
     Dataset,
     Field,
     Job,
+    Outcome,
     Parent,
+    PredicateReport,
+    RunReport,
     Settings,
+    SourceReport,
     dataset_name,
     emit,
     end_event,
@@ -35,7 +39,6 @@ from tidelog.pipeline.openlineage import (
     read_settings,
     start_event,
 )
-from tidelog.pipeline.reports import Outcome, PredicateReport, RunReport, SourceReport
 from tidelog.show.column_lineage import lineage
 
 RUN = "3b452093-782c-4ef2-9c0c-aafe2aa6f34d"

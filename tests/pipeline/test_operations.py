@@ -15,10 +15,8 @@ import pytest
 import tidelog as tl
 from tests.docs.blocks import ROOT
 from tidelog.errors import Source
-from tidelog.pipeline.attempts import EXIT_CODES, exit_code
-from tidelog.pipeline.document import Document
-from tidelog.pipeline.drops import tables_of, with_drops
-from tidelog.pipeline.guard_settings import read_guards, resolve, source_limits
+from tidelog.io.toml_tables import Document
+from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
     GuardFailed,
@@ -28,11 +26,23 @@ from tidelog.pipeline.guards import (
     Violations,
     assertions,
     check,
+    read_guards,
+    resolve,
+    source_limits,
     stop_on_failure,
 )
-from tidelog.pipeline.openlineage import Dataset, Field, Job, end_event
-from tidelog.pipeline.report_page import report_page
-from tidelog.pipeline.reports import Outcome, PredicateReport, RunReport, SourceReport
+from tidelog.pipeline.job_settings import EXIT_CODES, exit_code
+from tidelog.pipeline.operating import report_page
+from tidelog.pipeline.run_reports import (
+    Dataset,
+    Field,
+    Job,
+    Outcome,
+    PredicateReport,
+    RunReport,
+    SourceReport,
+    end_event,
+)
 from tidelog.show.column_lineage import lineage, published_dependencies
 
 RUN = "3b452093-782c-4ef2-9c0c-aafe2aa6f34d"

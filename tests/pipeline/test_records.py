@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.data.relation import Relation
+from tidelog.data.rows import Rows
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
-from tidelog.maintenance.row_sets import Rows
-from tidelog.pipeline.records import Records, Shape
-from tidelog.pipeline.settings import Stream
-from tidelog.pipeline.timed_records import TimedRecords
+from tidelog.pipeline.job_settings import Stream
+from tidelog.pipeline.stream_records import Records, Shape, TimedRecords
 
 KNOWN = ("+", "-", "insert", "Delete", "add", "remove")
 RECORD = st.tuples(

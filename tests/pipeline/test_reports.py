@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import DataError, Source
-from tidelog.pipeline.document import Document
+from tidelog.io.toml_tables import Document
 from tidelog.pipeline.guards import Assertion, Finding, Measures, Severity, SourceMeasure
-from tidelog.pipeline.report_page import MOST_BOXES, lineage_graph, report_page, write_report
-from tidelog.pipeline.reports import (
+from tidelog.pipeline.operating import MOST_BOXES, lineage_graph, report_page, write_report
+from tidelog.pipeline.run_reports import (
     LOG,
     Outcome,
     PredicateReport,

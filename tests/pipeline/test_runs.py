@@ -24,9 +24,9 @@ from tests.pipeline.histories import crashing
 from tidelog.__main__ import main
 from tidelog.errors import DataError, Inconsistent
 from tidelog.pipeline import Engine, Job, Run, Sink, Source, Step, read
-from tidelog.pipeline import sinks as sinks_module
-from tidelog.pipeline import version as version_module
-from tidelog.pipeline.rebuilding import differing
+from tidelog.pipeline import versions as sinks_module
+from tidelog.pipeline import versions as version_module
+from tidelog.pipeline.publishing import differing
 
 
 def facts(job: Job, name: str) -> set[tuple[object, ...]]:

@@ -15,8 +15,8 @@ from tests.pipeline.test_kills import kill, versions
 from tidelog.errors import DataError
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import Job, Step, read
-from tidelog.pipeline.manifest import Manifest
-from tidelog.pipeline.stream import Batches
+from tidelog.pipeline.micro_batches import Batches
+from tidelog.pipeline.version_folder import Manifest
 
 STREAM = """
 [stream]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.pipeline.conftest import MAY_BE_EMPTY, Write
 from tests.pipeline.histories import EVENTS, Facts, Scene, check_feeds
-from tidelog.cli.deltas import script_lines
+from tidelog.cli.results import script_lines
 from tidelog.errors import DataError, ProgramError
 from tidelog.pipeline import Engine, Job, Sink, Source, Step, difference, read
 from tidelog.pipeline.job_file import parse_settings
-from tidelog.pipeline.rollback import roll_back
+from tidelog.pipeline.publishing import roll_back
 
 POINTS = st.sampled_from(["0", "1", "2.5", "3", "10/3", "4", "7", "-1"])
 HOT = st.frozensets(st.tuples(st.sampled_from("ab"), POINTS, POINTS), max_size=5)

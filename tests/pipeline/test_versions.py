@@ -12,7 +12,7 @@ from tests.cli.conftest import Tidelog
 from tests.cli.conftest import tidelog as tidelog
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Sink, Source, Version, difference, read
-from tidelog.pipeline.rollback import roll_back
+from tidelog.pipeline.publishing import roll_back
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_differences_without_the_versions_between(grown: Job) -> None:
 
 
 def test_many_small_changes_are_put_together(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.publish.files.MANY", 4)
+    monkeypatch.setattr("tidelog.publish.table_files.MANY", 4)
     job.run()
     for number in range(12):
         job.apply(

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.pipeline import Job, Step, read
-from tidelog.pipeline.drops import tables_of, with_drops
-from tidelog.pipeline.guard_settings import resolve
-from tidelog.pipeline.guards import Expectation, Guards, Severity
-from tidelog.pipeline.manifest import Progress
-from tidelog.pipeline.settings import Stream
-from tidelog.pipeline.stream import watermark
+from tidelog.pipeline.expectations import tables_of, with_drops
+from tidelog.pipeline.guards import Expectation, Guards, Severity, resolve
+from tidelog.pipeline.job_settings import Stream
+from tidelog.pipeline.micro_batches import watermark
+from tidelog.pipeline.version_folder import Progress
 from tidelog.reasoner.transaction import Change
 
 RULES = """\

@@ -11,7 +11,7 @@ from itertools import product
 
 from tidelog.engine import reference
 from tidelog.engine.reference import Binding, Facts, Row
-from tidelog.logic.evaluate import evaluate, holds
+from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
     EQUAL,
     Assignment,
@@ -27,7 +27,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
-from tidelog.proof.node import Kind, Node, walk
+from tidelog.proof.explanation import Kind, Node, walk
 
 Stated = Mapping[str, frozenset[Row]]
 INFINITE = 1 << 60

@@ -14,10 +14,10 @@ from tests.proof.checker import check, row_of, smallest_equal_heights
 from tests.proof.test_proofs import explicit_of
 from tidelog.engine import reference
 from tidelog.errors import Inconsistent
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import BUILT_IN, EQUAL
-from tidelog.logic.terms import exact
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.node import Kind
+from tidelog.proof.explanation import Kind
 
 TREATMENTS = ("rewrite", "axiomatise")
 MOST = 12  # facts of a predicate that are proved

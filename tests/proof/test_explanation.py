@@ -10,8 +10,8 @@ import tidelog as tl
 from tests.proof.checker import check
 from tests.proof.test_proofs import prove_all
 from tidelog.engine import reference
-from tidelog.proof.explanation_form import explanation_of, explanation_to_json
-from tidelog.proof.node import walk
+from tidelog.proof.explanation import walk
+from tidelog.store.json_forms import explanation_of, explanation_to_json
 
 CHAIN = """
     path(?x, ?y) :- edge(?x, ?y) .

@@ -15,7 +15,7 @@ from tests.strategies import Case as RandomCase
 from tests.strategies import Features
 from tests.strategies import cases as random_cases
 from tidelog.engine import reference
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Fact
 from tidelog.plan.rule_text import Writing
 

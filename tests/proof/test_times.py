@@ -14,9 +14,9 @@ from tests.temporal.oracle import REACH
 from tests.temporal.test_procedures import programs
 from tidelog.errors import EvaluationError
 from tidelog.logic.intervals import Interval
-from tidelog.proof.node import Kind, walk
-from tidelog.temporal.analysis import levels
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.proof.explanation import Kind, walk
+from tidelog.temporal.metric_rules import levels
+from tidelog.temporal.temporal import TimeSettings
 
 MOST = 6  # answers of a predicate that are proved
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.strategies import NUMBERS, Case, Features, cases
-from tidelog.maintenance.algorithms import ALL
+from tidelog.maintenance.registry import ALL
 from tidelog.reasoner.delta import Delta, PredicateDelta
 
 GRAPH = """

@@ -10,7 +10,7 @@ import tidelog as tl
 from tests.strategies import NUMBERS, Case, Features, cases
 from tidelog.logic.program import Atom, Constant, Variable
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.failure import State
+from tidelog.proof.why_not import State
 
 PROGRAM = """
     edge(a, b) . edge(b, c) . edge(d, e) . closed(c) . weight(b, 5) .

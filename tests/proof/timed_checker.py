@@ -22,7 +22,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Value
-from tidelog.proof.node import Kind, Node, walk
+from tidelog.proof.explanation import Kind, Node, walk
 
 Binding = dict[Variable, Value]
 

@@ -209,7 +209,7 @@ def test_fifty_rows_of_many(published: Published) -> None:
 def test_only_files_with_deleted_rows_are_written_anew(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.publish.files.ROWS", 1000)
+    monkeypatch.setattr("tidelog.publish.table_files.ROWS", 1000)
     rows = pa.table({"x": pa.array(range(10_000), pa.int64())})
     publish(published, p=rows)
     before = set(published.files("p"))
@@ -221,22 +221,22 @@ def test_only_files_with_deleted_rows_are_written_anew(
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The data files that are read from here on."""
-    from tidelog.publish import files
+    from tidelog.publish import table_files
 
     read: list[str] = []
-    original = files.read_file
+    original = table_files.read_file
 
     def counted(folder: Any, path: str, schema: Any) -> Any:
         if path.startswith("part-"):
             read.append(path)
         return original(folder, path, schema)
 
-    monkeypatch.setattr(files, "read_file", counted)
+    monkeypatch.setattr(table_files, "read_file", counted)
     return read
 
 
 def test_small_files_are_merged(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.publish.files.MANY", 4)
+    monkeypatch.setattr("tidelog.publish.table_files.MANY", 4)
     for number in range(9):
         publish(published, p=pa.table({"x": pa.array([number], pa.int64())}))
     assert len(published.files("p")) < 5
@@ -407,9 +407,9 @@ def test_a_package_that_is_not_installed(
 
 
 def test_every_code_has_a_meaning_and_a_test() -> None:
-    from tidelog.publish import codes
+    from tidelog.errors import codes
 
     found = {value for name, value in vars(codes).items() if name.isupper() and name != "MEANINGS"}
-    assert found == set(codes.MEANINGS)
+    assert found == set(codes.PUBLISH_MEANINGS)
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [each for each in sorted(found) if each not in tests] == []

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.publish.test_published import FORMATS
-from tidelog.publish import Pending, Publication, Published, files
+from tidelog.publish import Pending, Publication, Published, table_files
 
 SCHEMAS = {
     "wide": pa.schema([pa.field("x", pa.int64(), False), ("y", pa.string()), ("z", pa.decimal128(12, 2))]),
@@ -230,7 +230,7 @@ class Script:
 def test_random_scripts(tmp_path: Path, format: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small files, so that there are several of them, and that they are merged.
     for name, value in (("ROWS", 8), ("SMALL", 3), ("MANY", 4)):
-        monkeypatch.setattr(files, name, value)
+        monkeypatch.setattr(table_files, name, value)
     script = Script(tmp_path / "published", format, seed)
     for _ in range(12):
         script.step()

@@ -13,12 +13,11 @@ import tidelog as tl
 from tests.query.test_tabling import ask, reasoner_of
 from tests.rewrite.test_magic_sets import queries
 from tests.strategies import EVERYTHING, cases
-from tidelog.engine.columnar import round_runner
-from tidelog.engine.columnar.round_runner import Batch, RoundRunner
-from tidelog.engine.columnar.runner import PARALLEL_FROM, Runner
+from tidelog.engine.columnar.interpreter import plan_runner
+from tidelog.engine.columnar.interpreter.plan_runner import PARALLEL_FROM, Batch, RoundRunner, Runner
 from tidelog.engine.protocol import Runnable
-from tidelog.query import driving
-from tidelog.query.driving import Drive
+from tidelog.query import table_rules
+from tidelog.query.table_rules import Drive
 
 # Classes are constants, as in the rules of an ontology; these are not linear, and stay as they are.
 CLASSES = "".join(f"is(?x, {each + 1}) :- is(?x, {each}), is(0, {each}) ." for each in range(40))
@@ -49,7 +48,7 @@ def test_rules_whose_constants_no_new_row_has_are_not_run(ran: list[Drive]) -> N
 
 
 def test_where_much_is_new_every_rule_is_tried_and_answers_are_the_same() -> None:
-    edges = [(1, number) for number in range(2 * driving.MANY)]
+    edges = [(1, number) for number in range(2 * table_rules.MANY)]
     text = "p(?x, ?y) :- e(?x, ?y) . q(?x, 7) :- p(?x, 7) . q(?x, 8) :- p(?x, -1) ."
     assert ask(reasoner_of(text, e=edges), "q(?x, ?y)") == {(1, 7)}
 
@@ -73,7 +72,7 @@ def test_a_round_in_one_call_gives_what_its_plans_give_alone(data: st.DataObject
     query = data.draw(queries(case))
     with patch.object(RoundRunner, "_batch", lambda *_: None):
         alone = tl.Reasoner(tl.parse(case.text)).query(query, "tabling")
-    with patch.object(round_runner, "MOST_BATCHES", data.draw(st.sampled_from((1, 2, 1000)))):
+    with patch.object(plan_runner, "MOST_BATCHES", data.draw(st.sampled_from((1, 2, 1000)))):
         assert set(tl.Reasoner(tl.parse(case.text)).query(query, "tabling")) == set(alone)
 
 

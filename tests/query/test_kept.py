@@ -14,9 +14,9 @@ import tidelog as tl
 from tests.changes.oracle import fact_text
 from tests.rewrite.test_magic_sets import queries
 from tests.strategies import EVERYTHING, Case, cases
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
-from tidelog.io.columns import Batch, column_of_values
-from tidelog.logic.terms import read_exact
+from tidelog.logic.conversions import read_exact
 from tidelog.maintenance.registry import MAINTAINERS
 
 REACH = """

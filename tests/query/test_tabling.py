@@ -17,10 +17,17 @@ from tidelog.errors import Stopped
 from tidelog.logic.program import Predicate, Rule
 from tidelog.logic.values import ColumnType
 from tidelog.plan.rule_text import Writing
-from tidelog.query.rounds import Component
-from tidelog.query.subgoals import Definitions, Pattern, accepting, answers_of, relations_of, resting, variant
-from tidelog.query.tables import Tables
-from tidelog.query.tabling import Tabling
+from tidelog.query.table_rounds import Component
+from tidelog.query.table_rules import (
+    Definitions,
+    Pattern,
+    accepting,
+    answers_of,
+    relations_of,
+    resting,
+    variant,
+)
+from tidelog.query.tabling import Tables, Tabling
 
 LINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- e(?x, ?y), tc(?y, ?z) ."
 NONLINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- tc(?x, ?y), tc(?y, ?z) ."

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.engine import reference
-from tidelog.engine.columnar.closures_ import EquivalenceClosure, TransitiveClosure
+from tidelog.engine.columnar.closures.closure_structures import EquivalenceClosure, TransitiveClosure
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import resolve
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, integer
-from tidelog.rewrite.closures import ClosureKind, ClosureModule, recognise
+from tidelog.rewrite.auxiliary_relations import ClosureKind, ClosureModule, recognise
 from tidelog.syntax.parser import parse_text
 
 BASE = "p(?x, ?y) :- e(?x, ?y) ."

@@ -18,9 +18,9 @@ from tests.strategies import EVERYTHING, cases
 
 import tidelog as tl
 from tidelog.engine import reference
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
-from tidelog.logic.terms import exact
 from tidelog.logic.values import integer
 from tidelog.rewrite.delete_rederive import Maintenance, afterwards, maintenance
 from tidelog.rewrite.localise import Sizes, localise

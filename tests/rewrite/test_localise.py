@@ -19,18 +19,17 @@ from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
 from tidelog.logic.type_inference import Columns, types_of_facts
 from tidelog.logic.types import NEVER, Type
 from tidelog.logic.values import Value, integer
 from tidelog.plan.rule_text import Writing
-from tidelog.rewrite.heavy_keys import split_heavy
 from tidelog.rewrite.localise import Localised, NotLocalisable, Route, Sizes, localise
 from tidelog.rewrite.localise_homes import kept_arguments
-from tidelog.rewrite.localise_sizes import constants_of
-from tidelog.rewrite.selections import select
+from tidelog.rewrite.localise_plans import constants_of
+from tidelog.rewrite.localise_rules import select, split_heavy
 
 TASKS = (1, 2, 3)
 MOST_FACTS = 200_000

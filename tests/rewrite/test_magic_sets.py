@@ -16,10 +16,9 @@ from tidelog.errors import Source
 from tidelog.logic.program import Atom, Program, Rule
 from tidelog.logic.resolve import resolve_query
 from tidelog.plan.rule_text import Writing
-from tidelog.rewrite.adornment import Kind, relation_name
 from tidelog.rewrite.factoring import Binding
-from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
-from tidelog.rewrite.readable import readable
+from tidelog.rewrite.magic_sets import Options, Rewritten, readable, rewrite
+from tidelog.rewrite.renaming import Kind, relation_name
 from tidelog.syntax.parser import parse_literals
 
 LINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- e(?x, ?y), tc(?y, ?z) ."

@@ -12,8 +12,8 @@ import tidelog as tl
 from tidelog.engine.reference import evaluate
 from tidelog.logic.program import Variable
 from tidelog.logic.strata import strata
-from tidelog.rewrite import splitting
-from tidelog.rewrite.splitting import auxiliary_name, is_auxiliary, split
+from tidelog.rewrite import auxiliary_relations
+from tidelog.rewrite.auxiliary_relations import auxiliary_name, is_auxiliary, split
 
 RULE = "total(?x, #sum(?n, ?y) + 1) :- item(?x, ?y, ?n) .\n"
 
@@ -31,7 +31,7 @@ def test_a_program_means_the_same_after_splitting(text: str) -> None:
 )
 def test_a_program_means_the_same_in_pieces(text: str, size: int) -> None:
     program = tl.parse(text)
-    with patch.multiple(splitting, LONGEST=size, PIECE=size):
+    with patch.multiple(auxiliary_relations, LONGEST=size, PIECE=size):
         parts = split(program)
     for rule in parts.rules:
         assert len(rule.positive) + len(rule.negated) <= size + 1  # and what the piece before it found
@@ -41,7 +41,7 @@ def test_a_program_means_the_same_in_pieces(text: str, size: int) -> None:
 
 def test_a_piece_has_the_variables_that_are_still_needed() -> None:
     program = tl.parse("p(?a, ?d) :- q(?a, ?b), q(?b, ?c), ~r(?a, _), q(?c, ?d), ?d > ?a .")
-    with patch.multiple(splitting, LONGEST=1, PIECE=2):
+    with patch.multiple(auxiliary_relations, LONGEST=1, PIECE=2):
         first, second = split(program).rules
     assert first.head.terms == (Variable("a"), Variable("b"))
     assert second.positive[0] == first.head

@@ -12,7 +12,7 @@ import pytest
 
 import tidelog as tl
 from tidelog import spark as ts
-from tidelog.spark.task import ERRORS, Everything, Task
+from tidelog.spark.worker import ERRORS, Everything, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,9 @@ import pytest
 from tests.corpus import Case, cases
 from tidelog import spark as ts
 from tidelog.errors import TidelogError
-from tidelog.io.formats import file_name
-from tidelog.logic.python import from_python
-from tidelog.logic.terms import plain
-from tidelog.spark.failures import telling
+from tidelog.io.data_file import file_name
+from tidelog.logic.conversions import from_python, plain
+from tidelog.spark.shipping import telling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ import psutil
 import pyspark
 import pytest
 
-from tidelog.spark.java import find_java
+from tidelog.spark.session import find_java
 from tidelog.spark.shipping import write_archive
 
 pytestmark = pytest.mark.slow

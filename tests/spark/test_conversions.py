@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidelog.data.typed_columns import PRECISION, SCALE
-from tidelog.logic import terms
+from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number, fits_size
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def texts() -> list[str]:
 def expected(text: str, of: ColumnType) -> object:
     """Return what tidelog reads, as a column of Spark holds it; None if either does not."""
     try:
-        value = terms.read_typed(text, of)
+        value = conversions.read_typed(text, of)
     except ValueError:
         return None
     return held(value, of)
@@ -140,7 +140,7 @@ def held(value: Value, of: ColumnType) -> object:
 def test_texts_of_all_types(spark: SparkSession, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from tidelog.spark.conversions import converted, spark_type_of
+    from tidelog.spark.reading.source_columns import converted, spark_type_of
 
     given = texts()
     frame = spark.createDataFrame(pa.table({"text": given}))

@@ -18,8 +18,8 @@ import tidelog as tl
 from pyspark_tidelog import DefaultSource
 from tidelog import spark as ts
 from tidelog.publish import Published
-from tidelog.spark.failures import error_of
-from tidelog.spark.layout import KEY
+from tidelog.spark.frames import KEY
+from tidelog.spark.shipping import error_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,8 @@ from pyspark import cloudpickle
 import tidelog as tl
 from tidelog import spark as ts
 from tidelog.logic.intervals import read_interval
-from tidelog.spark.failures import error_of
-from tidelog.spark.shipping import Shipped
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.spark.shipping import Shipped, error_of
+from tidelog.temporal.temporal import TimeSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

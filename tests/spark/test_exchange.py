@@ -14,11 +14,10 @@ import pytest
 import tidelog as tl
 from tests.corpus import cases
 from tidelog import spark as ts
-from tidelog.spark.barrier import Exchange
-from tidelog.spark.failures import telling
-from tidelog.spark.memory import PER_BYTE, TASK_MEMORY
-from tidelog.spark.strategies import STRATEGY, VALUE
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.spark.shipping import telling
+from tidelog.spark.stages import Exchange
+from tidelog.spark.strategies import PER_BYTE, STRATEGY, TASK_MEMORY, VALUE
+from tidelog.temporal.temporal import TimeSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -264,7 +263,7 @@ def test_a_task_that_fails_is_tried_again(
 ) -> None:
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
-    monkeypatch.setattr("tidelog.spark.given.Exchange", ending(tmp_path, is_killed))
+    monkeypatch.setattr("tidelog.spark.stages.Exchange", ending(tmp_path, is_killed))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 
@@ -303,7 +302,7 @@ def test_a_task_that_is_killed_in_any_round_is_tried_again(
 ) -> None:
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
-    monkeypatch.setattr("tidelog.spark.given.Exchange", ending_in(tmp_path, exchange))
+    monkeypatch.setattr("tidelog.spark.stages.Exchange", ending_in(tmp_path, exchange))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 
@@ -340,7 +339,7 @@ def unreachable() -> type[Exchange]:
 
     class Unreachable(Exchange):
         def _meet(self, *where: Any) -> Any:
-            barrier: Any = import_module("tidelog.spark.barrier")
+            barrier: Any = import_module("tidelog.spark.stages")
             listener = barrier.Listener
 
             def deaf(host: str) -> Any:
@@ -362,7 +361,7 @@ def test_executors_that_cannot_reach_one_another_are_told_of_joins(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edges = spark.createDataFrame([(1, 2), (2, 3)], "x int, y int")
-    monkeypatch.setattr("tidelog.spark.given.Exchange", unreachable())
+    monkeypatch.setattr("tidelog.spark.stages.Exchange", unreachable())
     match = r"E690(.|\n)*cannot reach task(.|\n)*help: .*set `tidelog.strategy=joins`$"
     with pytest.raises(tl.TidelogError, match=match), telling():
         ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"].collect()

@@ -16,9 +16,9 @@ import tidelog as tl
 from tidelog.io.rejects import OnError
 from tidelog.logic.resolve import program_of
 from tidelog.pipeline import Job
-from tidelog.spark.failures import telling
-from tidelog.spark.files import read_program
-from tidelog.spark.given import needed_for, resolved
+from tidelog.spark.reading.folders import read_program
+from tidelog.spark.shipping import telling
+from tidelog.spark.stages import needed_for, resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog.spark.java import find_java, java_version
+from tidelog.spark.session import find_java, java_version
 
 
 @pytest.fixture(autouse=True)

@@ -19,12 +19,12 @@ from tidelog.engine import reference
 from tidelog.engine.events import Tally
 from tidelog.engine.limits import Limits
 from tidelog.errors import EvaluationError
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import Atom, Rule, Variable
-from tidelog.logic.terms import exact
 from tidelog.logic.type_inference import infer
 from tidelog.spark import joins
-from tidelog.spark.failures import telling
 from tidelog.spark.joins import AFTER, BEFORE, ROWS, Alike, Evaluation, Joins, _program
+from tidelog.spark.shipping import telling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ import pytest
 import tidelog as tl
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic
-from tidelog.spark.memory import ASSUMED, Limit, Metered, budget
+from tidelog.spark.strategies import ASSUMED, Limit, Metered, budget
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = {"spark.master": "spark://host:7077"}
@@ -116,8 +116,8 @@ from tidelog.logic.type_inference import infer
 from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
-from tidelog.spark.memory import Limit
-from tidelog.spark.task import COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, Everything, Reading, Task, Writing
+from tidelog.spark.strategies import Limit
+from tidelog.spark.worker import COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, Everything, Reading, Task, Writing
 
 rules, kind, rows, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) << 20
 program = program_of(f"@declare e(a: {kind}, b: {kind}) . {rules}")

@@ -18,7 +18,7 @@ from tests.strategies import EVERYTHING, Case, cases
 from tidelog import spark as ts
 from tidelog.engine import reference
 from tidelog.errors import EvaluationError
-from tidelog.logic.terms import plain
+from tidelog.logic.conversions import plain
 from tidelog.spark.strategies import STRATEGY
 
 if TYPE_CHECKING:

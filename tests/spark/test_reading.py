@@ -17,19 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidelog
-from tidelog.engine.columnar.exact import exact_array
+from tidelog.data.columns import Batch
+from tidelog.data.decode import exact_array
 from tidelog.errors import DataError
-from tidelog.io.columns import Batch
+from tidelog.io.data_file import DataFile, data_file
+from tidelog.io.reader import read
 from tidelog.io.rejects import BadRow, Faults, OnError
-from tidelog.io.source import DataFile, data_file
-from tidelog.io.tables import read
 from tidelog.logic.program import Program
-from tidelog.spark.java import find_java
+from tidelog.spark.session import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.spark.rows import Reading
+    from tidelog.spark.reading.source_rows import Reading
 
 PROGRAM = """
 @declare line(id: int, who: string, price: decimal(12, 2), day: date, what: iri, ratio: double, note: any) .
@@ -93,8 +93,8 @@ def on_spark(reading: Reading) -> tuple[list[Any], list[Any]]:
 
 def check(session: SparkSession, predicate: str, files: list[Path], **more: Any) -> Reading:
     """Check that both read the same, and return what Spark reads."""
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = program()
     found = known.predicates[predicate]
@@ -184,8 +184,8 @@ def test_delimited_on_connect(connect: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "_SUCCESS").write_text("")
     (tmp_path / "a.csv").write_text("x,y\n1,b\n")
@@ -204,8 +204,8 @@ def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["csv", "parquet", "orc"])
 def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare city(name: string, country: string, code: int) .")
     folder = tmp_path / "my data"
@@ -236,8 +236,8 @@ def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str
 
 
 def test_an_extra_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "a.csv").write_text("")
     (tmp_path / "b.csv").write_text("x,y\n1,b\n")
@@ -296,8 +296,8 @@ def test_json(session: SparkSession, tmp_path: Path, seed: int) -> None:
 
 def check_except_misfits(session: SparkSession, predicate: str, files: list[Path]) -> None:
     """Check the same, but for integers beyond 64 bits, which Spark's type rejects."""
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = program()
     reading = read_source(session, Source(predicate, tuple(map(str, files))), known)
@@ -369,8 +369,8 @@ def test_parquet(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_decimals_are_never_rounded(spark: SparkSession) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare price(x: decimal(5, 2)) .")
     frame = spark.sql(
@@ -383,8 +383,8 @@ def test_decimals_are_never_rounded(spark: SparkSession) -> None:
 
 
 def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     spark.range(3).createOrReplaceTempView("numbers")
     known = tidelog.parse("@declare number(x: int) . @declare name(x: string) .")
@@ -401,8 +401,8 @@ def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
 
 
 def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "a.avro").write_bytes(b"")
     with pytest.raises(DataError, match="does not have Avro"):
@@ -410,8 +410,8 @@ def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_text(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
     known = tidelog.parse("@declare line(text: string) .")
@@ -446,8 +446,8 @@ ROWS = [
 def test_filters(
     spark: SparkSession, tmp_path: Path, name: str, literals: str, wanted: list[int], is_sql: bool
 ) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare sale(id: int, who: string, day: date, price: decimal(5, 2)) .")
     path = tmp_path / f"sale.{name}"
@@ -467,8 +467,8 @@ def test_filters(
 
 
 def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare number(x: int, y: int) .")
     pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, None, 3], "z": [1, 2, 3]}), tmp_path / "a.parquet")
@@ -484,8 +484,8 @@ def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("literals", "told"), [("?q > 1", "binds variable"), ("?x >", "not well formed")])
 def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     frame = spark.range(1).toDF("x")
     known = tidelog.parse("@declare number(x: int) .")
@@ -497,10 +497,10 @@ def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -
 
 
 def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
+    from tidelog.io.data_file import Source
     from tidelog.logic.type_inference import infer
-    from tidelog.spark.given import Given, held_by
-    from tidelog.spark.reading_ import read_source, together
-    from tidelog.spark.source import Source
+    from tidelog.spark.reading.source_frames import read_source, together
+    from tidelog.spark.stages import Given, held_by
 
     known = tidelog.parse("""
         @declare road(x: string, y: string) . @declare rail(a: string, b: string) .
@@ -531,8 +531,8 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     """Spark lists and reads files of which this process knows nothing."""
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     rng = random.Random(3)
     lake = tmp_path / "lake"
@@ -558,8 +558,8 @@ def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_rejects_are_looked_for_in_some_files(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading_ import read_source
-    from tidelog.spark.source import Source
+    from tidelog.io.data_file import Source
+    from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare number(x: int) .")
     for part in "abc":
@@ -580,8 +580,8 @@ def test_a_session_without_a_python(tmp_path: Path) -> None:
     script = f"""
 import tidelog
 from pyspark.sql import SparkSession
-from tidelog.spark.reading_ import read_source
-from tidelog.spark.source import Source
+from tidelog.spark.reading.source_frames import read_source
+from tidelog.io.data_file import Source
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 path = {str(tmp_path / "a.jsonl")!r}
 open(path, "w").write('{{"x": 1}}')

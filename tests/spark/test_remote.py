@@ -21,7 +21,7 @@ import pytest
 import tidelog as tl
 from tidelog import spark as ts
 from tidelog.errors import Diagnostic
-from tidelog.spark.java import find_java
+from tidelog.spark.session import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BEGIN = "from tidelog.spark.scratch import scratch_folder; print(scratch_folder(), flush=True)"
+BEGIN = "from tidelog.spark.session import scratch_folder; print(scratch_folder(), flush=True)"
 
 
 def begun(folder: Path, then: str) -> subprocess.Popen[str]:

@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.errors import TidelogError
 from tidelog.spark import session as sessions
-from tidelog.spark.scratch import scratch_folder
-from tidelog.spark.session import SessionSettings
+from tidelog.spark.session import SessionSettings, scratch_folder
 
 
 def test_a_given_session_is_used(spark: SparkSession) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tidelog.spark.memory import TASK_MEMORY
-from tidelog.spark.strategies import STRATEGY, Choice, choose
+from tidelog.spark.strategies import STRATEGY, TASK_MEMORY, Choice, choose
 
 DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
 PATHS = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), path(?y, ?z) ."

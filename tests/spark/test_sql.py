@@ -13,9 +13,9 @@ from pyspark.sql.udtf import AnalyzeArgument
 
 from tidelog import spark as ts
 from tidelog.errors import TidelogError
-from tidelog.spark.failures import error_of
-from tidelog.spark.memory import Limit
+from tidelog.spark.shipping import error_of
 from tidelog.spark.sql import analysed
+from tidelog.spark.strategies import Limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

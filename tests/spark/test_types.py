@@ -15,8 +15,8 @@ from pyspark.sql import types
 import tidelog as tl
 from tidelog import spark as ts
 from tidelog.logic.types import Type
-from tidelog.spark.failures import telling
 from tidelog.spark.schemas import arrow_of, read_type
+from tidelog.spark.shipping import telling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from tidelog.store import superblock
-from tidelog.store.arrays import packed
-from tidelog.store.folder import Folder
+from tidelog.store import store as superblock
+from tidelog.store.forms import packed
 from tidelog.store.journal import BEGIN, HEADER, Position
 from tidelog.store.snapshot import END, TRAILER, Part, Snapshot
-from tidelog.store.superblock import Superblock
+from tidelog.store.store import Folder, Superblock
 
 
 def forge(store: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import tidelog as tl
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.engine_state import COUNTERS
-from tidelog.logic.terms import exact
-from tidelog.temporal.table import TimedTable
+from tidelog.logic.conversions import exact
+from tidelog.temporal.interval_table import TimedTable
 
 Imprint = dict[str, dict[tuple[str, ...], Any]]
 

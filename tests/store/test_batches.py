@@ -11,8 +11,8 @@ import tidelog as tl
 from tests.store.imprint import imprint
 from tests.store.test_deaths import deaths
 from tests.store.test_laws import crash
-from tidelog.mending import repair
-from tidelog.store.state import BatchId
+from tidelog.reasoner.store_repair import repair
+from tidelog.store.forms import BatchId
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 

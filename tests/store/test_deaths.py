@@ -20,10 +20,9 @@ from tests.store.test_laws import crash
 from tests.store.test_reasoners import FORMATS
 from tidelog import durable
 from tidelog.io.write import write
-from tidelog.mending import export, repair
-from tidelog.store.examine import Examination
-from tidelog.store.folder import Folder
+from tidelog.reasoner.store_repair import Examination, export, repair
 from tidelog.store.snapshot import Snapshot
+from tidelog.store.store import Folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
@@ -63,7 +62,7 @@ def dying(at: int, half: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in OPERATIONS:
             patch.setattr(durable, name, counted(getattr(durable, name)))
-        patch.setattr("tidelog.mending.write", counted(write))  # the files of an export
+        patch.setattr("tidelog.reasoner.store_repair.write", counted(write))  # the files of an export
         yield
 
 

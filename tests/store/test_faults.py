@@ -16,8 +16,9 @@ from tests.changes.oracle import held
 from tests.store.test_files import CHANGES, PROGRAM, code_of
 from tests.store.test_laws import crash
 from tidelog import durable
+from tidelog.errors import codes
 from tidelog.reasoner.storing import StoredReasoner
-from tidelog.store import codes, store
+from tidelog.store import store
 
 CALLS = ("create", "write_all", "write_at", "sync", "sync_folder", "replace", "remove", "make_folder")
 

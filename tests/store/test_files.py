@@ -17,12 +17,12 @@ import tidelog as tl
 from tests.store.forging import forge
 from tests.store.imprint import imprint
 from tests.store.test_laws import crash
-from tidelog.mending import repair
-from tidelog.store import codes, journal, snapshot, superblock
-from tidelog.store.examine import Examination
-from tidelog.store.folder import LOCK, Folder
-from tidelog.store.store import read_found
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.errors import codes
+from tidelog.reasoner.store_repair import Examination, repair
+from tidelog.store import journal, snapshot
+from tidelog.store import store as superblock
+from tidelog.store.store import LOCK, Folder, read_found
+from tidelog.temporal.temporal import TimeSettings
 
 PROGRAM = tl.parse("""
     edge(a, b) .
@@ -91,7 +91,7 @@ def test_every_flipped_byte_of_a_snapshot_is_found(any_store: Path, stride: int)
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         with pytest.raises(tl.DataError) as error:
             read_found(folder.find())
-        assert code_of(error) == codes.DAMAGED
+        assert code_of(error) == codes.STORE_DAMAGED
         assert str(path) in str(error.value)
 
 
@@ -104,7 +104,7 @@ def test_every_flipped_byte_of_a_journal_is_found(any_store: Path, stride: int) 
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         with pytest.raises(tl.DataError) as error:
             folder.find()
-        assert code_of(error) == codes.DAMAGED
+        assert code_of(error) == codes.STORE_DAMAGED
         assert not Examination(any_store).is_whole
 
 
@@ -121,7 +121,7 @@ def test_every_flipped_byte_of_records_that_were_not_confirmed_is_found(
         if place < last.offset:
             with pytest.raises(tl.DataError) as error:
                 read_found(folder.find())
-            assert code_of(error) == codes.DAMAGED
+            assert code_of(error) == codes.STORE_DAMAGED
         else:  # it may as well have been torn
             opened = read_found(folder.find())
             assert [record.number for record in opened.records] == [1, 2]
@@ -203,7 +203,7 @@ def test_a_journal_that_does_not_follow_is_found(store: Path) -> None:
         ).close()
         with pytest.raises(tl.DataError, match=said) as error:
             tl.open(store)
-        assert code_of(error) == codes.DAMAGED
+        assert code_of(error) == codes.STORE_DAMAGED
 
 
 def test_what_was_begun_and_not_finished_does_not_matter(store: Path) -> None:
@@ -248,7 +248,7 @@ def test_one_writes_and_the_others_are_told_who(store: Path) -> None:
         other.stdout.readline()
         with pytest.raises(tl.DataError) as error:
             tl.open(store)
-        assert code_of(error) == codes.LOCKED
+        assert code_of(error) == codes.STORE_LOCKED
         assert f"process {other.pid}" in str(error.value)
         assert tl.open(store, read_only=True).commits == 3
         other.communicate("\n")

@@ -22,9 +22,9 @@ import tidelog as tl
 from tests.store.forging import forge, forge_record, forge_section
 from tests.store.test_files import KINDS, code_of
 from tests.store.test_laws import crash
-from tidelog.mending import examine, repair
-from tidelog.store import codes
-from tidelog.store.folder import Folder
+from tidelog.errors import codes
+from tidelog.reasoner.store_repair import examine, repair
+from tidelog.store.store import Folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
@@ -121,7 +121,7 @@ def attempt(path: Path, kind: str) -> str:
     return "fine"
 
 
-ALLOWED = {"fine", codes.DAMAGED, codes.NEWER}
+ALLOWED = {"fine", codes.STORE_DAMAGED, codes.NEWER}
 # A forged program is a program: it may derive bottom(), compute nothing, or be refused by a later change.
 BY_PROGRAM = {"E605", "E606", "E612", "E630"}
 
@@ -170,11 +170,11 @@ def test_indexes(made: tuple[str, Path], tmp_path: Path, count: int, seed: int) 
         forge(path, change)
         said = attempted(path, kind)
         assert said in ALLOWED | BY_PROGRAM, (at, said)
-        if said == codes.DAMAGED:
+        if said == codes.STORE_DAMAGED:
             assert not examine(path).is_whole, at
         outcomes.add(said)
         shutil.rmtree(path)
-    assert codes.DAMAGED in outcomes
+    assert codes.STORE_DAMAGED in outcomes
 
 
 @pytest.mark.parametrize(("count", "seed"), [(4, 1), pytest.param(40, 2, marks=pytest.mark.slow)])
@@ -239,7 +239,7 @@ def test_records(made: tuple[str, Path], tmp_path: Path, number: int) -> None:
     forge_record(path, content)
     with pytest.raises(tl.DataError, match="record") as error:
         tl.open(path, threads=1)
-    assert code_of(error) == codes.DAMAGED
+    assert code_of(error) == codes.STORE_DAMAGED
 
 
 def column(index: dict[str, Any]) -> list[Any]:
@@ -283,7 +283,7 @@ def test_what_is_wrong_is_said(made: tuple[str, Path], tmp_path: Path, said: str
     forge(path, EXAMPLES[said])
     with pytest.raises(tl.DataError) as error:
         tl.open(path, threads=1)
-    assert code_of(error) == codes.DAMAGED
+    assert code_of(error) == codes.STORE_DAMAGED
     assert said in str(error.value), str(error.value)
     assert not examine(path).is_whole
     try:

@@ -18,8 +18,8 @@ import tidelog as tl
 from tests.store.imprint import imprint
 from tests.store.test_files import CHANGES, PROGRAM, code_of
 from tidelog.durable import HeldError, Lock
+from tidelog.errors import codes
 from tidelog.reasoner.storing import StoredReasoner
-from tidelog.store import codes
 
 # Tests have threads of their own; what they do is no concern of a child that only looks at files.
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
@@ -73,7 +73,7 @@ def test_a_child_changes_nothing_and_its_end_releases_nothing(tmp_path: Path) ->
         assert files(path) == before
         with pytest.raises(tl.DataError) as error:
             tl.open(path)
-        assert code_of(error) == codes.LOCKED
+        assert code_of(error) == codes.STORE_LOCKED
         for change in CHANGES[1:]:
             reasoner.apply(change)
         known = imprint(reasoner)

@@ -11,10 +11,10 @@ import pytest
 import tidelog as tl
 from tests.store.test_files import CHANGES, PROGRAM, code_of, every_byte, put, written
 from tests.store.test_laws import crash
-from tidelog.mending import repair
-from tidelog.store import codes, store, superblock
-from tidelog.store.examine import Examination
-from tidelog.store.folder import LOCK, Folder
+from tidelog.errors import codes
+from tidelog.reasoner.store_repair import Examination, repair
+from tidelog.store import store
+from tidelog.store.store import LOCK, Folder
 
 FILES = ("superblock.tide", "snapshot-00000001.tide", "journal-00000001.tide")
 DONE = {0: 1, 1: 2, 2: 2, 3: 3}  # how many edges there are after so many changes
@@ -31,10 +31,10 @@ def assert_damaged(path: Path) -> None:
     for read_only in (True, False):
         with pytest.raises(tl.DataError) as error:
             tl.open(path, read_only=read_only)
-        assert code_of(error) == codes.DAMAGED
+        assert code_of(error) == codes.STORE_DAMAGED
     with pytest.raises(tl.DataError) as error:
         tl.open(path, PROGRAM)  # no new store takes its place
-    assert code_of(error) == codes.DAMAGED
+    assert code_of(error) == codes.STORE_DAMAGED
     assert not Examination(path).is_whole
 
 
@@ -82,7 +82,7 @@ def test_a_journal_that_is_cut_anywhere_is_missed(kept: Path, stride: int, tmp_p
         path.write_bytes(whole[:length])
         with pytest.raises(tl.DataError) as error:
             Folder(kept).find()
-        assert code_of(error) == codes.DAMAGED
+        assert code_of(error) == codes.STORE_DAMAGED
         assert not Examination(kept).is_whole
         assert len(Examination(kept).records) == sum(end <= length for end in ends)
     path.write_bytes(whole[: ends[1] + 5])
@@ -97,14 +97,14 @@ def test_a_superblock_that_is_cut_or_flipped_anywhere_is_missed_or_made_up_for(
 ) -> None:
     folder = Folder(kept)
     whole = folder.superblock.read_bytes()
-    used = len(whole) - superblock.BLOCK
+    used = len(whole) - store.BLOCK
     for length in range(0, len(whole), 64 * stride):
         folder.superblock.write_bytes(whole[:length])
         try:
             assert len(folder.find().records) == 3
         except tl.DataError as error:
-            assert error.diagnostics[0].code == codes.DAMAGED
-    for place in (*range(0, 80, stride), *range(superblock.BLOCK, superblock.BLOCK + used, stride)):
+            assert error.diagnostics[0].code == codes.STORE_DAMAGED
+    for place in (*range(0, 80, stride), *range(store.BLOCK, store.BLOCK + used, stride)):
         folder.superblock.write_bytes(whole)
         put(folder.superblock, place, bytes([whole[place] ^ 0x10]))
         assert len(folder.find().records) == 3  # by the other copy

@@ -12,7 +12,7 @@ from hypothesis import given
 import tidelog as tl
 from tests.strategies import EVERYTHING, programs
 from tidelog.logic.program import Program, Transfer
-from tidelog.store.program_form import PROGRAM, program_of, program_to_json
+from tidelog.store.json_forms import PROGRAM, program_of, program_to_json
 from tidelog.store.state_checks import check_program
 
 CASES = sorted((Path(__file__).parent.parent / "cases").rglob("*.rls"))

@@ -16,8 +16,8 @@ from lark import Lark, LarkError, Token, Transformer
 from tidelog.errors import Source
 from tidelog.syntax import ast
 from tidelog.syntax.ast import NumberKind
+from tidelog.syntax.lexer import unescape
 from tidelog.syntax.parser import parse_literals
-from tidelog.syntax.quoting import unescape
 
 GRAMMAR = (Path(__file__).parent.parent / "grammar.lark").read_text(encoding="utf-8")
 KINDS = {

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import ProgramError, Source
-from tidelog.syntax import codes
+from tidelog.errors import ProgramError, Source, codes
 from tidelog.syntax.parser import parse
 
 FILES = sorted((Path(__file__).parent.parent / "errors").glob("E1*.rls"))
@@ -32,4 +31,4 @@ def test_each_file_shows_its_own_code_only(path: Path) -> None:
 
 
 def test_every_code_has_a_meaning_and_an_example() -> None:
-    assert set(codes.MEANINGS) == {path.stem.partition("_")[0] for path in FILES}
+    assert set(codes.SYNTAX_MEANINGS) == {path.stem.partition("_")[0] for path in FILES}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.errors import Source
-from tidelog.syntax.lexer import Lexer
-from tidelog.syntax.tokens import END
+from tidelog.syntax.lexer import END, Lexer
 
 
 def tokens_of(text: str) -> list[str]:

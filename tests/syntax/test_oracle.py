@@ -12,8 +12,7 @@ from hypothesis import given, settings
 
 from tests.syntax import oracle
 from tests.syntax.derivations import TERMINALS, derive
-from tidelog.errors import ProgramError
-from tidelog.syntax import codes
+from tidelog.errors import ProgramError, codes
 from tidelog.syntax.parser import parse_text
 
 EXAMPLES = (Path(__file__).parent / "examples.rls").read_text(encoding="utf-8")

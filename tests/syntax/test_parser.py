@@ -9,9 +9,8 @@ import pytest
 from tidelog.errors import ProgramError, Source, Span
 from tidelog.syntax import ast
 from tidelog.syntax.ast import Clause, Comparison, NumberKind, Operation
-from tidelog.syntax.expressions import DEEPEST
-from tidelog.syntax.facts import read_fact
-from tidelog.syntax.parser import parse, parse_literals, parse_text
+from tidelog.syntax.clause_parser import DEEPEST
+from tidelog.syntax.parser import parse, parse_literals, parse_text, read_fact
 from tidelog.syntax.printer import print_node
 
 

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidelog.syntax import ast
 from tidelog.syntax.ast import Expression, NumberKind
-from tidelog.syntax.tokens import AGGREGATES, METRIC_WORDS
+from tidelog.syntax.lexer import AGGREGATES, METRIC_WORDS
 
 Item = TypeVar("Item")
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import product
 
 from tests.temporal.oracle import CELLS, Points, cells_of, operated
-from tidelog.logic.evaluate import evaluate
+from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import (
     TOP,
     Assignment,

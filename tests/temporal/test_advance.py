@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tidelog.errors import ProgramError
 from tidelog.logic.intervals import Interval
-from tidelog.temporal import advancing
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.temporal import periodic
+from tidelog.temporal.temporal import TimeSettings
 
 DECLARED = "p(z)@0 . q(z)@0 . n(z)@0 . r(z)@0 . c(a) . c(b) ."
 RULES = (
@@ -33,8 +33,8 @@ WIDTH = 6
 @pytest.fixture(autouse=True)
 def always_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can be forgotten is, at once."""
-    monkeypatch.setattr(advancing, "SWEPT_FROM", 0)
-    monkeypatch.setattr(advancing, "GROWTH", 0)
+    monkeypatch.setattr(periodic, "SWEPT_FROM", 0)
+    monkeypatch.setattr(periodic, "GROWTH", 0)
 
 
 @st.composite

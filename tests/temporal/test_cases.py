@@ -16,7 +16,7 @@ import tidelog as tl
 from tests.corpus import Case, delta_texts
 from tidelog.__main__ import main
 from tidelog.errors import TidelogError
-from tidelog.temporal.materialise import PROCEDURES
+from tidelog.temporal.interval_fixpoint import PROCEDURES
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [Case(path) for path in sorted(FOLDER.glob("*.rls"))]

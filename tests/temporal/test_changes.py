@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.temporal.test_procedures import facts, rules
 from tidelog.errors import Inconsistent, ProgramError
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.temporal.temporal import TimeSettings
 
 # All predicates have times from the beginning, so that none begins to have them.
 DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 . m(z, z)@0 . z()@-9 ."

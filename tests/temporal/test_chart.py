@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.temporal.chart.axis import Axis
-from tidelog.temporal.chart.drawing import Drawing
-from tidelog.temporal.chart.lanes import Chart, End
+from tidelog.show.chart import Drawing
+from tidelog.show.chart_lanes import Axis, Chart, End
 
 CHARTS = Path(__file__).parent / "charts"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -14,14 +14,14 @@ import tidelog as tl
 from tests.engine import meshes
 from tests.engine.meshes import at_once
 from tests.temporal.test_procedures import programs, windows
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import EvaluationError, ProgramError, Stopped
-from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import Program
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
-from tidelog.temporal.changing import times_of
 from tidelog.temporal.distributed import Divided
 from tidelog.temporal.partitioning import check_divisible, divide
-from tidelog.temporal.reasoning import USUAL, TimeSettings
+from tidelog.temporal.temporal import USUAL, TimeSettings
+from tidelog.temporal.timed_changes import times_of
 
 Held = dict[str, list[str]]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.temporal.oracle import REACH, Points, cells_of, operated
 from tidelog.errors import EvaluationError
 from tidelog.logic.intervals import Interval
-from tidelog.temporal.list_kernels import INFINITY
-from tidelog.temporal.lists import Lists, Timeline, single
-from tidelog.temporal.metric import evaluate_metric
+from tidelog.temporal.interval_kernels import INFINITY
+from tidelog.temporal.interval_table import Lists, Timeline, single
+from tidelog.temporal.metric_rules import evaluate_metric
 
 UNARY = ("boxminus", "boxplus", "diamondminus", "diamondplus")
 NEAR = range(-16, 17)  # cells that no infinite end of the oracle's world disturbs

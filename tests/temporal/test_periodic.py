@@ -16,7 +16,7 @@ import tidelog as tl
 from tests.temporal.test_procedures import facts, rules
 from tidelog.errors import ProgramError
 from tidelog.logic.intervals import Interval
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.temporal.temporal import TimeSettings
 
 DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 . m(z, z)@0 . z()@-9 . s(z)@0 ."
 NEAR, FAR = (-16, 24), "[-90, 98]"

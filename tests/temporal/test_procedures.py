@@ -15,9 +15,9 @@ from tests.temporal.oracle import CELLS, cells_of
 from tests.temporal.reference import Model, Reference
 from tidelog.engine.events import IntervalsGained
 from tidelog.errors import EvaluationError, ProgramError
-from tidelog.temporal.analysis import levels
-from tidelog.temporal.materialise import PROCEDURES
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.temporal.interval_fixpoint import PROCEDURES
+from tidelog.temporal.metric_rules import levels
+from tidelog.temporal.temporal import TimeSettings
 
 EXAMPLE = """
     r1(c1, c2)@[0, 1] . r2(c1, c2)@[1, 2] . r3(c2, c3)@[2, 3] . r5(c2)@[0, 1] .

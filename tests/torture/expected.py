@@ -10,8 +10,8 @@ from tests.temporal.test_changes import HORIZON
 from tests.torture.scenarios import Question, Scenario
 from tidelog.engine.reference import evaluate
 from tidelog.errors import TidelogError
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import BUILT_IN, EQUAL
-from tidelog.logic.terms import exact
 
 Row = tuple[str, ...]
 Facts = dict[str, frozenset[Row]]  # of predicates that have some

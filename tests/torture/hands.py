@@ -22,10 +22,10 @@ from tests.torture.expected import Facts, Moment, Row, answers, difference, held
 from tests.torture.scenarios import Question, Scenario
 from tidelog.engine.columnar.closures import maintained_closures
 from tidelog.errors import TidelogError
-from tidelog.maintenance.registry import MAINTAINERS, MARKED, MARKINGS
+from tidelog.maintenance.registry import MAINTAINERS, MARKED_NAMES, MARKINGS
 from tidelog.reasoner.delta import PredicateDelta
 from tidelog.reasoner.storing import StoredReasoner
-from tidelog.rewrite import splitting
+from tidelog.rewrite import auxiliary_relations
 from tidelog.store import store
 
 LOOKED_OVER = 0.2  # the share of transactions after which all facts are compared, besides what changed
@@ -63,7 +63,7 @@ def hands(scenario: Scenario, number: int) -> list[Hand]:
     else:
         named = [*(name for name in MAINTAINERS if name != "auto"), f"{DEPTHS}:{chance.randint(0, 3)}"]
         made = [hand("transactions"), *(hand("transactions", maintainer=m) for m in chance.sample(named, 4))]
-        made.append(hand("stream", maintainer=chance.choice(MARKED), marking=chance.choice(MARKINGS)))
+        made.append(hand("stream", maintainer=chance.choice(MARKED_NAMES), marking=chance.choice(MARKINGS)))
         made.append(hand("queries", maintainer=chance.choice(("auto", *named))))
     if chance.random() < 0.3:
         made.append(hand("restarts"))
@@ -84,7 +84,7 @@ def play(scenario: Scenario, hand: Hand) -> int:
 def play_moments(scenario: Scenario, hand: Hand, found: list[Moment]) -> int:
     """The same where it is known already what must hold."""
     closes = patch.object(maintained_closures, "FEWEST", 0 if scenario.closes else maintained_closures.FEWEST)
-    splits = patch.multiple(splitting, LONGEST=2, PIECE=1) if scenario.splits else nullcontext()
+    splits = patch.multiple(auxiliary_relations, LONGEST=2, PIECE=1) if scenario.splits else nullcontext()
     with closes, splits:
         WAYS[hand.way](Play(scenario, hand, found))
     return len(found) - 1

@@ -5,40 +5,296 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog import __version__
-from tidelog.cli.explain_arguments import add_explain, add_profile
-from tidelog.cli.ontology_arguments import add_ontology, add_ontology_commands, add_triples, settle
 from tidelog.cli.options import (
     ENGINES,
     ROWS_HELP,
+    Parser,
+    UsageError,
     add_data,
     add_data_files,
     add_document,
     add_form,
     add_limits,
     add_maintainer,
+    add_ontology,
+    add_ontology_commands,
     add_parameters,
     add_sandbox,
     add_session,
     add_statistics,
-    add_tables,
-)
-from tidelog.cli.pipeline_arguments import add_pipeline_commands
-from tidelog.cli.store_arguments import (
     add_store_command,
     add_store_options,
     add_store_to_read,
+    add_tables,
+    add_triples,
+    command,
+    positive,
+    row_count,
+    settle,
     wrong_store_options,
 )
-from tidelog.cli.timeline_arguments import add_timeline
-from tidelog.cli.usage import Parser, UsageError, command, positive, row_count
 from tidelog.errors import suggest
 
 if TYPE_CHECKING:
-    from tidelog.cli.usage import Commands
+    from tidelog.cli.options import Commands
+
+
+# ---- The arguments of the commands that explain. Imports nothing that takes time.
+
+
+def add_explain(commands: Commands) -> None:
+    """Add `explain`."""
+    summary = "say why facts hold, why one does not, or what a change would change"
+    explain = command(commands, "explain", summary, "tidelog explain family.rls 'ancestor(alice, carol)'")
+    explain.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
+    explain.add_argument(
+        "query", metavar="QUERY", nargs="?", help="a fact, or a query whose answers are explained"
+    )
+    explain.add_argument(
+        "--why-not", metavar="FACT", help="say why this fact does not hold, and what would complete a rule"
+    )
+    explain.add_argument(
+        "--what-if", metavar="CHANGES", help="say what this change script would change, without the change"
+    )
+    add_ontology(explain)
+    add_data(explain)
+    add_store_to_read(explain)
+    shown = explain.add_argument_group("proofs")
+    shown.add_argument(
+        "--all", metavar="N", type=row_count, default=1, help="N proofs of each, lowest first (default 1)"
+    )
+    shown.add_argument("--depth", metavar="N", type=row_count, help="show N steps; what is below is left out")
+    shown.add_argument(
+        "--limit", metavar="N", type=row_count, default=10, help="explain N answers at most (default 10)"
+    )
+    shown.add_argument(
+        "--rows", metavar="N", type=row_count, default=20, help="rows of a group to show (default 20)"
+    )
+    written = explain.add_argument_group("output")
+    add_document(written, "text", "json", "html", "dot")
+    add_limits(explain)
+
+
+def add_profile(commands: Commands) -> None:
+    """Add `profile`."""
+    summary = "say what each rule did in each phase, and how long it took"
+    profile = command(
+        commands, "profile", summary, "tidelog profile family.rls --format html -o profile.html"
+    )
+    profile.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
+    profile.add_argument(
+        "--changes",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="change scripts, or folders of them, to be applied when everything is derived",
+    )
+    add_data(profile)
+    add_store_options(profile)
+    written = profile.add_argument_group("output")
+    add_document(written, "text", "json", "html")
+    add_maintainer(add_limits(profile))
+
+
+# ---- The arguments of the commands around pipelines. Imports nothing that takes time.
+
+KEPT_VERSIONS: Final = 10
+FAILED: Final = "failed"  # a version that was set aside
+_TARGET: Final = "the folder of published versions, its address (s3://…), or the job that publishes there"
+
+
+def add_pipeline_commands(commands: Commands) -> None:
+    """Add `pipeline`, `versions`, `diff`, `rollback`, `vacuum` and `convert`."""
+    _add_pipeline(commands)
+    _add_versions(commands)
+    _add_diff(commands)
+    _add_rollback(commands)
+    _add_vacuum(commands)
+    _add_convert(commands)
+
+
+def _add_pipeline(commands: Commands) -> None:
+    summary = "run a job: read its sources, reason, publish a version"
+    pipeline = command(commands, "pipeline", summary, "tidelog pipeline flights.toml")
+    pipeline.add_argument("job", metavar="JOB.toml", type=Path, help="the job")
+    running = pipeline.add_argument_group("running")
+    running.add_argument(
+        "--full",
+        "--full-refresh",
+        action="store_true",
+        help="derive everything anew, and take the columns of the data as they are now",
+    )
+    running.add_argument(
+        "--refresh",
+        metavar="NAME,…",
+        type=_names,
+        action="extend",
+        default=[],
+        help="derive these predicates again, and read the sources of all that they depend on, changed or not",
+    )
+    running.add_argument(
+        "--stream",
+        action="store_true",
+        help="then go on with the changes that come to the job's stream; Ctrl-C ends",
+    )
+    running.add_argument(
+        "--available-now",
+        action="store_true",
+        help="with --stream: end when all changes that are there have been taken",
+    )
+    running.add_argument(
+        "--validate",
+        action="store_true",
+        help="check the job, its program, guards, sinks and files, and run nothing",
+    )
+    running.add_argument(
+        "--exit-unchanged",
+        action="store_true",
+        help="exit with 99 if nothing has changed, so that a scheduler skips what depends on it",
+    )
+    running.add_argument(
+        "--engine", choices=ENGINES, help="the engine, whatever the job says (default: the job's, else spark)"
+    )
+    add_session(running)
+    running.add_argument("--stats", action="store_true", help="report what each step took, on standard error")
+    running.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+    add_sandbox(pipeline)
+
+
+def _add_versions(commands: Commands) -> None:
+    summary = "list the published versions"
+    versions = command(commands, "versions", summary, "tidelog versions flights.toml")
+    versions.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
+    versions.add_argument("-f", "--format", choices=("table", "json"), default="table")
+    versions.add_argument(
+        "--predicates", action="store_true", help="with the facts of each predicate, and what changed in it"
+    )
+
+
+def _add_diff(commands: Commands) -> None:
+    summary = "print what changed between two published versions"
+    diff = command(commands, "diff", summary, "tidelog diff published 3 5")
+    diff.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
+    help = "a version (default: the one before), or failed: what the last run has set aside"
+    diff.add_argument("first", metavar="V1", type=_version, nargs="?", help=help)
+    diff.add_argument(
+        "second", metavar="V2", type=_version, nargs="?", help="another one (default: the current)"
+    )
+    diff.add_argument(
+        "-f",
+        "--format",
+        choices=("changes", "jsonl"),
+        default="changes",
+        help="a change script (default), or an object a line",
+    )
+    diff.add_argument("--predicate", metavar="NAME", action="append", help="only what changed in it")
+    diff.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_rollback(commands: Commands) -> None:
+    summary = "publish what an earlier version held"
+    rollback = command(commands, "rollback", summary, "tidelog rollback published 3")
+    rollback.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
+    rollback.add_argument(
+        "version", metavar="VERSION", type=int, nargs="?", help="the version (default: the one before)"
+    )
+    rollback.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_vacuum(commands: Commands) -> None:
+    summary = "remove old versions, and files that no version needs"
+    vacuum = command(commands, "vacuum", summary, "tidelog vacuum published --keep 5")
+    vacuum.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
+    vacuum.add_argument(
+        "--keep",
+        metavar="N",
+        type=_versions,
+        default=KEPT_VERSIONS,
+        help=f"how many versions stay (default {KEPT_VERSIONS})",
+    )
+    vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of predicates, such as reach,hops")
+    return names
+
+
+def _version(text: str) -> int | str:
+    if text != FAILED and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of a version nor {FAILED!r}")
+    return text if text == FAILED else int(text)
+
+
+def _add_convert(commands: Commands) -> None:
+    summary = "convert what was published before there were tables that others read"
+    convert = command(commands, "convert", summary, "tidelog convert published --format delta")
+    convert.add_argument("folder", metavar="DIR", type=Path, help="the folder of versions as they were")
+    convert.add_argument(
+        "target", metavar="NEW", type=Path, nargs="?", help="the new folder (default: DIR.converted)"
+    )
+    convert.add_argument(
+        "-f", "--format", choices=("delta", "iceberg", "parquet"), help="of the tables (default: delta)"
+    )
+    convert.add_argument("--delete-old", action="store_true", help="then delete the versions in DIR")
+    convert.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _target(text: str) -> Path | str:
+    return text if "://" in text else Path(text)
+
+
+def _versions(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of versions, at least 1")
+    return int(text)
+
+
+# ---- The arguments of `tidelog timeline`. Imports nothing that takes time.
+
+
+def add_timeline(commands: Commands) -> None:
+    """Add `timeline`."""
+    summary = "draw when the answers to queries hold: a lane for each, in the terminal or as a picture"
+    example = "tidelog timeline boiler.rls 'hot(?s)' 'alarm(?s)' --output boiler.svg"
+    timeline = command(commands, "timeline", summary, example)
+    timeline.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    timeline.add_argument("queries", metavar="QUERY", nargs="*", help="literals, such as 'overheated(?s)'")
+    add_data(timeline)
+    add_store_to_read(timeline)
+    drawn = timeline.add_argument_group("drawing")
+    drawn.add_argument("--from", dest="start", metavar="TIME", type=_point, help="where the picture begins")
+    drawn.add_argument("--to", dest="end", metavar="TIME", type=_point, help="where it ends")
+    drawn.add_argument(
+        "--lanes",
+        metavar="N",
+        type=row_count,
+        help="lanes to draw of each query, 0 for all (default 1,000; 100 on a terminal)",
+    )
+    add_document(timeline.add_argument_group("output"), "text", "svg", "html")
+    add_limits(timeline)
+
+
+def _point(text: str) -> Fraction:
+    from tidelog.logic.intervals import read_point  # not for --version
+
+    try:
+        point, _ = read_point(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+    if point is None:
+        raise argparse.ArgumentTypeError(f"a picture cannot reach {text}")
+    return point
+
+
+# ---- The arguments of the command line. Imports nothing that takes time: `tidelog --version` does not wait.
 
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")

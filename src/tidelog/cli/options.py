@@ -1,13 +1,167 @@
-"""Options that several commands share. Imports nothing that takes time."""
+"""Options that several commands share, and what is wrong with a command line. Imports nothing that takes
+time.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from argparse import Namespace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from tidelog.cli.time_options import add_time
-from tidelog.cli.usage import UsageError, parameter, positive, row_count, seconds, setting
+from tidelog.errors import visible_lines
+
+if TYPE_CHECKING:
+    from tidelog.logic.intervals import Interval
+    from tidelog.temporal.temporal import TimeSettings
+
+
+# ---- What is wrong with a command line is said here: commands, and the types of their arguments.
+#
+# Imports nothing that takes time.
+
+
+class UsageError(Exception):
+    """A command line that makes no sense, found after its options were read."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
+
+    def report(self) -> int:
+        """The exit code for wrong usage; the reason is on standard error."""
+        print(f"tidelog: error: {visible_lines(str(self))}", file=sys.stderr)
+        if self.help:
+            print(f"  help: {visible_lines(self.help)}", file=sys.stderr)
+        return 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are short."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is."""
+        raise UsageError(message.removeprefix("argument "), f"`{self.prog} --help` lists the options")
+
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Parser]
+
+
+def command(commands: Commands, name: str, summary: str, example: str) -> Parser:
+    """Add a command; what it takes is still to be added."""
+    return commands.add_parser(
+        name,
+        allow_abbrev=False,
+        help=summary,
+        description=summary[:1].upper() + summary[1:] + ".",
+        epilog=f"example: {example}",
+    )
+
+
+# ---- types of arguments
+
+
+def parameter(text: str) -> tuple[str, str]:
+    """The name and the value of a parameter."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    return name.removeprefix("$"), value
+
+
+def setting(text: str) -> tuple[str, str]:
+    """The key and the value of a setting."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key, value
+
+
+def positive(text: str) -> int:
+    """A whole number, at least 1."""
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def row_count(text: str) -> int:
+    """A whole number, at least 0."""
+    number = _whole(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def seconds(text: str) -> float:
+    """A time to wait."""
+    try:
+        number = float(text.removesuffix("s"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a time to wait")
+    return number
+
+
+# ---- The options of rules over time.
+
+PROCEDURES: Final = ("optimised", "seminaive", "naive")  # as in tidelog.temporal, which --help need not load
+
+
+def add_time(parser: argparse.ArgumentParser) -> None:
+    """Add the options to a command."""
+    group = parser.add_argument_group("rules over time")
+    group.add_argument(
+        "--temporal",
+        choices=PROCEDURES,
+        help="how they are materialised (default optimised)",
+    )
+    group.add_argument("--rounds", metavar="N", type=_rounds, help="stop after so many rounds")
+    group.add_argument(
+        "--horizon", metavar="FROM,TO", type=_horizon, help="derive nothing beyond: numbers, dateTimes, inf"
+    )
+
+
+def time_settings(options: Namespace) -> TimeSettings:
+    """What the options ask for; a command without them takes what is usual."""
+    from tidelog.temporal.temporal import TimeSettings
+
+    if not hasattr(options, "temporal"):
+        return TimeSettings()
+    return TimeSettings(options.temporal or PROCEDURES[0], options.rounds, options.horizon)
+
+
+def is_time_said(options: Namespace) -> bool:
+    """Whether any of the options is given."""
+    return any(getattr(options, name, None) is not None for name in ("temporal", "rounds", "horizon"))
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds")
+    return int(text)
+
+
+def _horizon(text: str) -> Interval:
+    from tidelog.logic.intervals import read_interval
+
+    try:
+        return read_interval(text if text[:1] in "[(" else f"[{text}]")
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{fault}; write it like 0,100") from None
+
+
+# ---- Options that several commands share. Imports nothing that takes time.
 
 ENGINES: Final = ("columnar", "spark")
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
@@ -216,3 +370,194 @@ def add_statistics(group: argparse._ArgumentGroup) -> None:
         const=ON_SCREEN,
         help="report what each rule did, on standard error or as JSON in a file",
     )
+
+
+# ---- The arguments of stores: `--store` and its kin, and `tidelog store`. Imports nothing that takes time.
+
+DURABILITY: Final = ("full", "fast")
+READING: Final = ("explain", "plan", "timeline", "sparql")  # commands that change no store
+PROGRAMS: Final = ("run", "query", "stream", "profile", *READING)  # commands that need one, or a store
+ACTIONS: Final = {
+    "check": "say whether all is whole, and what could be recovered if it is not",
+    "repair": "keep what can be recovered of a damaged store; the damaged files are set aside",
+    "compact": "write a snapshot now, so that the journal is empty",
+    "export": "write the program and the stated facts to a folder that `tidelog run` takes",
+}
+
+
+def add_store_options(parser: argparse.ArgumentParser, *, reading: bool = False) -> None:
+    """Add `--store`, and how it is opened."""
+    group = parser.add_argument_group("store")
+    group.add_argument(
+        "--store",
+        metavar="DIR",
+        type=Path,
+        help="the store to work on, which is made of PROGRAM where there is none",
+    )
+    group.add_argument(
+        "--durability",
+        choices=DURABILITY,
+        help="a commit is on the disk when it returns (full, the default), or soon after (fast)",
+    )
+    if reading:
+        group.add_argument(
+            "--read-only", action="store_true", help="read the store, whoever writes to it meanwhile"
+        )
+
+
+def add_store_to_read(parser: argparse.ArgumentParser) -> None:
+    """Add `--store` to a command that changes nothing."""
+    parser.add_argument_group("store").add_argument(
+        "--store", metavar="DIR", type=Path, help="the store to look at, instead of PROGRAM"
+    )
+
+
+def add_store_command(commands: Commands) -> None:
+    """Add `store`."""
+    store = command(commands, "store", "look after a store", "tidelog store check graph")
+    meanings = "; ".join(f"{name}: {meaning}" for name, meaning in ACTIONS.items())
+    store.add_argument("action", choices=tuple(ACTIONS), help=meanings)
+    store.add_argument("store", metavar="DIR", type=Path, help="the store")
+    store.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="where `export` writes (default DIR.export)"
+    )
+    store.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def wrong_store_options(options: argparse.Namespace) -> str | None:
+    """What makes no sense about the options of stores, if anything does; arguments get their meaning."""
+    store = getattr(options, "store", None)
+    if store is not None:
+        _take_first(options)
+        if options.command in READING and (options.program or getattr(options, "ontology", None)):
+            return f"{options.command} takes PROGRAM or --store, not both"
+        if options.command in READING and getattr(options, "data", None):
+            return (
+                f"{options.command} changes no store: add data by `tidelog run --store {store} --data FILE`"
+            )
+    if store is None:
+        has_data = options.command == "sparql" and bool(options.data)
+        needs_program = options.command in PROGRAMS and not getattr(options, "ontology", None)
+        if needs_program and options.program is None and not has_data:
+            if options.command == "query" and options.query.endswith(".rls"):
+                return f"QUERY is missing: what is asked of {options.query}, such as 'ancestor(alice, ?x)'"
+            return "PROGRAM is missing: name one, or a store with --store"
+        for name in ("durability", "read_only"):
+            if getattr(options, name, None):
+                return f"--{name.replace('_', '-')} makes no sense without --store"
+    elif getattr(options, "watch", False):
+        return "--watch makes no sense with --store"
+    return None
+
+
+def _take_first(options: argparse.Namespace) -> None:
+    """The program is the store's: what stands first is what would come after a program."""
+    first = getattr(options, "program", None)
+    if first is None:
+        return
+    for name, rest in (("stream", "updates"), ("timeline", "queries")):
+        if options.command == name:
+            setattr(options, rest, [first, *getattr(options, rest)])
+            options.program = None
+    if options.command == "explain" and (options.query, options.why_not, options.what_if) == (None,) * 3:
+        options.query, options.program = first, None
+
+
+# ---- The arguments about ontologies: `tidelog ontology`, `tidelog sparql`, and `--ontology` of others.
+
+TRIPLES: Final = ("all", "inferred", "explicit")
+ONTOLOGY_SHOWN: Final = ("coverage", "rules")
+SPARQL_FORMATS: Final = ("table", "csv", "tsv", "json", "nt", "ttl")
+PROGRAM_SUFFIX: Final = ".rls"
+ASKING: Final = ("sparql", "query", "explain")  # commands whose last argument is a question
+SAME_AS: Final = "axiomatise"  # how `owl:sameAs` of an ontology is treated where nothing is said
+
+
+def add_ontology_commands(commands: Commands) -> None:
+    """Add `ontology` and `sparql`."""
+    summary = "show the rules that an ontology becomes, or what of it they cover"
+    ontology = command(commands, "ontology", summary, "tidelog ontology zoo.owl --show rules")
+    ontology.add_argument("files", metavar="FILE", nargs="+", type=Path, help="files of RDF")
+    ontology.add_argument(
+        "--show", choices=ONTOLOGY_SHOWN, default=ONTOLOGY_SHOWN[0], help="what (default coverage)"
+    )
+    ontology.add_argument(
+        "--equality", choices=TREATMENTS, help=f"how `owl:sameAs` is treated (default {SAME_AS})"
+    )
+    ontology.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+    summary = "answer a SPARQL query over the triples of a store, or derive everything and answer it"
+    sparql = command(
+        commands, "sparql", summary, "tidelog sparql zoo.rls 'SELECT ?x WHERE { ?x a <Cat> }' --format csv"
+    )
+    sparql.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, or a file of RDF")
+    sparql.add_argument("query", metavar="QUERY", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@FILE` reads it")
+    add_ontology(sparql)
+    add_store_to_read(sparql)
+    add_data(sparql)
+    add_statistics(add_limits(sparql))
+    written = sparql.add_argument_group("output")
+    written.add_argument(
+        "-f",
+        "--format",
+        choices=SPARQL_FORMATS,
+        metavar="FORMAT",
+        help=f"how (default table, for graphs nt); one of {', '.join(SPARQL_FORMATS)}",
+    )
+
+
+def add_ontology(parser: argparse.ArgumentParser) -> None:
+    """Add `--ontology`."""
+    group = parser.add_argument_group("ontology")
+    group.add_argument(
+        "--ontology",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="reason by this ontology, in OWL 2 RL; arguments that are not programs are then files of data: "
+        f"`tidelog {parser.prog.rpartition(' ')[2]} --ontology zoo.owl animals.ttl`",
+    )
+
+
+def add_triples(group: argparse._ArgumentGroup) -> None:
+    """Add `--triples`."""
+    group.add_argument(
+        "--triples",
+        choices=TRIPLES,
+        default=TRIPLES[0],
+        help="which facts of `triple` to put out: all (default), those inferred, or those given",
+    )
+
+
+def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """The arguments that make no sense; with an ontology, and for SPARQL, those that are files are data."""
+    if hasattr(options, "equality"):
+        options.is_equality_said = options.equality is not None
+        options.same_as = options.equality or SAME_AS
+        options.equality = options.equality or TREATMENTS[0]
+    if not getattr(options, "ontology", None) and options.command != "sparql":
+        return unknown
+    files = [word for word in unknown if not word.startswith("-")]
+    if options.command in ASKING:
+        files = _without_question(options, files)
+    if options.program is not None and not _is_program(options.program):
+        files.insert(0, options.program)
+        options.program = None
+    elif options.program is None and files and _is_program(files[0]):  # an option stood before the question
+        options.program = files.pop(0)
+    options.data = [*options.data, *map(Path, files)]
+    return [word for word in unknown if word.startswith("-")]
+
+
+def _without_question(options: argparse.Namespace, files: list[str]) -> list[str]:
+    """The files of the arguments, of which the last is the question, unless an option asks it."""
+    if options.query is not None:
+        *files, options.query = (options.query, *files)
+    elif getattr(options, "why_not", None) is None and getattr(options, "what_if", None) is None:
+        options.program, options.query = None, options.program
+    return files
+
+
+def _is_program(name: str) -> bool:
+    return name == "-" or name.endswith(PROGRAM_SUFFIX)

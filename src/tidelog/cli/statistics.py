@@ -11,18 +11,17 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import Final
 
-from tidelog.cli.messages import is_coloured
 from tidelog.cli.options import ON_SCREEN
-from tidelog.cli.reasoning import Work
+from tidelog.cli.output import is_coloured
+from tidelog.cli.work import Work
+from tidelog.durable import replacing_text
 from tidelog.engine.events import RuleStatistics, Tally
-from tidelog.errors import counted
-from tidelog.io.atomic import replacing
+from tidelog.errors import counted, visible_lines
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
 from tidelog.plan.rule_text import Writing, shortened
-from tidelog.shown import visible_lines
-from tidelog.temporal.analysis import time_strata
-from tidelog.temporal.periods import sides
+from tidelog.temporal.horizon import sides
+from tidelog.temporal.metric_rules import time_strata
 
 _SHORT: Final = 0.1  # seconds of a rule that nobody waits for
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
@@ -166,7 +165,7 @@ def peak_memory() -> int:
 def write_statistics(work: Work, path: Path, more: Mapping[str, object] | None = None) -> None:
     """The statistics are in a file, as JSON, with what else there is to tell."""
     found = statistics(work) | dict(more or {})
-    with replacing(path) as stream:
+    with replacing_text(path) as stream:
         stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
 
 

@@ -23,8 +23,17 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tidelog.compiled import DEBUG
-from tidelog.compiled.objects import HERE, NAME, description, fault_of, private, tell, with_foot
-from tidelog.compiled.sources import Sources, find_sources
+from tidelog.compiled.objects import (
+    HERE,
+    NAME,
+    Sources,
+    description,
+    fault_of,
+    find_sources,
+    private,
+    tell,
+    with_foot,
+)
 
 # These take half the time and share most of their subroutines, so they are one part, and the others another.
 INTERPRETERS = ("interpreter", "round_kernels", "rank_loop")

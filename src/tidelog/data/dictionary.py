@@ -17,13 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data import dictionary_kernels as kernels
 from tidelog.data import memory
-from tidelog.engine.columnar import dictionary_kernels as kernels
-from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, truths_of
-from tidelog.engine.columnar.term_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
-from tidelog.io.plain_triples import USES
-from tidelog.logic.python import from_python
-from tidelog.logic.terms import read_any, read_exact
+from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
+from tidelog.data.dictionary_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
+from tidelog.data.text_kernels import USES
+from tidelog.logic.conversions import from_python, read_any, read_exact
 from tidelog.logic.values import ColumnType, Kind, Value
 
 Ids = npt.NDArray[np.int32]

@@ -11,17 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.typed_columns import TEXT, Misfit, to_typed, types_of, with_mixed
-from tidelog.engine.columnar import decode
-from tidelog.errors import DataError, Diagnostic, counted, suggest
-from tidelog.io.codes import MISFIT
+from tidelog.errors import DataError, Diagnostic, counted, suggest, visible
+from tidelog.errors.codes import MISFIT
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import Predicate
-from tidelog.logic.terms import exact
 from tidelog.logic.type_inference import LazySchema, Schema
 from tidelog.logic.types import ANY, MOMENT, Contents, Type
 from tidelog.logic.values import Kind, Value
-from tidelog.shown import visible
 
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T")

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data import decode
+from tidelog.data.arrow import array_of, mask_of, taken
 from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
-from tidelog.engine.columnar import decode
-from tidelog.engine.columnar.arrow import array_of, mask_of, taken
 from tidelog.logic.types import (
     ANY,
     MOMENT,

@@ -1,18 +1,15 @@
-"""The semi-naive fixpoint: every stratum in order, every rule instance considered once.
-
-Where rules do nothing but close a predicate and the engine has a structure for that, the structure takes the
-place of these rules.
-
-Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
+"""The semi-naive fixpoint: every stratum in order, every rule instance considered once; it can be fed from
+outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
 from tidelog.engine.events import (
+    Event,
     Listener,
     RoundEnded,
     RuleRan,
@@ -20,16 +17,92 @@ from tidelog.engine.events import (
     StratumEnded,
     StratumStarted,
 )
-from tidelog.engine.occurrence import Occurrences
 from tidelog.engine.protocol import NOTHING, Closing, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
-from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import Atom, Rule
-from tidelog.logic.strata import Stratum
+from tidelog.logic.functions.builtins import Overflow
+from tidelog.logic.program import Atom, Constant, Rule
+from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.values import Value
+from tidelog.plan.algebra import Part
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pivots, delta_plan, full_plan
-from tidelog.rewrite.closures import ClosureModule, recognise
+from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
-from tidelog.rewrite.splitting import SEPARATOR, is_long, pieces
+
+# ---- Whether a rule has anything to match: which of its constants occur among the facts. Mutable.
+#
+# Most rules of a rule set such as OWL 2 RL speak of something that the facts at hand do not mention, and to
+# plan a rule takes as long as to match thousands of facts.
+#
+# Invariant: within one stratum facts only come. So a constant that occurs goes on to occur, and one that did
+# not occur in the last round needs to be looked for among what is new only.
+
+Place = tuple[str, int, Value]  # a column of a relation, and what is looked for there
+
+
+class Occurrences:
+    """The constants that were looked for while a stratum is derived."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._round = 0
+        self._present: set[Place] = set()
+        self._absent: dict[Place, int] = {}  # and the last round in which that was so
+        self._new: dict[Place, bool] = {}
+
+    def advance(self) -> None:
+        """Go on with the next round."""
+        self._round += 1
+        self._new.clear()
+
+    def may_match(self, atoms: Iterable[Atom]) -> bool:
+        """Whether each atom's relation has facts, and its constants occur in them."""
+        return all(
+            self._engine.size(atom.predicate) > 0 and all(map(self._occurs, _places(atom))) for atom in atoms
+        )
+
+    def has_new(self, atom: Atom) -> bool:
+        """Whether the atom's constants occur in the facts that the last round added."""
+        return all(map(self._is_new, _places(atom)))
+
+    def _occurs(self, place: Place) -> bool:
+        if place in self._present:
+            return True
+        absent = self._absent.get(place)
+        if absent == self._round:
+            return False
+        was_absent = absent is not None and absent == self._round - 1
+        found = self._is_new(place) if was_absent else self._looked_for(place, Part.ALL)
+        if found:
+            self._present.add(place)
+        else:
+            self._absent[place] = self._round
+        return found
+
+    def _is_new(self, place: Place) -> bool:
+        found = self._new.get(place)
+        if found is None:
+            found = self._new[place] = self._looked_for(place, Part.NEW)
+        return found
+
+    def _looked_for(self, place: Place, part: Part) -> bool:
+        relation, column, value = place
+        return self._engine.occurs(relation, column, value, part)
+
+
+def _places(atom: Atom) -> Iterable[Place]:
+    return (
+        (atom.predicate, column, term.value)
+        for column, term in enumerate(atom.terms)
+        if isinstance(term, Constant)
+    )
+
+
+# ---- The semi-naive fixpoint: every stratum in order, every rule instance considered once.
+#
+# Where rules do nothing but close a predicate and the engine has a structure for that, the structure takes
+# the place of these rules.
+#
+# Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 
 GROWN = 4  # plans are made anew when a relation has grown by this factor
 SMALL = 1000  # … and is no longer this small
@@ -297,3 +370,75 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> l
 
 def _has_grown(planned: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
     return any(sizes[name] > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())
+
+
+# ---- A fixpoint that is fed from outside: rows arrive, and what they lead to is derived. Mutable.
+#
+# All relations count as one recursive stratum, so that rows which arrive are NEW rows of the next round,
+# whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its
+# fact arrives when all else that the rule reads is complete.
+#
+# Invariant: after `close`, everything is derived that follows from the rows that have arrived.
+
+
+class Fed:
+    """The rules of a program over an engine whose relations are defined, and hold what is given."""
+
+    def __init__(
+        self, rules: Sequence[Rule], relations: Sequence[str], engine: Engine, check: Callable[[], None]
+    ) -> None:
+        self._engine = engine
+        self._check = check
+        self._relations = tuple(relations)
+        self._rules = [(rule, number) for number, rule in enumerate(rules) if not rule.aggregations]
+        self._aggregates = [(rule, number) for number, rule in enumerate(rules) if rule.aggregations]
+        self._occurrences = Occurrences(engine)
+        known = frozenset(relations)
+        self._steps: dict[str, list[DeltaStep]] = {}  # by the relation whose new rows drive them
+        for rule, number in self._rules:
+            for place in delta_pivots(rule, known):
+                step = DeltaStep(rule, number, known, place, engine)
+                self._steps.setdefault(step.pivot.predicate, []).append(step)
+        self._seen = dict.fromkeys(self._relations, 0)  # the rows of each relation that rules have read
+
+    def begin(self) -> None:
+        """Derive all that follows from what is given, stratum by stratum, as if nothing were to arrive.
+
+        Rules that read a gate match nothing yet.
+        """
+        numbered = [*self._rules, *self._aggregates]
+        numbers = {id(rule): number for rule, number in numbered}
+        layers = strata([rule for rule, _ in numbered])
+        self._engine.begin(self._relations)
+        materialise(layers, numbers, self._engine, _overhear, self._check)
+        self._engine.begin(self._relations)
+        self._seen = self._sizes()
+
+    def close(self) -> None:
+        """Derive all that follows from the rows that were added to relations since the last time."""
+        while True:
+            sizes = self._sizes()
+            grown = [name for name, size in sizes.items() if size > self._seen[name]]
+            if not grown:
+                return
+            self._engine.advance(self._relations)
+            self._occurrences.advance()
+            self._seen = sizes
+            for rule, number in self._aggregates:
+                if any(atom.predicate in grown for atom in rule.positive if not atom.terms):
+                    self._run(first_step(rule, number, self._engine))
+            for step in (step for name in grown for step in self._steps.get(name, ())):
+                if step.has_work(self._occurrences):
+                    self._run(step.ready(sizes))
+
+    def _run(self, step: Step) -> None:
+        rule, _, runnable = step
+        run_plan(rule, runnable)
+        self._check()
+
+    def _sizes(self) -> dict[str, int]:
+        return {name: self._engine.size(name) for name in self._relations}
+
+
+def _overhear(_: Event) -> None:
+    """Tell nobody what is derived."""

@@ -1,21 +1,19 @@
-"""Naive evaluation over Python sets: slow, plain, and the oracle for every other engine.
-
-Each stratum applies all its rules to all facts until nothing new is derived. A rule's body is matched
-literal by literal, from left to right, with one binding of variables to values at a time.
-"""
+"""Naive evaluation over Python sets, with equality the plain way: the oracle for every other engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations, product
 
-from tidelog.engine.reference_equality import replaced
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped, counted
-from tidelog.logic import builtins
-from tidelog.logic.equality import axioms, has_equality
-from tidelog.logic.evaluate import evaluate as value_of
+from tidelog.logic.conversions import exact
+from tidelog.logic.equality_axioms import axioms, has_equality
+from tidelog.logic.functions import builtins
+from tidelog.logic.functions.builtins import evaluate as value_of
 from tidelog.logic.program import (
     BOTTOM,
+    DIFFERENT,
     EQUAL,
     Aggregation,
     Apply,
@@ -34,9 +32,57 @@ from tidelog.logic.program import (
     Variable,
 )
 from tidelog.logic.strata import Stratum, strata
-from tidelog.logic.values import FALSE, TRUE, ColumnType, Value
+from tidelog.logic.values import FALSE, TRUE, ColumnType, Kind, Value
+
+# ---- Equality over Python sets: equals replaced by equals, the plain way. Changes the store it is given.
+#
+# It knows nothing of axioms or representatives: the classes are found by joining sets of values, and each row
+# gives a row for each combination of members.
 
 Row = tuple[Value, ...]
+Classes = dict[Value, frozenset[Value]]
+UNEQUAL = "E605"
+
+
+def replaced(store: dict[str, set[Row]], unique_names: bool) -> None:
+    """Close a store under equality, or raise Inconsistent."""
+    classes = _classes(store.setdefault(EQUAL, set()))
+    _check(classes, store.get(DIFFERENT, set()), unique_names)
+    for name, rows in store.items():
+        store[name] = {made for row in rows for made in product(*(_members(classes, value) for value in row))}
+    store[EQUAL] |= {pair for members in classes.values() for pair in product(members, members)}
+
+
+def _members(classes: Classes, value: Value) -> frozenset[Value]:
+    return classes.get(value, frozenset([value]))
+
+
+def _classes(pairs: set[Row]) -> Classes:
+    """The class of each constant that equals something."""
+    classes: Classes = {}
+    for left, right in pairs:
+        together = _members(classes, left) | _members(classes, right)
+        classes.update(dict.fromkeys(together, together))
+    return classes
+
+
+def _check(classes: Classes, different: set[Row], unique_names: bool) -> None:
+    """Nothing, unless constants are equal that must not be."""
+    pairs = [pair for pair in different if pair[1] in _members(classes, pair[0])]
+    for members in set(classes.values()):
+        pairs += combinations([each for each in members if each.kind not in (Kind.IRI, Kind.BLANK)], 2)
+        if unique_names:
+            pairs += combinations([each for each in members if each.kind is Kind.IRI], 2)
+    if pairs:
+        left, right = (exact(value) for value in pairs[0])
+        raise Inconsistent(Diagnostic(UNEQUAL, f"inconsistent: {left} = {right}"))
+
+
+# ---- Naive evaluation over Python sets: slow, plain, and the oracle for every other engine.
+#
+# Each stratum applies all its rules to all facts until nothing new is derived. A rule's body is matched
+# literal by literal, from left to right, with one binding of variables to values at a time.
+
 Facts = dict[str, set[Row]]
 Binding = dict[Variable, Value]
 

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.errors import Diagnostic, ProgramError, suggest
-from tidelog.io.codes import RETIRED
+from tidelog.errors.codes import RETIRED
 
 UNKNOWN_ENGINE = "E620"
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.equality.representatives import Classes, Ids
+from tidelog.equality.classes import Classes, Ids
 from tidelog.errors import Diagnostic
-from tidelog.logic.equality import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
+from tidelog.logic.equality_axioms import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (
     DIFFERENT,
     EQUAL,
@@ -26,7 +26,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.rule_text import Writing
-from tidelog.rewrite.over_representatives import stored
+from tidelog.rewrite.representatives import stored
 
 UNEQUAL = "E605"
 ANSWER = "?- unequal"

@@ -21,29 +21,22 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, column_names
+from tidelog.data.rows import Rows
 from tidelog.engine.exchange import Mesh, Task
-from tidelog.equality import conflicts, registry
-from tidelog.equality.answers import EXPAND
-from tidelog.equality.doubt import bearing_on_equality
-from tidelog.equality.meanings import Meanings
-from tidelog.equality.representatives import Classes, Ids, components
+from tidelog.equality import conflicts, rewriting
+from tidelog.equality.class_search import bearing_on_equality
+from tidelog.equality.classes import Classes, Ids, components, neighbours
+from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
-from tidelog.equality.unmerged import neighbours
+from tidelog.equality.treatment import Meanings
 from tidelog.errors import Diagnostic
-from tidelog.io.columns import Batch
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
 from tidelog.logic.values import order_key
-from tidelog.maintenance.row_sets import Rows
 from tidelog.rewrite.localise import FIRST, Localised
-from tidelog.rewrite.over_representatives import (
-    ALIAS,
-    copies,
-    groups_of,
-    over_representatives,
-    stored,
-)
+from tidelog.rewrite.representatives import ALIAS, copies, groups_of, over_representatives, stored
 
 Part = tuple[Sequence[Ids], int]  # columns and rows
 Pairs = tuple[Ids, Ids]
@@ -254,7 +247,7 @@ def task_of(
 
 def by_rules(program: Program, equality: str = Rewriting.name, unique_names: bool = False) -> Program:
     """Return what a program means to tasks: with axioms as rules where they are asked for."""
-    treatment = registry.make(equality, unique_names)
+    treatment = rewriting.make(equality, unique_names)
     return program if equality == Rewriting.name else treatment.meaning(program)
 
 

@@ -1,17 +1,5 @@
-"""Equality by rewriting: facts are kept over representatives, and classes are kept right under change.
-Mutates itself.
-
-Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer keeps the
-stored facts, to which a change of classes is a change of the relation of aliases like any other.
-
-Insertion: equalities that are derived between representatives merge classes, until there are none.
-Deletion: classes that are in doubt are divided into their members first, and merge again as far as that is
-still derived (`split-and-merge`); with the maintainer `backward-forward` the paper's search finds out what
-they are divided into (`backward_forward.py`).
-
-Invariant: between transactions no equality between two representatives is stored, and every class is the
-least one that the facts give.
+"""Equality by rewriting: facts are kept over representatives, and classes are maintained; the treatments
+by name.
 """
 
 from __future__ import annotations
@@ -23,30 +11,37 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.data.rows import Rows
 from tidelog.engine.events import MaintainerChosen
-from tidelog.equality import answers, conflicts
-from tidelog.equality.axiomatised import Axiomatised, Derive
-from tidelog.equality.backward_forward import BackwardForward, Relevant
-from tidelog.equality.deltas import Late, composed, since
-from tidelog.equality.doubt import Doubts, bearing_on_equality
-from tidelog.equality.listing import Listing, stored_of
-from tidelog.equality.meanings import Meanings, constants_of
-from tidelog.equality.proofs import Proofs
-from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, each_once
-from tidelog.equality.scratch import Latest
-from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
+from tidelog.equality import conflicts
+from tidelog.equality import listing as answers
+from tidelog.equality.class_search import BackwardForward, Doubts, Proofs, Relevant, bearing_on_equality
+from tidelog.equality.classes import NOTHING, Classes, Ids, Moved, Pairs, Unmerged, all_unmerged, each_once
+from tidelog.equality.listing import Late, Listing, composed, since, stored_of
+from tidelog.equality.treatment import Axiomatised, Derive, Meanings, SwitchedOff, constants_of
+from tidelog.equality.work_relations import Latest
 from tidelog.errors import Diagnostic
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality, unknown_treatment
 from tidelog.logic.program import BOTTOM, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
-from tidelog.maintenance.row_sets import Rows
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
-from tidelog.rewrite.over_representatives import (
-    ALIAS,
-    is_between,
-    stored,
-)
+from tidelog.rewrite.representatives import ALIAS, is_between, stored
+
+# ---- Equality by rewriting: facts are kept over representatives, and classes are kept right under change.
+# Mutates itself.
+#
+# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+# Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer keeps the
+# stored facts, to which a change of classes is a change of the relation of aliases like any other.
+#
+# Insertion: equalities that are derived between representatives merge classes, until there are none.
+# Deletion: classes that are in doubt are divided into their members first, and merge again as far as that is
+# still derived (`split-and-merge`); with the maintainer `backward-forward` the paper's search finds out what
+# they are divided into (`backward_forward.py`).
+#
+# Invariant: between transactions no equality between two representatives is stored, and every class is the
+# least one that the facts give.
 
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
@@ -419,3 +414,16 @@ def _differing(before: Program, after: Program) -> tuple[tuple[Any, ...], tuple[
         tuple(rule for rule in before.rules if rule not in new),
         tuple(rule for rule in after.rules if rule not in old),
     )
+
+
+# ---- The treatments of equality by name.
+
+TREATMENTS = {treatment.name: treatment for treatment in (Rewriting, Axiomatised, SwitchedOff)}
+DEFAULT = Rewriting.name
+
+
+def make(name: str, unique_names: bool) -> Axiomatised:
+    """The treatment of this name; raises ProgramError if there is none."""
+    if name not in TREATMENTS:
+        raise unknown_treatment(name, TREATMENTS)
+    return TREATMENTS[name](unique_names)

@@ -23,15 +23,14 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.equality.representatives import Classes, Ids, Moved
-from tidelog.equality.scratch import CHECKED, Facts, Scratch, united
-from tidelog.equality.unmerged import Pairs, neighbours
+from tidelog.data.rows import Rows, codes_of, joined, taken
+from tidelog.equality.classes import Classes, Ids, Moved, Pairs, neighbours
+from tidelog.equality.work_relations import CHECKED, Facts, Scratch, united
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Rule, Variable
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Check
-from tidelog.maintenance.row_sets import Rows, codes_of, joined, taken
-from tidelog.query.driving import Prepared, run_once
-from tidelog.rewrite.over_representatives import ALIAS, GROUP, Constants, positive_rules, stored
+from tidelog.query.table_rules import Prepared, run_once
+from tidelog.rewrite.representatives import ALIAS, GROUP, Constants, positive_rules, stored
 
 PROVED, FOUND = "proved", "found"
 EQUALITIES = stored(EQUAL)

@@ -1,30 +1,427 @@
-"""CSV, TSV and other delimited text.
-
-A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
-again with care, which finds the exact rows at fault, and the values that Arrow cannot hold. Types are never
-guessed: they are those of the columns, and every text is a value, the empty one too.
-"""
+"""CSV, TSV and other delimited text: lines, records, and what Arrow refuses, row by row."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from dataclasses import replace
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from tidelog.errors import DataError, Diagnostic, suggest
-from tidelog.io import codes
-from tidelog.io.careful import Block, Layout, read_block
-from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
-from tidelog.io.fields import text_views
-from tidelog.io.lines import LineReader, remaining_bytes
-from tidelog.io.records import Record, count_lines, ends_open, first_record
-from tidelog.io.rejects import Faults
-from tidelog.io.source import DataFile, Header
+from tidelog.data.arrow import text_array
+from tidelog.data.columns import (
+    ARROW_TYPES,
+    FALSE,
+    HOLD_EMPTY_TEXT,
+    TRUE,
+    Batch,
+    Column,
+    Nulls,
+    column_of_texts,
+    column_of_values,
+    finite,
+    policy,
+    read_values,
+)
+from tidelog.data.text_kernels import Survey, Text, survey, text_views
+from tidelog.errors import DataError, Diagnostic, codes, counted, suggest
+from tidelog.io.data_file import DataFile, Header
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.logic.values import ColumnType
+
+# ---- Text read in blocks of whole lines, into memory that is used again, and lines changed as they are
+# written.
+#
+# Mutates its buffers and what it keeps.
+#
+# Touching new memory costs more than reading a file into it. A buffer is filled again once nobody looks at
+# the block that it held: Python lets no `bytearray` change its size while others look at it, which tells.
+
+MOST_KEPT = 3  # the block being read, and those that consumers still look at
+MANY_BYTES = 1 << 29
+
+_kept: list[bytearray] = []  # buffers of earlier blocks; `pop` and `append` are safe between threads
+
+
+class LineReader:
+    """A stream as blocks that end where a line ends, or where the stream does."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._rest = b""  # what was read beyond the last block
+
+    def read(self, size: int, before: bytes = b"") -> memoryview:
+        """`before` and the lines after it, about `size` bytes and at least one line unless there are none."""
+        start = before + self._rest
+        self._rest = b""
+        room = len(start) + min(size, remaining_bytes(self._stream) + 1)
+        while True:
+            buffer = _take(room)
+            buffer[: len(start)] = start
+            end = self._fill(buffer, len(start), room)
+            is_last = end < room
+            cut = end if is_last else buffer.rfind(b"\n", len(before), end) + 1
+            if is_last or cut:
+                self._rest = bytes(buffer[cut:end])
+                _keep(buffer)
+                return memoryview(buffer)[:cut]
+            start = bytes(buffer[:end])
+            room = 2 * end
+
+    def _fill(self, buffer: bytearray, end: int, room: int) -> int:
+        """Read until the room is full or the stream ends; returns where what was read ends."""
+        with memoryview(buffer) as view:
+            while end < room and (count := self._stream.readinto(view[end:room])):  # type: ignore[attr-defined]
+                end += count
+        return end
+
+
+def remaining_bytes(stream: IO[bytes]) -> int:
+    """How many bytes a plain file still has; many for any other stream."""
+    if not isinstance(stream, io.BufferedReader):
+        return MANY_BYTES
+    try:
+        size = os.fstat(stream.fileno()).st_size
+        return size - stream.tell() if size else MANY_BYTES
+    except OSError:
+        return MANY_BYTES
+
+
+def _take(room: int) -> bytearray:
+    """A buffer with this room that nobody looks at."""
+    for _ in range(len(_kept)):
+        try:
+            buffer = _kept.pop(0)
+        except IndexError:  # another thread has taken it
+            break
+        if len(buffer) >= room and _is_free(buffer):
+            return buffer
+        _kept.append(buffer)
+    buffer = bytearray(room + room // 16 + 1)  # the next block may begin with more that is left over
+    buffer.pop()  # room for the byte by which `_is_free` asks
+    return buffer
+
+
+def _is_free(buffer: bytearray) -> bool:
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True
+
+
+def _keep(buffer: bytearray) -> None:
+    _kept.append(buffer)
+    del _kept[:-MOST_KEPT]
+
+
+class ChangedLines(io.RawIOBase):
+    """A stream that writes whole lines to another one, changed by a function; it may be given several."""
+
+    def __init__(self, stream: IO[bytes], change: Callable[[bytes], bytes]) -> None:
+        self._stream = stream
+        self._change = change
+        self._left = b""
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write whole lines; what is left of one waits for its end."""
+        whole, end, self._left = (self._left + bytes(data)).rpartition(b"\n")
+        self._stream.write(self._change(whole + end))
+        return len(data)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        left, self._left = self._left, b""
+        self._stream.write(self._change(left))
+        self._stream.flush()
+
+
+# ---- The records of delimited text, read with care: where each begins, and what its fields are.
+#
+# This is the slow and exact reading, used for the rows that Arrow refuses; a test compares the two on random
+# texts. A quote opens a field only at its start; inside, two quotes stand for one; what follows the closing
+# quote up to the delimiter belongs to the field. Empty lines are no records.
+
+_QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record: the line it begins on, its bytes without the line's end, and its fields.
+
+    `closed` is false if a quoted field of it, the last one, ends with the text and not with a quote.
+    """
+
+    line: int
+    raw: bytes
+    fields: tuple[bytes, ...]
+    closed: bool = True
+
+
+@lru_cache(maxsize=8)
+def _patterns(delimiter: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    plain = b"[^" + re.escape(delimiter) + rb"\r\n]*+"
+    quoted = rb'"((?:[^"]|"")*+)("?)(' + plain + b")"
+    return re.compile(quoted, re.DOTALL), re.compile(plain)
+
+
+def records(block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int = 1) -> Iterator[Record]:
+    """The records of a block that begins with a record, on line `line` of its file."""
+    block = bytes(block)
+    if not quoting or b'"' not in block:
+        for number, raw in enumerate(block.splitlines(), line):
+            if raw:
+                yield Record(number, raw, tuple(raw.split(delimiter)))
+        return
+    position = 0
+    while position < len(block):
+        record, end = _record(block, position, delimiter, quoting, line)
+        following = _after_line(block, end)
+        if record.raw:
+            yield record
+        line += count_lines(block[position:following])
+        position = following
+
+
+def first_record(block: Text, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int] | None:
+    """The first record of a block that begins on line `line`, and where the next line begins, if any."""
+    start = 0
+    while start < len(block):
+        record, end = _record(block, start, delimiter, quoting, line)
+        start, line = _after_line(block, end), line + 1
+        if record.raw:
+            return record, start
+    return None
+
+
+def _after_line(block: Text, end: int) -> int:
+    return end + (2 if block[end : end + 2] == b"\r\n" else 1)
+
+
+def _record(block: Text, start: int, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int]:
+    """The record that begins at `start`, and the place of its line's end."""
+    quoted, plain = _patterns(delimiter)
+    fields: list[bytes] = []
+    closed = True
+    position = start
+    while True:
+        opened = quoted.match(block, position) if quoting else None
+        if opened is not None:
+            fields.append(opened[1].replace(b'""', b'"') + opened[3])
+            closed = bool(opened[2])
+            position = opened.end()
+        elif (bare := plain.match(block, position)) is not None:
+            fields.append(bare[0])
+            position = bare.end()
+        if block[position : position + 1] != delimiter:
+            return Record(line, bytes(block[start:position]), tuple(fields), closed), position
+        position += 1
+
+
+def count_lines(block: bytes | bytearray) -> int:
+    r"""How many lines end in the block, with `\n`, `\r\n` or `\r`."""
+    found = survey(block)
+    alone = block.count(b"\r") - block.count(b"\r\n") if found.has_returns else 0
+    return found.line_feeds + alone
+
+
+def ends_open(block: bytes | bytearray, delimiter: bytes) -> bool:
+    """Whether the block, which begins with a record, ends inside a quoted field."""
+    if b'"' not in block:
+        return False
+    text = np.frombuffer(block, np.uint8)
+    quotes = np.flatnonzero(text == _QUOTE)
+    if _are_regular(text, quotes, delimiter[0]):
+        return len(quotes) % 2 == 1
+    return any(not record.closed for record in records(block, delimiter, True))
+
+
+def _are_regular(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
+    """Whether every other quote begins a field or doubles the quote before it, so that quotes pair up."""
+    opening = quotes[::2]
+    if opening[0] == 0:
+        opening = opening[1:]
+    before = text[opening - 1]
+    fine = (before == delimiter) | (before == _LINE_FEED) | (before == _RETURN) | (before == _QUOTE)
+    return bool(fine.all())
+
+
+# ---- Delimited text that Arrow refuses, read row by row: exact places of faults, and values of any size.
+
+_COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a file, and which of them are wanted, in the order of the predicate's columns."""
+
+    types: tuple[ColumnType, ...]
+    wanted: tuple[int, ...]
+    names: tuple[str | None, ...] = ()
+    first: int | None = None  # the line of the first record, where that is data
+
+    @property
+    def wanted_types(self) -> tuple[ColumnType, ...]:
+        """The types of the wanted columns."""
+        return tuple(self.types[index] for index in self.wanted)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole records of a file, the first on line `line`; if `is_open`, the last lacks its closing quote."""
+
+    data: Text
+    line: int
+    is_open: bool = False
+
+    @cached_property
+    def text(self) -> bytes:
+        """A copy of the data, for all that is not done in place."""
+        return bytes(self.data)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What there is in the data."""
+        return survey(self.data)
+
+    @property
+    def lines(self) -> int:
+        """How many lines end in the block."""
+        return count_lines(self.text) if self.survey.has_returns else self.survey.line_feeds
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A record of the right width, and the texts of its wanted fields."""
+
+    record: Record
+    texts: tuple[str, ...]
+
+
+def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> Batch:
+    """The rows of the block that can be read; the others are given to `faults`, in order."""
+    rows: list[_Row] = []
+    bad: list[tuple[int, BadRow]] = []
+    for record in records(block.text, file.delimiter.encode(), file.quoting, block.line):
+        fault = _fault(record, layout, file)
+        if fault is None:
+            rows.append(_Row(record, tuple(record.fields[index].decode() for index in layout.wanted)))
+        else:
+            bad.append((record.line, _bad_row(record, fault)))
+    columns, misread, left_out, lacking = _columns(rows, layout, file)
+    for name in lacking:
+        faults.nulls[file.shown, name, Nulls.REJECT.value] += 1
+    if misread:
+        bad += [
+            (rows[index].record.line, _bad_row(rows[index].record, fault, left_out.get(index)))
+            for index, fault in misread.items()
+        ]
+        rows = [row for index, row in enumerate(rows) if index not in misread]
+        columns, *_ = _columns(rows, layout, file)
+    _count_nulls(rows, layout, file, faults)
+    for _, row in sorted(bad, key=lambda pair: pair[0]):
+        faults.add(row)
+    return Batch(columns, len(rows))
+
+
+def _header_help(record: Record, file: DataFile) -> str | None:
+    """What to do about a first record that looks like the names of columns: words, each once."""
+    texts = [field.decode("utf-8", "replace").strip() for field in record.fields]
+    is_header = len(set(texts)) == len(texts) and all(_COLUMN_NAME.fullmatch(text) for text in texts)
+    return file.header_help(texts) if is_header else None
+
+
+def _bad_row(record: Record, fault: Diagnostic, missing: str | None = None) -> BadRow:
+    return BadRow(fault, record.raw.decode("utf-8", "surrogateescape"), missing)
+
+
+def _count_nulls(rows: Sequence[_Row], layout: Layout, file: DataFile, faults: Faults) -> None:
+    """Count the missing values that are values."""
+    for place, column_type in enumerate(layout.wanted_types):
+        if policy(file.nulls, place) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
+            missing = sum(not row.texts[place].strip() for row in rows)
+            if missing:
+                faults.nulls[file.shown, _name(file, place), Nulls.VALUE.value] += missing
+
+
+def _name(file: DataFile, place: int) -> str:
+    name = file.names[place] if place < len(file.names) else None
+    return name or f"c{place + 1}"
+
+
+def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
+    """What is wrong with the shape of a record, if anything."""
+    width, expected = len(record.fields), len(layout.types)
+    if not record.closed:
+        help_line = "write the quote that closes it, or read the file with quoting = false"
+        message = "the quoted text is not closed before the file ends"
+        return Diagnostic(codes.OPEN_QUOTE, message, place=file.place(record.line, width), help=help_line)
+    if width != expected:
+        message = f"the row has {counted(width, 'column')} instead of {expected}"
+        return Diagnostic(codes.WRONG_WIDTH, message, place=file.place(record.line))
+    for index in layout.wanted:
+        try:
+            record.fields[index].decode()
+        except UnicodeDecodeError:
+            return Diagnostic(
+                codes.NOT_UTF_8, "the text is not UTF-8", place=file.place(record.line, index + 1)
+            )
+    return None
+
+
+def _columns(
+    rows: Sequence[_Row], layout: Layout, file: DataFile
+) -> tuple[tuple[Column, ...], dict[int, Diagnostic], dict[int, str], list[str]]:
+    """The columns of the rows, or the rows with a text that is not of its column's type.
+
+    The third says of rows that are left out for a missing value, and for nothing else, in which column; the
+    last has the column of each row that is rejected for one.
+    """
+    columns: list[Column] = []
+    bad: dict[int, Diagnostic] = {}
+    left_out: dict[int, str] = {}
+    rejected: dict[int, str | None] = {}  # with the column, if a value is missing there
+    for place, column_type in enumerate(layout.wanted_types):
+        texts = [row.texts[place] for row in rows]
+        column = column_of_texts(text_array(texts), column_type)
+        if column is None:
+            number = layout.wanted[place]
+            what = policy(file.nulls, place)
+            values, faults = read_values(
+                texts, column_type, layout.names[number] if layout.names else None, what is Nulls.VALUE
+            )
+            for index, fault in faults.items():
+                is_missing = not texts[index].strip()
+                if what is Nulls.DROP_ROW and is_missing:
+                    left_out.setdefault(index, _name(file, place))
+                else:
+                    rejected.setdefault(index, _name(file, place) if is_missing else None)
+                record = rows[index].record
+                where = file.place(record.line, number + 1)
+                help = _header_help(record, file) if record.line == layout.first else None
+                bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where, help=help))
+            column = column_of_values(values)
+        columns.append(column)
+    dropped = {index: name for index, name in left_out.items() if index not in rejected}
+    return tuple(columns), bad, dropped, [name for name in rejected.values() if name is not None]
+
+
+# ---- CSV, TSV and other delimited text.
+#
+# A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
+# again with care, which finds the exact rows at fault, and the values that Arrow cannot hold. Types are never
+# guessed: they are those of the columns, and every text is a value, the empty one too.
 
 BLOCK = 1 << 20
 CAREFUL_BLOCK = 1 << 15

@@ -1,10 +1,4 @@
-"""JSON: an array of rows, or one row a line; a row is an object or an array of values.
-
-Objects are matched by the names of the predicate's columns if they are known, else by the keys of the first
-object, in its order. Text in a column of any type is a name if it has the form of one, else a string; numbers
-are read as the rule language reads them: with an exponent a double, with a point a decimal, else an integer.
-Objects of JSON-LD with `@id` or `@value` are IRIs and literals, as `logic.json_terms` writes them.
-"""
+"""JSON: an array of rows, or one row a line; how deeply text from outside may be nested."""
 
 from __future__ import annotations
 
@@ -15,20 +9,143 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tidelog.errors import DataError, Diagnostic, counted
-from tidelog.io import codes
-from tidelog.io.columns import Batch
-from tidelog.io.json_objects import parse_objects
-from tidelog.io.nesting import JSON_STRINGS, first_too_deep
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.json
+
+from tidelog.data.columns import ARROW_TYPES, Batch, Column, column_of_texts, finite
+from tidelog.errors import DataError, Diagnostic, codes, counted
+from tidelog.io.data_file import DataFile, bound_texts
+from tidelog.io.delimited import count_lines
 from tidelog.io.python_data import Rows, read_rows
-from tidelog.io.records import count_lines
 from tidelog.io.rejects import BadRow, Faults
-from tidelog.io.source import DataFile
-from tidelog.io.times import bound_texts
-from tidelog.logic.json_terms import read_object
+from tidelog.logic.conversions import read_object
 from tidelog.logic.values import ColumnType, Value, number_of_text
+
+# ---- How deeply text from outside is nested: parsers that recurse would end the process, or never end.
+
+JSON_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_OPENING, _CLOSING = b"([{", b")]}"
+_ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in _OPENING + _CLOSING)
+
+
+def first_too_deep(text: bytes, most: int, skipped: re.Pattern[bytes]) -> int | None:
+    """Return where a bracket opens within `most` others, or None; brackets in what is `skipped` do not count.
+
+    >>> first_too_deep(b'[["[[["]]', 1, JSON_STRINGS)
+    1
+    """
+    brackets = skipped.sub(b"", text).translate(None, _ALL_BUT_BRACKETS)
+    if not len(brackets) or _highest(np.isin(np.frombuffer(brackets, np.uint8), list(_OPENING))) <= most:
+        return None
+    depth = 0
+    for found in re.finditer(skipped.pattern + rb"|[()\[\]{}]", text, skipped.flags):
+        if len(found[0]) == 1:
+            depth += 1 if found[0] in _OPENING else -1
+            if depth > most:
+                return found.start()
+    return None
+
+
+def _highest(opens: npt.NDArray[np.bool_]) -> int:
+    return int(np.cumsum(np.where(opens, 1, -1)).max())
+
+
+class Elements:
+    """The depth of XML, seen block by block; tags in comments count too, so that it may be too large."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._left = b""  # the end of the last block, where a tag may begin
+
+    def deepest(self, block: bytes) -> int:
+        """Return how deep the elements of the next block lie."""
+        data = np.frombuffer(self._left + block, np.uint8)
+        self._left = bytes(data[-1:])
+        here, following = data[:-1], data[1:]
+        steps = np.zeros(len(here) + 1, np.int32)
+        steps[0] = self._depth
+        opening = np.flatnonzero(here == ord("<"))
+        kind = following[opening]
+        steps[opening + 1] = np.select(
+            [kind == ord("/"), (kind == ord("!")) | (kind == ord("?"))], [-1, 0], 1
+        )
+        steps[np.flatnonzero((here == ord("/")) & (following == ord(">"))) + 1] -= 1
+        depths = np.cumsum(steps)
+        self._depth = int(depths[-1])
+        return int(depths.max())
+
+
+# ---- Lines of JSON objects, parsed by Arrow where all of a block's objects are alike.
+#
+# Arrow is told the type of every key, so it guesses nothing and refuses what is not of that type. Blocks that
+# it refuses, or in which a value is missing, are read by `json_files`.
+
+_TYPE_OF_CLASS = {str: ColumnType.ANY, int: ColumnType.INTEGER, bool: ColumnType.BOOLEAN}
+_NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN})
+
+
+def parse_objects(
+    text: bytes, fields: dict[str, ColumnType] | None, first: Any, threads: int
+) -> Batch | None:
+    """The objects on the lines of the text, or None if not all are plainly of these fields.
+
+    A field of any type has the type of its value in `first`, the first object of the file.
+    """
+    if not fields or not isinstance(first, dict):
+        return None
+    types = [_column_type(first.get(key), column_type) for key, column_type in fields.items()]
+    arrow_types = [
+        None if kind is None else ARROW_TYPES[kind] if kind in _NUMBERS else pa.string() for kind in types
+    ]
+    if None in arrow_types:
+        return None
+    table = _table(text, pa.schema(list(zip(fields, arrow_types, strict=True))), threads)
+    if table is None:
+        return None
+    columns = [_column(*pair) for pair in zip(table.columns, types, strict=True)]
+    found = tuple(column for column in columns if column is not None)
+    return Batch(found, table.num_rows) if len(found) == len(columns) else None
+
+
+def _column_type(value: object, declared: ColumnType) -> ColumnType | None:
+    return _TYPE_OF_CLASS.get(type(value)) if declared is ColumnType.ANY else declared
+
+
+def _table(text: bytes, schema: Any, threads: int) -> Any | None:
+    """The objects as a table, one for each line, or None."""
+    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    reading = pyarrow.json.ReadOptions(use_threads=threads > 1, block_size=len(text) // threads + 1)
+    try:
+        table = pyarrow.json.read_json(pa.BufferReader(text), reading, options)
+        table.validate(full=True)  # UTF-8
+    except pa.ArrowInvalid:
+        return None
+    is_whole = table.num_rows == text.count(b"\n") + (not text.endswith(b"\n"))
+    return table if is_whole and table.column_names == schema.names else None
+
+
+def _column(values: Any, column_type: ColumnType | None) -> Column | None:
+    """The parsed values as a column, or None if some are missing or need care."""
+    if values.null_count or column_type is None:
+        return None
+    if column_type is ColumnType.ANY:
+        return Column(column_type, values, parse_numbers=False)
+    if column_type is ColumnType.DOUBLE:
+        doubles = finite(values)
+        return None if doubles is None else Column(column_type, doubles)
+    return Column(column_type, values) if column_type in _NUMBERS else column_of_texts(values, column_type)
+
+
+# ---- JSON: an array of rows, or one row a line; a row is an object or an array of values.
+#
+# Objects are matched by the names of the predicate's columns if they are known, else by the keys of the first
+# object, in its order. Text in a column of any type is a name if it has the form of one, else a string;
+# numbers are read as the rule language reads them: with an exponent a double, with a point a decimal, else an
+# integer. Objects of JSON-LD with `@id` or `@value` are IRIs and literals, as `logic.conversions` writes them.
 
 _ROWS = 1 << 14
 _BLOCK = 1 << 22

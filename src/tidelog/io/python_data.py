@@ -12,15 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import DataError, Diagnostic, counted
-from tidelog.io import codes
-from tidelog.io.arrays import ZERO, number_array, text_array
-from tidelog.io.arrow_data import read_arrow_data, wanted_columns
-from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
-from tidelog.io.nulls import NULL, Nulls, policy
+from tidelog.data.arrow import ZERO, number_array, text_array
+from tidelog.data.columns import (
+    ARROW_TYPES,
+    NULL,
+    Batch,
+    Column,
+    Nulls,
+    column_of_texts,
+    column_of_values,
+    policy,
+)
+from tidelog.errors import DataError, Diagnostic, codes, counted
+from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, Faults
-from tidelog.logic.python import from_python as value_of
-from tidelog.logic.python import shown
+from tidelog.logic.conversions import from_python as value_of
+from tidelog.logic.conversions import shown
 from tidelog.logic.values import ColumnType, Value
 
 SHOWN = "<data>"

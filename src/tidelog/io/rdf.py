@@ -1,35 +1,307 @@
-"""RDF: N-Triples and N-Quads by `ntriples`, all other formats through pyoxigraph, the extra `rdf`.
-
-pyoxigraph parses, and writes N-Quads again, which are taken apart as a file of them would be: no term becomes
-a Python object. Labels of blank nodes stay as they are written, so that a file of changes means the nodes of
-the file it changes; blank nodes without a label are numbered, within the name of their file.
-"""
+"""RDF: N-Triples and N-Quads here, all other formats through pyoxigraph; checks of RDF/XML before that."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, NoReturn
+from xml.parsers import expat
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import DataError, Diagnostic
-from tidelog.io import codes
-from tidelog.io.arrays import Array, integers_of, mask, text_array, text_scalar
-from tidelog.io.columns import Batch, Column, column_of_values
-from tidelog.io.nesting import JSON_STRINGS, first_too_deep
-from tidelog.io.ntriples import DEFAULT_GRAPH, Statements, read_statements, split_statements
+from tidelog.data.arrow import Array, integers_of, mask, places, text_array, text_scalar
+from tidelog.data.columns import IRI, NODE, OBJECT, Batch, Column, all_match, column_of_values
+from tidelog.data.text_kernels import survey, term_views
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.io.data_file import DataFile
+from tidelog.io.json_files import JSON_STRINGS, Elements, first_too_deep
 from tidelog.io.rejects import BadRow, Faults, OnError
-from tidelog.io.source import DataFile
-from tidelog.io.xml_checks import check_xml
-from tidelog.io.xml_errors import xml_error
-from tidelog.logic import terms
+from tidelog.logic import conversions as terms
 from tidelog.logic.values import ColumnType, Value, conform
+
+# ---- N-Triples and N-Quads.
+#
+# Blocks of plain triples are taken apart by `plain_triples`, other statements in the usual form, one space
+# between terms, by Arrow's kernels, and every distinct term is checked; only blocks with other lines are read
+# line by line. No package is needed for any of these.
+
+DEFAULT_GRAPH = "<tag:tidelog:default-graph>"
+_LINES_BLOCK = 1 << 22
+_END = " .\n"
+_ANY_IRI = re.compile(r"<[^<>\"{}|^`\x00-\x20]*>")
+_ANY_BLANK = re.compile(r"_:[^\x00-\x20<>\"{}|^`\\.]+(?:\.+[^\x00-\x20<>\"{}|^`\\.]+)*")
+_ANY_LITERAL = re.compile(r'"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\x00-\x20]*>)?')
+_SPACE = re.compile(r"[ \t]*")
+_REST = re.compile(r"[ \t]*\.[ \t]*(?:#.*)?")
+_EMPTY = re.compile(r"[ \t]*(?:#.*)?")
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Statements as columns of terms, subject, predicate, object and perhaps graph, with their lines."""
+
+    terms: tuple[Array, ...]
+    lines: Sequence[int]
+
+
+def read_statements(file: DataFile, faults: Faults) -> Iterator[Statements]:
+    """The statements of an N-Triples or N-Quads file."""
+    line = 1
+    with file.open() as stream:
+        while text := stream.read(_LINES_BLOCK):
+            text += stream.readline()
+            if not text.endswith(b"\n"):
+                text += b"\n"
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n")
+            found = survey(text)
+            usual = None if file.format == "nquads" else term_views(text, found)
+            usual = usual or split_statements(text, file.format == "nquads")
+            if usual is None:
+                yield _read_lines(text, line, file, faults)
+            else:
+                yield Statements(usual, range(line, line + found.line_feeds))
+            line += found.line_feeds
+
+
+def split_statements(text: bytes, graphs: bool) -> tuple[Array, ...] | None:
+    """The columns of lines that all have the usual form, None if some line has another."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends + 1
+    lines = pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
+    try:
+        lines.validate(full=True)  # UTF-8
+    except pa.ArrowInvalid:
+        return None
+    parts = pc.split_pattern(lines, " ", max_splits=2)
+    if len(parts.values) != 3 * len(lines) or not pc.all(pc.ends_with(lines, _END)).as_py():
+        return None
+    subject, predicate, rest = (parts.values.take(places(np.arange(i, 3 * len(lines), 3))) for i in range(3))
+    rest = pc.binary_slice(rest.cast(pa.binary()), 0, -len(_END)).cast(pa.string())
+    columns = (subject, predicate, *(_split_graph(rest) if graphs else (rest,)))
+    forms = (NODE, IRI, OBJECT, NODE)
+    fine = all(
+        all_match(pc.unique(column), f"^{form}$") for column, form in zip(columns, forms, strict=False)
+    )
+    return columns if fine else None
+
+
+def _split_graph(rest: Array) -> tuple[Array, Array]:
+    """Objects and graphs: only a graph can be a node after the last space, for a literal ends otherwise."""
+    parts = pc.split_pattern(rest, " ", max_splits=1, reverse=True)
+    offsets = integers_of(parts.offsets)
+    last = parts.values.take(places(offsets[1:] - 1))
+    has_graph = pc.and_(mask(np.diff(offsets) == 2), pc.match_substring_regex(last, f"^{NODE}$"))
+    first = parts.values.take(places(offsets[:-1]))
+    return pc.if_else(has_graph, first, rest), pc.if_else(has_graph, last, text_scalar(DEFAULT_GRAPH))
+
+
+def _read_lines(text: bytes, first: int, file: DataFile, faults: Faults) -> Statements:
+    """The statements of a block read line by line; lines that are none are given to `faults`."""
+    found: list[tuple[str, ...]] = []
+    lines: list[int] = []
+    for number, raw in enumerate(text.removesuffix(b"\n").split(b"\n"), first):
+        try:
+            statement = _read_line(raw, file.format == "nquads")
+        except _Fault as fault:
+            diagnostic = Diagnostic(fault.code, fault.message, place=file.place(number, fault.column))
+            faults.add(BadRow(diagnostic, raw.decode("utf-8", "surrogateescape")))
+            continue
+        if statement is not None:
+            found.append(statement)
+            lines.append(number)
+    columns = zip(*found, strict=True) if found else ((), (), (), ())
+    return Statements(tuple(text_array(column) for column in columns), lines)
+
+
+class _Fault(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong with a line, and the column where it begins to be wrong, counted from 1."""
+
+    def __init__(self, code: str, message: str, column: int) -> None:
+        self.code, self.message, self.column = code, message, column
+
+
+_LINES_ROLES = (
+    ("the subject", (_ANY_IRI, _ANY_BLANK)),
+    ("the predicate", (_ANY_IRI,)),
+    ("the object", (_ANY_IRI, _ANY_BLANK, _ANY_LITERAL)),
+)
+
+
+def _read_line(raw: bytes, graphs: bool) -> tuple[str, str, str, str] | None:
+    """Subject, predicate, object and graph of a line, None if it is empty or a comment; raises `_Fault`."""
+    try:
+        line = raw.decode()
+    except UnicodeDecodeError as fault:
+        raise _Fault(codes.NOT_UTF_8, "the text is not UTF-8", fault.start + 1) from None
+    if _EMPTY.fullmatch(line):
+        return None
+    found: list[str] = []
+    position = 0
+    for role, patterns in _LINES_ROLES:
+        term, position = _read_term(line, position, role, patterns)
+        found.append(term)
+    graph = DEFAULT_GRAPH
+    if graphs and line[_after_space(line, position) :][:1] in ("<", "_"):
+        graph, position = _read_term(line, position, "the graph", (_ANY_IRI, _ANY_BLANK))
+    if not _REST.fullmatch(line, position):
+        raise _Fault(codes.NOT_RDF, "the statement does not end with a dot", _after_space(line, position) + 1)
+    return found[0], found[1], found[2], graph
+
+
+def _after_space(line: str, position: int) -> int:
+    space = _SPACE.match(line, position)
+    return space.end() if space else position
+
+
+def _read_term(line: str, position: int, role: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, int]:
+    """The term that one of the patterns finds after the space at `position`, and where it ends."""
+    start = _after_space(line, position)
+    for pattern in patterns:
+        match = pattern.match(line, start)
+        if match:
+            try:
+                terms.read_exact(match[0])
+            except ValueError as fault:
+                raise _Fault(codes.NOT_RDF, f"{role} is not well written: {fault}", start + 1) from None
+            return match[0], match.end()
+    raise _Fault(codes.NOT_RDF, f"{role} is missing or not well written", start + 1)
+
+
+# ---- Checks of RDF/XML before it is parsed: the parser of RDF expands entities without limit.
+#
+# Only a file that declares a document type, or that may be nested too deeply, is read by the parser of XML
+# too.
+
+MOST_ENTITIES = 1_000
+LONGEST_ENTITY = 2_000  # characters of what it stands for: entities abbreviate IRIs
+DEEPEST = 10_000  # elements within one another
+_BLOCK = 1 << 20
+_DOCTYPE = re.compile(rb"<!doctype", re.IGNORECASE)
+_REFERENCE = re.compile(r"&([^#;&][^;&]*);")
+_PREDEFINED = frozenset({"lt", "gt", "amp", "apos", "quot"})
+
+
+def check_xml(stream: IO[bytes], file: DataFile) -> None:
+    """Raise `DataError` for entities and depths of RDF/XML that must not reach the parser of RDF."""
+    elements = Elements()
+    end = b""
+    while block := stream.read(_BLOCK):
+        if elements.deepest(block) > DEEPEST or _DOCTYPE.search(end + block):
+            stream.seek(0)
+            _Checker(file).check(stream)
+            return
+        end = (end + block)[-len(b"<!doctype") :]
+
+
+class _Checker:
+    """Reads XML to its end, and stops at a declaration or an element that is refused."""
+
+    def __init__(self, file: DataFile) -> None:
+        self._file = file
+        self._parser = expat.ParserCreate()
+        self._parser.EntityDeclHandler = self._declare
+        self._parser.StartElementHandler = self._open
+        self._parser.EndElementHandler = self._close
+        self._lengths: dict[str, int] = dict.fromkeys(_PREDEFINED, 1)
+        self._depth = 0
+
+    def check(self, stream: IO[bytes]) -> None:
+        """Raise `DataError` for the first thing that is refused."""
+        try:
+            self._parser.ParseFile(stream)
+        except expat.ExpatError as error:
+            message = f"not well-formed XML: {expat.ErrorString(error.code)}"
+            place = self._file.place(error.lineno, error.offset + 1)
+            raise DataError(Diagnostic(codes.NOT_RDF, message, place=place)) from None
+
+    def _open(self, _name: str, _attributes: object) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            self._refuse(codes.TOO_DEEP, f"the elements are nested more than {DEEPEST:,} deep")
+
+    def _close(self, _name: str) -> None:
+        self._depth -= 1
+
+    def _declare(
+        self, name: str, is_parameter: bool, value: str | None, _base: object, *_external: object
+    ) -> None:
+        if is_parameter or value is None:
+            kind = "a parameter entity" if is_parameter else "an external entity"
+            self._refuse(codes.ENTITIES, f"`{name}` is {kind}")
+        length = len(value) + sum(self._length(found) for found in _REFERENCE.findall(value))
+        if length > LONGEST_ENTITY:
+            limit = f"{LONGEST_ENTITY:,} characters"
+            self._refuse(codes.ENTITIES, f"the entity `{name}` stands for more than {limit}")
+        self._lengths.setdefault(name, length)
+        if len(self._lengths) > MOST_ENTITIES + len(_PREDEFINED):
+            self._refuse(codes.ENTITIES, f"the file declares more than {MOST_ENTITIES:,} entities")
+
+    def _length(self, name: str) -> int:
+        """Return the length of an entity that another one refers to; it must be declared before."""
+        if name not in self._lengths:
+            self._refuse(codes.ENTITIES, f"the entity `{name}` is used before it is declared")
+        return self._lengths[name]
+
+    def _refuse(self, code: str, reason: str) -> NoReturn:
+        place = self._file.place(self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1)
+        help_line = "write the file without it: entities may only abbreviate IRIs and texts"
+        help_line = "save the file as Turtle" if code == codes.TOO_DEEP else help_line
+        raise DataError(Diagnostic(code, f"RDF/XML is refused: {reason}", place=place, help=help_line))
+
+
+# ---- What is wrong with files that should be RDF/XML: where, and in which other language they are written.
+
+_BEGINNING = 1 << 12  # bytes that tell in which language a file is
+_NOT_RDF_XML = (
+    (re.compile(r"^\s*(?:#.*\n\s*)*(?:Prefix|Ontology)\s*\("), "OWL's functional syntax"),
+    (re.compile(r"^\s*(?:#.*\n\s*)*(?:Prefix|Ontology):"), "OWL's Manchester syntax"),
+    (re.compile(r"<Ontology\s[^>]*xmlns=\"http://www\.w3\.org/2002/07/owl#\""), "OWL/XML"),
+    (re.compile(r"^\s*(?:#.*\n\s*)*@?(?:prefix|base)\s", re.IGNORECASE), "Turtle"),
+)
+_SAVE = "save the ontology as RDF/XML or Turtle, for instance with Protégé or ROBOT"
+_HELP = {"Turtle": "let its name end with `.ttl`"}
+
+
+def xml_error(reason: str, file: DataFile) -> Diagnostic:
+    """What is wrong with a file of RDF/XML, and where: the parser of RDF does not say, that of XML does."""
+    with file.open() as stream:
+        beginning = stream.read(_BEGINNING).decode("utf-8", "replace")
+    for pattern, language in _NOT_RDF_XML:
+        if pattern.search(beginning):
+            message = f"the file is {language}, not RDF/XML"
+            return Diagnostic(codes.NOT_RDF, message, place=file.shown, help=_HELP.get(language, _SAVE))
+    with file.open() as stream:
+        try:
+            expat.ParserCreate(namespace_separator=" ").ParseFile(stream)
+        except expat.ExpatError as error:
+            return Diagnostic(codes.NOT_RDF, reason, place=file.place(error.lineno, error.offset + 1))
+    return Diagnostic(codes.NOT_RDF, reason, place=_place_of_name(reason, file))
+
+
+def _place_of_name(reason: str, file: DataFile) -> str:
+    """Where well-formed XML first has the name that a reason begins with, if it does."""
+    local = re.match(r"\S*[#/](\w+) ", reason)
+    with file.open() as stream:
+        for number, line in enumerate(stream, 1):
+            column = line.find(f":{local[1]}".encode()) if local else -1
+            if column >= 0:
+                return file.place(number, column + 2)
+    return file.shown
+
+
+# ---- RDF: N-Triples and N-Quads by `ntriples`, all other formats through pyoxigraph, the extra `rdf`.
+#
+# pyoxigraph parses, and writes N-Quads again, which are taken apart as a file of them would be: no term
+# becomes a Python object. Labels of blank nodes stay as they are written, so that a file of changes means the
+# nodes of the file it changes; blank nodes without a label are numbered, within the name of their file.
 
 _CHUNK = 1 << 16
 _DEEPEST_JSON = 200  # objects and arrays of JSON-LD within one another

@@ -27,22 +27,17 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.columns import NULL, Batch, Column
+from tidelog.data.decode import exact_array
 from tidelog.data.typed_columns import PRECISION, SCALE
-from tidelog.engine.columnar.exact import exact_array
-from tidelog.errors import Diagnostic
-from tidelog.io import codes
-from tidelog.io.arrow_data import Wanted, read_arrow_data
-from tidelog.io.atomic import replacing
-from tidelog.io.careful import Block, Layout, read_block
-from tidelog.io.columns import Batch, Column
-from tidelog.io.delimited import BLOCK, blocks_of
-from tidelog.io.formats import DELIMITED, is_compressed
-from tidelog.io.nulls import NULL
-from tidelog.io.records import records
+from tidelog.durable import replacing_text
+from tidelog.errors import Diagnostic, codes
+from tidelog.io.arrow_files import Wanted, read_arrow_data
+from tidelog.io.data_file import DELIMITED, DataFile, is_compressed
+from tidelog.io.delimited import BLOCK, Block, Layout, blocks_of, read_block, records
+from tidelog.io.reader import read
 from tidelog.io.rejects import BadRow, Faults, OnError
-from tidelog.io.source import DataFile
-from tidelog.io.tables import read
-from tidelog.logic import terms
+from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number, fits_size
 
 # Columns beside the values of rows that are read.
@@ -134,7 +129,7 @@ class Shape:
             array, misfits = self._typed(column, of, wanted)
             arrays.append(array)
             for place, value in misfits.items():
-                faults.setdefault(place, BadRow(not_held(terms.plain(value), of, name, shown), ""))
+                faults.setdefault(place, BadRow(not_held(conversions.plain(value), of, name, shown), ""))
         if faults:
             texts = [exact_array(column) for column in batch.columns]
             for place, fault in faults.items():
@@ -177,7 +172,7 @@ class Shape:
             return values.cast(wanted), {}
         found, misfits = [], {}
         for place, text in enumerate(exact_array(column).to_pylist()):
-            value = terms.read_exact(text)
+            value = conversions.read_exact(text)
             found.append(None if value == NULL else held(value, of))
             if found[-1] is None and value != NULL:
                 misfits[place] = value
@@ -283,7 +278,7 @@ class Whole:
                     text = io.StringIO(newline="")
                     writer = csv.DictWriter(text, REJECTS.names, lineterminator="\n")
                     if stream is None:
-                        stream = opened.enter_context(replacing(path))
+                        stream = opened.enter_context(replacing_text(path))
                         writer.writeheader()
                     for told in located([bad]):
                         writer.writerows(told.to_pylist())
@@ -499,7 +494,7 @@ class Located:
         names = layout.names or tuple(f"c{place}" for place in range(1, len(fields) + 1))
         for index, of in zip(layout.wanted, layout.wanted_types, strict=True):
             text = fields[index].decode("utf-8", "replace")
-            value = terms.read_typed(text, of)
+            value = conversions.read_typed(text, of)
             if of not in (ColumnType.ANY, ColumnType.TERM) and (
                 held(value, of) is None or value.kind in (Kind.DATE, Kind.DATETIME)
             ):

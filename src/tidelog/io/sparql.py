@@ -1,20 +1,215 @@
-"""SPARQL 1.1 over triples, through pyoxigraph, the extra `rdf`."""
+"""SPARQL 1.1 over triples, through pyoxigraph: the text of queries, and their answers."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import ProgramError
-from tidelog.io.arrays import Array, joined
-from tidelog.io.lines import ChangedLines
+from tidelog.data.arrow import Array, joined
+from tidelog.errors import Diagnostic, ProgramError, Source, Span, codes, suggest
+from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
-from tidelog.io.sparql_text import check_size, syntax_error, with_named_columns
-from tidelog.io.write_rdf import write_statements
+from tidelog.io.write import write_statements
+
+# ---- The text of SPARQL queries: how large one may be, what is wrong with one, and the columns of `SELECT
+# *`.
+#
+# The parser behind `io.sparql` says where it stopped, and lists words that it would have taken there. What a
+# person got wrong is mostly found in the tokens alone.
+
+FORMS: Final = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
+UPDATES: Final = ("INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH")
+_CLOSING: Final = {"(": ")", "{": "}", "[": "]"}
+_OPERATORS: Final = frozenset({"=", "!=", "<", ">", "<=", ">=", "&&", "||"})
+# The parser recurses over brackets, and over the parts of a group or an expression: too many end the process.
+DEEPEST: Final = 100
+MOST_PARTS: Final = 500
+_PARTS: Final = frozenset(
+    {"FILTER", "BIND", "OPTIONAL", "UNION", "MINUS", "GRAPH", "||", "&&", *"{.;,+*/!-"},
+)
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<space> \s+ | \#[^\n]* )
+    | (?P<iri> <[^<>"{}|^`\\\s]*> )
+    | (?P<string> \"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3} | '{3}(?:[^'\\]|\\.|'(?!''))*+'{3}
+        | "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
+    | (?P<variable> [?$]\w+ )
+    | (?P<blank> _:[\w.-]*\w )
+    | (?P<prefixed> (?:[^\W\d_][\w.-]*+)?:(?:[\w:%-](?:[\w.:%-]*[\w:%-])?)? )
+    | (?P<word> @?[^\W\d][\w-]* )
+    | (?P<number> \d+(?:\.\d+)?(?:[eE][+-]?\d+)? )
+    | (?P<symbol> && | \|\| | [!<>]= | \^\^ | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_START: Final = re.compile(r"[\"']")
+_PLACE: Final = re.compile(r"at (\d+):(\d+)")
+
+Token = tuple[str, str, int]  # kind, text, place
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """Yield the tokens of a query, without blanks and comments."""
+    for found in _TOKEN.finditer(text):
+        if found.lastgroup != "space":
+            yield str(found.lastgroup), found[0], found.start()
+
+
+def check_size(text: str) -> None:
+    """Raise `ProgramError` if the query is no text, is nested too deeply, or has too many parts."""
+    source = Source("<query>", text)
+    surrogate = re.search("[\ud800-\udfff]", text)
+    if surrogate is not None:
+        span = Span(source, surrogate.start(), surrogate.end())
+        raise ProgramError(Diagnostic(codes.NOT_SPARQL, "the query is not SPARQL: it is not UTF-8", span))
+    message = f"the query is nested more than {DEEPEST} deep"
+    place = _first_too_deep(text)
+    if place is None:
+        message = f"the query has more than {MOST_PARTS} patterns and operators"
+        place = next(islice(_parts(text), MOST_PARTS, None), None)
+    if place is not None:
+        help_line = "give terms by VALUES or IN, or ask several queries"
+        raise ProgramError(Diagnostic(codes.TOO_DEEP, message, Span(source, place, place + 1), help_line))
+
+
+def _first_too_deep(text: str) -> int | None:
+    depth = 0
+    for _, token, place in tokens(text):
+        depth += (token in _CLOSING) - (token in _CLOSING.values())
+        if depth > DEEPEST:
+            return place
+    return None
+
+
+def _parts(text: str) -> Iterator[int]:
+    """Yield where the patterns and operators of a query stand; a comma in parentheses is one of a list."""
+    depth = 0
+    for _, token, place in tokens(text):
+        depth += (token == "(") - (token == ")")
+        if token.upper() in _PARTS and not (token == "," and depth):
+            yield place
+
+
+def with_named_columns(text: str, names: Sequence[str]) -> str:
+    """Return a valid query with the star of its `SELECT *` replaced by its columns, in the order of the text.
+
+    >>> with_named_columns("SELECT * WHERE { ?s ?p ?o }", ["o", "p", "s"])
+    'SELECT ?s ?p ?o WHERE { ?s ?p ?o }'
+    """
+    listed = list(tokens(text))
+    words = [token.upper() for _, token, _ in listed]
+    if "SELECT" not in words:
+        return text
+    star = words.index("SELECT") + 1
+    star += words[star] in ("DISTINCT", "REDUCED")
+    if words[star] != "*":
+        return text
+    place = listed[star][2]
+    order = dict.fromkeys(token[1:] for kind, token, _ in listed if kind == "variable" and token[1:] in names)
+    return f"{text[:place]}{' '.join(f'?{name}' for name in order)}{text[place + 1 :]}" if order else text
+
+
+def syntax_error(text: str, message: str) -> Diagnostic:
+    """Return what is wrong with a query that the parser refused with a message."""
+    source = Source("<query>", text)
+    listed = list(tokens(text))
+    found = _wrong_form(listed) or _open_string(listed) or _undeclared(listed) or _unbalanced(listed)
+    found = found or _missing_operand(listed) or _stopped(source, listed, message)
+    reason, help, place, length = found
+    return Diagnostic(
+        codes.NOT_SPARQL, f"the query is not SPARQL: {reason}", Span(source, place, place + length), help=help
+    )
+
+
+_Fault = tuple[str, str | None, int, int]  # reason, help, place, length
+
+
+def _wrong_form(listed: list[Token]) -> _Fault | None:
+    """Return the fault of a query that does not begin as one, after its prefixes."""
+    rest = iter(listed)
+    for _, text, place in rest:
+        match text.upper():
+            case "PREFIX":
+                next(rest, None)
+                next(rest, None)
+            case "BASE":
+                next(rest, None)
+            case word if word in FORMS:
+                return None
+            case word if word in UPDATES:
+                help = "facts are changed by change scripts: `tidelog stream` applies them"
+                return f"`{text}` is an update, and only queries are answered", help, place, len(text)
+            case word:
+                expected = "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE"
+                return f"`{text}` begins no query", suggest(word, FORMS) or expected, place, len(text)
+    return "it is empty", "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE", 0, 0
+
+
+def _open_string(listed: list[Token]) -> _Fault | None:
+    for kind, text, place in listed:
+        if kind == "symbol" and _START.match(text):
+            return "a string is not closed", None, place, 1
+    return None
+
+
+def _undeclared(listed: list[Token]) -> _Fault | None:
+    declared: set[str] = set()
+    before = ""
+    for kind, text, place in listed:
+        if kind == "prefixed":
+            prefix = text.partition(":")[0]
+            if before.upper() == "PREFIX":
+                declared.add(prefix)
+            elif prefix not in declared:
+                help = f"begin the query with `PREFIX {prefix}: <…>`"
+                return f"the prefix `{prefix}:` is not declared", help, place, len(text)
+        before = text
+    return None
+
+
+def _unbalanced(listed: list[Token]) -> _Fault | None:
+    waiting: list[tuple[str, int]] = []
+    for kind, text, place in listed:
+        if kind != "symbol":
+            continue
+        if text in _CLOSING:
+            waiting.append((text, place))
+        elif text in _CLOSING.values():
+            if not waiting or _CLOSING[waiting[-1][0]] != text:
+                return f"`{text}` closes nothing that is open", None, place, 1
+            waiting.pop()
+    if not waiting:
+        return None
+    text, place = waiting[-1]
+    return f"`{text}` is not closed", f"a `{_CLOSING[text]}` is missing", place, 1
+
+
+def _missing_operand(listed: list[Token]) -> _Fault | None:
+    for (_, text, place), (_, after, _) in pairwise(listed):
+        if text in _OPERATORS and after in (")", "}", "]", ",", *_OPERATORS):
+            return f"a value is missing after `{text}`", None, place, len(text)
+    return None
+
+
+def _stopped(source: Source, listed: list[Token], message: str) -> _Fault:
+    """Return the token before which the parser stopped, as far as it says so."""
+    found = _PLACE.search(message)
+    if found is None:
+        return message, None, 0, len(source.text)
+    starts = source.line_starts
+    stop = starts[min(int(found[1]), len(starts)) - 1] + int(found[2]) - 1
+    before = [token for token in listed if token[2] <= stop]
+    _, text, place = before[-1]
+    return f"it cannot be understood around `{text}`", None, place, len(text)
+
+
+# ---- SPARQL 1.1 over triples, through pyoxigraph, the extra `rdf`.
 
 # Names are relative IRIs here. The store wants them resolved, so they are, and back.
 BASE: Final = "tidelog-relative:///"

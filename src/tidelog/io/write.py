@@ -1,19 +1,309 @@
-"""Writing: tables of text or typed columns as files of any format."""
+"""Writing: tables of text or typed columns as files of any format, so that every value can be read again."""
 
 from __future__ import annotations
 
+import io
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
-from tidelog.io.atomic import compressing, replacing
-from tidelog.io.formats import DELIMITED, canonical_format, is_compressed
-from tidelog.io.write_rdf import write_statements
-from tidelog.io.write_text import without_formulas, write_delimited, write_json
+from tidelog.data import decode
+from tidelog.data.arrow import Array, flags_of, joined, mask, text_array, text_scalar
+from tidelog.data.columns import BLANK, NAME, USUAL, USUAL_PREDICATE, is_json, marked
+from tidelog.data.columns import JSON as JSON_TEXT
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.relation import Ids, Relation
+from tidelog.data.typed_columns import check, to_readable, to_typed, with_mixed
+from tidelog.durable import compressing, replacing_text
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.io.data_file import (
+    DELIMITED,
+    JSON,
+    RDF,
+    Options,
+    canonical_format,
+    file_name,
+    is_compressed,
+    transfer_path,
+)
+from tidelog.io.rdf import DEFAULT_GRAPH, PYOXIGRAPH_FORMATS, load_pyoxigraph, unreadable
+from tidelog.logic.program import Predicate, Transfer
+from tidelog.logic.type_inference import Schema
+from tidelog.logic.types import Contents, Type, types_of_column
+from tidelog.logic.values import ColumnType
+
+# ---- CSV, TSV and JSON, written column by column: Arrow's kernels join the fields of all rows at once.
+
+_FORMULA = r"^[=+\-@\t\r]"
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_IN_JSON_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def write_delimited(
+    stream: IO[bytes], header: Sequence[str] | None, batches: Iterator[Any], delimiter: str, quoting: bool
+) -> None:
+    """The rows as delimited text, each on a line; only fields that need quotes have them."""
+    if header is not None:
+        names = [text_array([name]) for name in header]
+        write_texts(stream, _delimited_rows(names, delimiter, quoting))
+    for batch in batches:
+        columns = [as_text(column) for column in batch.columns]
+        write_texts(stream, _delimited_rows(columns, delimiter, quoting))
+
+
+def without_formulas(batch: Any) -> Any:
+    """Return the rows as texts, those that a spreadsheet would take for formulas behind a `'`."""
+    columns = [as_text(column) for column in batch.columns]
+    escaped = []
+    for column in columns:
+        is_number = pc.match_substring_regex(column, _NUMBER)
+        is_formula = pc.and_(pc.match_substring_regex(column, _FORMULA), pc.invert(is_number))
+        escaped.append(pc.if_else(is_formula, joined("'", column), column))
+    return pa.RecordBatch.from_arrays(escaped, names=batch.schema.names)
+
+
+def _delimited_rows(columns: Sequence[Array], delimiter: str, quoting: bool) -> Array:
+    special = f"[{re.escape(delimiter)}\r\n\ufeff" + ('"]' if quoting else "]")
+    # A line with nothing on it is no row.
+    pattern = special + "|^$" if len(columns) == 1 else special
+    fields = [_quoted(column, pattern, quoting) for column in columns]
+    rows = joined(*fields, separator=delimiter)
+    return joined(rows, "\n")
+
+
+def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
+    needed = pc.match_substring_regex(column, pattern)
+    if not pc.any(needed, min_count=0).as_py():
+        return column
+    if not quoting:
+        text = column.filter(needed)[0].as_py()
+        message = f"{text!r} cannot be written without quotes"
+        raise DataError(
+            Diagnostic(codes.NEEDS_QUOTES, message, help="write with quoting, or choose another delimiter")
+        )
+    doubled = pc.replace_substring(column, '"', '""')
+    return pc.if_else(needed, joined('"', doubled, '"'), column)
+
+
+def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], lines: bool) -> None:
+    """The rows as JSON objects, one on each line, in an array unless they are JSON lines."""
+    first = True
+    for batch in batches:
+        rows = _json_rows(names, batch)
+        if lines:
+            write_texts(stream, joined(rows, "\n"))
+        else:
+            texts = joined(",\n", rows)
+            write_texts(stream, texts, skip=2 if first else 0, before=b"[\n" if first else b"")
+        first = False
+    if not lines:
+        stream.write(b"[]\n" if first else b"\n]\n")
+
+
+def _json_rows(names: Sequence[str], batch: Any) -> Array:
+    parts: list[Any] = []
+    for index, (name, field, column) in enumerate(zip(names, batch.schema, batch.columns, strict=True)):
+        texts = as_text(column) if is_json(field) else _json_values(column)
+        values = pc.fill_null(texts, text_scalar("null"))
+        parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
+    return joined(*parts, "}")
+
+
+def _json_values(column: Array) -> Array:
+    """The values as JSON: numbers and Booleans as such, infinite numbers and all else as text."""
+    text = as_text(column)
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        return text
+    if pa.types.is_decimal(column.type):  # with a point, by which a decimal is known
+        return pc.if_else(pc.match_substring(text, "."), text, joined(text, ".0"))
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_finite(column), text, joined('"', text, '"'))
+    special = pc.and_kleene(pc.match_substring_regex(text, _IN_JSON_ESCAPED), pc.is_valid(text))
+    if pc.any(special, min_count=0).as_py():
+        escaped = [json.dumps(item, ensure_ascii=False)[1:-1] for item in text.filter(special).to_pylist()]
+        text = pc.replace_with_mask(text, special, text_array(escaped))
+    return joined('"', text, '"')
+
+
+def as_text(column: Array) -> Array:
+    """The column as text: itself if it is, else the plain writing of its values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_timestamp(column.type):
+        written = pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ" if column.type.tz else "%Y-%m-%dT%H:%M:%S")
+        return pc.replace_substring_regex(written, r"(\.[0-9]*[1-9])0*(Z?)$|\.0+(Z?)$", r"\1\2\3")
+    if pa.types.is_floating(column.type):
+        return pc.replace_substring(column.cast(pa.string()), "inf", "INF")
+    if pa.types.is_decimal(column.type):
+        return _decimals_as_text(column)
+    return column if column.type == pa.string() else column.cast(pa.string())
+
+
+def _decimals_as_text(column: Array) -> Array:
+    """The decimals without needless zeros, and without the exponents that Arrow gives to small ones."""
+    text = column.cast(pa.string())
+    small = pc.match_substring(text, "E")
+    if pc.any(small, min_count=0).as_py():
+        digits = [format(Decimal(item), "f") for item in text.filter(small).to_pylist()]
+        text = pc.replace_with_mask(text, small, text_array(digits))
+    return pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")
+
+
+def write_texts(stream: IO[bytes], texts: Array, skip: int = 0, before: bytes = b"") -> None:
+    """The texts one after the other: they lie so in Arrow's buffer. `skip` bytes of it are left out."""
+    if len(texts) == 0:
+        return
+    stream.write(before)
+    offsets = pa.Array.from_buffers(
+        pa.int32(), len(texts) + 1, [None, texts.buffers()[1]], offset=texts.offset
+    )
+    start, end = offsets[0].as_py() + skip, offsets[len(texts)].as_py()
+    stream.write(texts.buffers()[2].slice(start, end - start))
+
+
+# ---- RDF, written from columns of N-Triples terms: perhaps graph, then subject, predicate, object.
+
+_ROLES = ("subject", "predicate", "object", "graph")
+
+
+def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator[Any]) -> None:
+    """The rows as statements; with four columns, graph first, N-Triples are N-Quads, Turtle is TriG."""
+    if arity not in (3, 4):
+        message = f"statements of RDF have 3 columns, or 4 with the graph, instead of {arity}"
+        raise DataError(
+            Diagnostic(codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables")
+        )
+    checked = (
+        _checked(_graph_last([as_text(column) for column in batch.columns]), name) for batch in batches
+    )
+    if name in ("turtle", "trig"):
+        _write_turtle(stream, checked)
+    elif name in ("ntriples", "nquads"):
+        for columns in checked:
+            write_texts(stream, _lines(columns))
+    else:
+        _write_through_pyoxigraph(stream, name, checked)
+
+
+def _graph_last(columns: list[Array]) -> list[Array]:
+    return [*columns[-3:], *columns[:-3]]
+
+
+def _checked(columns: list[Array], name: str) -> list[Array]:
+    """The columns, if they can stand in statements: only objects may be literals, predicates are IRIs.
+
+    What would not be read again as what it is, is refused: labels that are not in the grammar, and for the
+    parser of Turtle and other formats IRIs, languages and characters that it does not read, or changes.
+    """
+    for place, column in enumerate(columns):
+        if place == 2:
+            continue
+        wrong = pc.starts_with(column, '"')
+        if place == 1:
+            wrong = pc.or_(wrong, pc.starts_with(column, "_:"))
+        if pc.any(wrong, min_count=0).as_py():
+            message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[place]} of a statement"
+            raise DataError(
+                Diagnostic(
+                    codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables"
+                )
+            )
+    for place, column in enumerate(columns):
+        _check_form(column, place, "trig" if name == "turtle" and len(columns) == 4 else name)
+    return columns
+
+
+def _check_form(column: Array, place: int, name: str) -> None:
+    """Raise `DataError` for a term that would not be read again as what it is."""
+    nodes = pc.unique(column.filter(pc.starts_with(column, "_:")))
+    refused = nodes.filter(pc.invert(pc.match_substring_regex(nodes, f"^{BLANK}$")))
+    term: str | None = refused[0].as_py() if len(refused) else None
+    if term is None and name in PYOXIGRAPH_FORMATS:
+        distinct = pc.unique(column)
+        odd = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _usual(place, name))))
+        term = unreadable(odd, place, name) if len(odd) else None
+    if term is not None:
+        message = f"{term} would not be read again from {name}"
+        help_line = "choose ntriples or nquads, or csv, json or another format for tables"
+        raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message, help=help_line))
+
+
+def _usual(place: int, name: str) -> str:
+    """What terms are known to be read again from a format."""
+    if name in ("turtle", "trig"):
+        return f"{USUAL}|^<{NAME}>$"
+    return USUAL_PREDICATE if place == 1 else USUAL
+
+
+def _lines(columns: list[Array]) -> Array:
+    """The statements as N-Triples, or N-Quads where a graph is given."""
+    statements = joined(*columns[:3], separator=" ")
+    if len(columns) == 4:
+        in_default = pc.equal(columns[3], text_scalar(DEFAULT_GRAPH))
+        in_graph = joined(statements, " ", columns[3])
+        statements = pc.if_else(in_default, statements, in_graph)
+    return joined(statements, " .\n")
+
+
+def _write_turtle(stream: IO[bytes], batches: Iterator[list[Array]]) -> None:
+    """The statements as Turtle, subjects that follow each other written once; with graphs, as TriG."""
+    last: str | None = None
+    for columns in batches:
+        if len(columns) == 4:
+            write_texts(stream, _graph_lines(columns))
+            continue
+        texts, following = _grouped(columns, last)
+        write_texts(stream, texts, skip=len(" .\n") if last is None else 0)
+        last = following
+    if last is not None:
+        stream.write(b" .\n")
+
+
+def _grouped(columns: list[Array], last: str | None) -> tuple[Array, str | None]:
+    """The statements without the end of the last one, and its subject."""
+    subject, predicate, object_ = columns
+    if len(subject) == 0:
+        return subject, last
+    repeated = np.empty(len(subject), bool)
+    repeated[0] = subject[0].as_py() == last
+    repeated[1:] = flags_of(pc.equal(subject.slice(1), subject.slice(0, len(subject) - 1)))
+    begun = joined(" .\n", subject, " ")
+    lead = pc.if_else(mask(repeated), text_scalar(" ;\n    "), begun)
+    texts = joined(lead, predicate, " ", object_)
+    return texts, str(subject[len(subject) - 1])
+
+
+def _graph_lines(columns: list[Array]) -> Array:
+    statements = joined(*columns[:3], separator=" ")
+    in_graph = joined(columns[3], " { ", statements, " . }\n")
+    in_default = joined(statements, " .\n")
+    return pc.if_else(pc.equal(columns[3], text_scalar(DEFAULT_GRAPH)), in_default, in_graph)
+
+
+def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[list[Array]]) -> None:
+    """The statements as RDF/XML or JSON-LD, all of them at once."""
+    pyoxigraph = load_pyoxigraph(f"writing {name}")
+    lines = io.BytesIO()
+    for columns in batches:
+        write_texts(lines, _lines(columns))
+    try:
+        quads = pyoxigraph.parse(lines.getvalue(), pyoxigraph.RdfFormat.N_QUADS)
+        pyoxigraph.serialize(quads, stream, format=getattr(pyoxigraph.RdfFormat, PYOXIGRAPH_FORMATS[name]))
+    except (SyntaxError, ValueError) as error:
+        message = f"the statements cannot be written as {name}: {error}"
+        raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message)) from None
+
+
+# ---- Writing: tables of text or typed columns as files of any format.
 
 _SLICE = 1 << 16
 
@@ -54,7 +344,7 @@ def write(
         batches = (batch for batch in batches if batch.num_rows)
     if isinstance(target, Path):
         by_name = is_compressed(target) if options.compressed is None else options.compressed
-        with replacing(target, by_name) as stream:
+        with replacing_text(target, by_name) as stream:
             writer(stream, tuple(names), batches)
     else:
         with compressing(target, bool(options.compressed)) as stream:
@@ -151,3 +441,132 @@ _WRITERS: dict[str, Writer] = {
     "json": _write_json,
     "jsonl": _write_json_lines,
 }
+
+
+# ---- Where an export of a program goes, and how.
+
+
+@dataclass(frozen=True)
+class Export:
+    """A file to write, standard output if there is no path, and which of the predicate's columns it has."""
+
+    path: Path | None
+    format: str
+    options: WriteOptions
+    columns: tuple[int, ...]
+
+
+def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = None) -> Export:
+    """The file that an export writes; a relative one lies in `output` if that is given, else by the program.
+
+    Without a resource the file is named after the predicate; the empty resource is standard output. Nothing
+    is written outside of `output`, unless that is allowed.
+    """
+    options = Options(transfer)
+    folder = output or transfer.folder
+    if "resource" in transfer.options:
+        path = transfer_path(transfer, folder)
+    else:
+        name = file_name(predicate.written, transfer.format, predicate.arity)
+        path = (folder or Path()) / (name + ".gz" if options.compressed(None) else name)
+    if path is not None:
+        path = transfer.sandbox.to_write(path, transfer.span, output)
+    types = transfer.types or (ColumnType.ANY,) * predicate.arity
+    wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
+    return Export(path, canonical_format(transfer.format, path), _write_options(options, path), wanted)
+
+
+def _write_options(options: Options, path: Path | None) -> WriteOptions:
+    return WriteOptions(
+        header=options.flag("header", True) and not options.flag("ignore_headers", False),
+        delimiter=options.text("delimiter") and options.character("delimiter", ","),
+        quoting=options.flag("quoting", True),
+        compressed=options.compressed(path),
+        limit=options.count("limit"),
+        escape_formulas=options.flag("escape_formulas", False),
+    )
+
+
+# ---- Relations as the formats of files hold them, so that every value can be read again.
+
+# Types of columns whose values are JSON; those of all others are text.
+_IN_JSON: Final = frozenset(
+    {ColumnType.ANY, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE, ColumnType.BOOLEAN}
+)
+
+
+def file_table(
+    relation: Relation,
+    format_name: str,
+    terms: str | None = None,
+    types: Sequence[ColumnType] = (),
+    mixed: str = "text",
+) -> pa.Table:
+    """The rows of a relation as `io.write` takes them for a format.
+
+    `terms` is `plain` for text alone, `exact` for terms of the rule language, or None: each value is read
+    again as what it was, in a column of its type; `types` are those of the columns, by default any. With
+    `mixed="struct"`, columns of several types are structs where the format has columns of types.
+    """
+    name = canonical_format(format_name)
+    if name in RDF:
+        return relation.to_texts("ntriples").table
+    schema = _written_schema(relation, types)
+    if name not in DELIMITED | JSON:
+        schema = with_mixed(schema, mixed)
+    if terms == "plain" and name not in DELIMITED:
+        return relation.table_of(relation.typed(to_typed, schema))
+    if terms is None and name not in DELIMITED | JSON:
+        return _typed(relation, schema)
+    relation.typed(check, schema)
+    if terms is not None:
+        return relation.to_texts(terms).table
+    return _fields(relation, types) if name in DELIMITED else _json(relation, types)
+
+
+def _written_schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
+    """What the columns hold: values of the given types, else what is declared or inferred."""
+    asked = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
+    found = []
+    for contents, kind in zip(relation.contents, asked, strict=False):
+        declared = types_of_column(kind)
+        is_known = kind is ColumnType.ANY or declared == contents.types - {Type.LITERAL}
+        found.append(contents if is_known else Contents(declared, kind.size))
+    return tuple(found)
+
+
+def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows as texts: fields as Nemo has them, or plain where a type says the rest."""
+    table = relation.to_texts("field").table
+    for place, column_type in enumerate(types):
+        if column_type is not ColumnType.ANY:
+            column = relation.to_texts(_form(column_type)).table.column(place)
+            table = table.set_column(place, table.column_names[place], column)
+    return table
+
+
+def _form(column_type: ColumnType) -> str:
+    return "exact" if column_type is ColumnType.TERM else "plain"
+
+
+def _json(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows with their values as JSON, or as text where a type says the rest."""
+    columns = relation.each(lambda place, *ids: _json_column(_type(types, place), *ids))
+    return marked(relation.table_of([column for column, _ in columns]), [mark for _, mark in columns])
+
+
+def _json_column(column_type: ColumnType, dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, str]:
+    if column_type.base in _IN_JSON:
+        return decode.to_texts(dictionary, ids, "json"), JSON_TEXT
+    return decode.to_texts(dictionary, ids, _form(column_type)), ""
+
+
+def _typed(relation: Relation, schema: Schema) -> pa.Table:
+    """The rows in columns of Arrow's types, those of text with marks that say how it is meant."""
+    columns = relation.typed(to_readable, schema)
+    marks = ["" if read_as is None else read_as.value for _, read_as in columns]
+    return marked(relation.table_of([column for column, _ in columns]), marks)
+
+
+def _type(types: Sequence[ColumnType], place: int) -> ColumnType:
+    return types[place] if place < len(types) else ColumnType.ANY

@@ -1,27 +1,24 @@
-"""Clauses: from the tree of a fact, rule or query to safe rules over terms.
-
-Arguments that are expressions become variables, and an equality, an assignment or a test beside the atom.
+"""Clauses: from the tree of a fact, rule or query to safe rules over terms; heads, and variables written
+as in Prolog.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
 
-from tidelog.errors import Span
-from tidelog.logic import builtins, codes
-from tidelog.logic.column_types import Columns
-from tidelog.logic.expressions import Expressions, Place, plain_value
-from tidelog.logic.foreign_variables import nodes, warn_of_foreign_variables
-from tidelog.logic.heads import Head
+from tidelog.errors import Span, codes
+from tidelog.logic.expressions import Expressions, Metrics, Place, Times, plain_value
+from tidelog.logic.functions import builtins
 from tidelog.logic.intervals import Interval
-from tidelog.logic.metrics import Metrics, Times
-from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
     BOTTOM,
     DIFFERENT,
     EQUAL,
     TOP,
+    Aggregation,
     Apply,
     Assignment,
     Atom,
@@ -42,12 +39,124 @@ from tidelog.logic.program import (
     Throughout,
     TimedFact,
     Variable,
+    variables_of,
 )
-from tidelog.logic.report import Report
-from tidelog.logic.safety import Ordered, local_variables, order
-from tidelog.logic.signatures import Signatures, Use
+from tidelog.logic.scopes import Report, Scope, written
+from tidelog.logic.signatures import Columns, Signatures, Use
+from tidelog.logic.strata import Ordered, local_variables, order
 from tidelog.logic.values import FALSE, TRUE, Value
 from tidelog.syntax import ast
+
+# ---- Variables as Prolog writes them: `p(X) :- q(X) .` is a rule about one constant, which is rarely meant.
+
+
+def warn_of_foreign_variables(clause: ast.Clause, report: Report) -> None:
+    """Warn of a rule without variables that uses names such as `X` or `_x` as Prolog uses variables.
+
+    They are so used if they stand in the head and in the body, or in two conditions.
+    """
+    if any(isinstance(node, ast.Variable) for node in nodes(clause)):
+        return
+    parts = [_foreign_names(clause.heads), *map(_foreign_names, clause.body)]
+    shared = [name for name in dict.fromkeys(name for part in parts for name in part) if _shared(name, parts)]
+    if not shared:
+        return
+    first = next(part[shared[0]] for part in parts if shared[0] in part)
+    said = ", ".join(f"`{name}`" for name in shared)
+    verb = "is a constant" if len(shared) == 1 else "are constants"
+    message = f"{said} {verb} in this rule: it has no variables"
+    name = shared[0]
+    help = f"a variable is written `?{name.lstrip('_') or name}`; write `<{name}>` if the constant is meant"
+    report.warn(codes.FOREIGN_VARIABLES, message, first.span, help)
+
+
+def _shared(name: str, parts: list[dict[str, ast.Name]]) -> bool:
+    return sum(name in part for part in parts) > 1
+
+
+def _foreign_names(tree: object) -> dict[str, ast.Name]:
+    """The constants that begin with a capital letter or an underscore, each where it stands first."""
+    found: dict[str, ast.Name] = {}
+    for node in nodes(tree):
+        if isinstance(node, ast.Name) and (node.text[0].isupper() or node.text[0] == "_"):
+            found.setdefault(node.text, node)
+    return found
+
+
+def nodes(tree: object) -> Iterator[ast.Node]:
+    """The nodes of a tree, without the names of predicates and functions."""
+    if isinstance(tree, tuple):
+        for item in tree:
+            yield from nodes(item)
+    elif isinstance(tree, ast.Call):
+        yield from nodes(tree.arguments)
+    elif isinstance(tree, ast.Node):
+        yield tree
+        kind: Any = type(tree)
+        for part in _parts(kind):
+            yield from nodes(getattr(tree, part))
+
+
+@cache
+def _parts(kind: Any) -> tuple[str, ...]:
+    """The attributes of a kind of node in which there may be nodes."""
+    return tuple(part.name for part in fields(kind) if part.name not in ("span", "attributes"))
+
+
+# ---- Heads: the terms of a rule's head, with what they group, aggregate and assign.
+#
+# The terms without an aggregate form the group, by value. A term that holds aggregates is computed from them
+# per group; the variables that stand in it outside the aggregates belong to the group too.
+
+
+class Head:
+    """The terms of one head, and what they need: mutable while the arguments are added."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
+        self.aggregations: list[Aggregation] = []
+        self.assigned: list[Assignment] = []
+        expressions.aggregations, expressions.assigned = self.aggregations, self.assigned
+        self.terms: list[Term] = []
+        self.group: list[Variable] = []
+        self.after: list[Assignment] = []
+
+    def add(self, argument: ast.Expression) -> None:
+        """Add the next argument."""
+        earlier = len(self.aggregations)
+        expression = self.expressions.expression(argument, Place.HEAD)
+        if len(self.aggregations) > earlier:
+            self._add_aggregated(expression)
+            return
+        if isinstance(expression, Apply):
+            variable = self.expressions.fresh()
+            self.assigned.append(Assignment(variable, expression))
+            expression = variable
+        self.terms.append(expression)
+        self.group.extend(variables_of(expression))
+
+    def _add_aggregated(self, expression: Expression) -> None:
+        """Add a term that holds aggregates: its other variables belong to the group."""
+        aggregated = {aggregation.variable for aggregation in self.aggregations}
+        self.group.extend(variable for variable in variables_of(expression) if variable not in aggregated)
+        if isinstance(expression, Apply):
+            variable = self.expressions.fresh()
+            self.after.append(Assignment(variable, expression))
+            expression = variable
+        self.terms.append(expression)
+
+    @property
+    def needed(self) -> tuple[Variable, ...]:
+        """The variables that the body must bind."""
+        arguments = (term for aggregation in self.aggregations for term in aggregation.arguments)
+        return tuple(
+            dict.fromkeys((*self.group, *(term for term in arguments if isinstance(term, Variable))))
+        )
+
+
+# ---- Clauses: from the tree of a fact, rule or query to safe rules over terms.
+#
+# Arguments that are expressions become variables, and an equality, an assignment or a test beside the atom.
 
 TRIPLE = "triple"
 ANSWER = "?-"  # the predicate in the head of a query's rule

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from tidelog.errors import DataError, suggest
-from tidelog.logic import codes
-from tidelog.logic.column_types import read_type
-from tidelog.logic.program import OptionValue, Transfer
-from tidelog.logic.report import Report, beginning, label
-from tidelog.logic.sandbox import Sandbox
-from tidelog.logic.signatures import Signatures, Use
+from tidelog.errors import DataError, codes, suggest
+from tidelog.logic.program import OptionValue, Sandbox, Transfer
+from tidelog.logic.scopes import Report, beginning, label
+from tidelog.logic.signatures import Signatures, Use, read_type
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.syntax import ast
 

@@ -12,33 +12,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, ProgramWarning, Source, Span, suggest
-from tidelog.logic import builtins, clauses, codes
+from tidelog.errors import DataError, Diagnostic, ProgramError, ProgramWarning, Source, Span, codes, suggest
+from tidelog.logic import clauses
 from tidelog.logic.clauses import Surroundings
-from tidelog.logic.equality import axioms
-from tidelog.logic.expressions import Expressions, Place
+from tidelog.logic.conversions import read_any, read_exact
+from tidelog.logic.equality_axioms import axioms
+from tidelog.logic.expressions import Expressions, Place, intervals_of
+from tidelog.logic.functions import builtins
 from tidelog.logic.import_options import Reader
-from tidelog.logic.include import Includes, Placed, reason
-from tidelog.logic.metrics import intervals_of
-from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
     BOTTOM,
     DIFFERENT,
     EQUAL,
+    OPEN,
     TOP,
     Fact,
     Predicate,
     Program,
     Query,
     Rule,
+    Sandbox,
     TimedFact,
     Transfer,
 )
-from tidelog.logic.report import UNRESOLVED, Report, by_place, label
-from tidelog.logic.sandbox import OPEN, Sandbox
+from tidelog.logic.scopes import UNRESOLVED, Includes, Placed, Report, Scope, by_place, label, reason, written
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
-from tidelog.logic.terms import read_any, read_exact
 from tidelog.logic.type_inference import infer
 from tidelog.logic.values import Value
 from tidelog.syntax import ast

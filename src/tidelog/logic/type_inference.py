@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.errors import Diagnostic, Severity, Span
-from tidelog.logic import builtins, codes
-from tidelog.logic.evaluate import evaluate
-from tidelog.logic.functions import aggregates
+from tidelog.errors import Diagnostic, Severity, Span, codes
+from tidelog.logic.conversions import exact
+from tidelog.logic.functions import builtins
+from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.functions.function import Overflow
 from tidelog.logic.program import (
     EQUAL,
@@ -41,8 +41,7 @@ from tidelog.logic.program import (
     atoms_of,
     variables_of,
 )
-from tidelog.logic.report import by_place
-from tidelog.logic.terms import exact
+from tidelog.logic.scopes import by_place
 from tidelog.logic.types import (
     ANY,
     NEVER,
@@ -367,7 +366,7 @@ class _Rule:
         match aggregation.function:
             case "count":
                 found: Types = frozenset({Type.INTEGER})
-            case "sum" | aggregates.PART_OF_SUM | aggregates.SUM_OF_PARTS:
+            case "sum" | builtins.PART_OF_SUM | builtins.SUM_OF_PARTS:
                 found = argument & NUMBER
             case "avg":
                 is_exact = argument & {Type.INTEGER, Type.DECIMAL}

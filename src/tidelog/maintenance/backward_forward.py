@@ -14,11 +14,9 @@ Invariant: a checked fact is proved, or waits, or each of its instances has only
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Role, Where
-from tidelog.maintenance.deletion import overdelete
-from tidelog.maintenance.insertion import insert
+from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Role, Where
 from tidelog.maintenance.step_plans import Step
-from tidelog.maintenance.task import Task
+from tidelog.maintenance.task import Task, insert, overdelete
 
 KNOWN = Flag.CHECKED | Flag.PROVED  # whatever was checked is settled when facts are taken away
 DOUBTED = Effect(

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
 from tidelog.maintenance.backward_forward import KNOWN, PROVED, Search
-from tidelog.maintenance.deletion import every_one, overdelete
-from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.task import Task
+from tidelog.maintenance.task import Task, every_one, insert, overdelete
 
 OF_LAST_ROUND = Flag.DELTA | Flag.PENDING
 UNFOUNDED = Effect(Where(Flag.ALIVE | OF_LAST_ROUND, Flag.ALIVE), count=-1, unfounded=True)

@@ -10,11 +10,9 @@ Invariant: after overdeletion every fact that is left has a derivation of facts 
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Flag, Role, Where
-from tidelog.maintenance.deletion import overdelete
-from tidelog.maintenance.insertion import insert
+from tidelog.engine.protocol import Counters, Effect, Flag, Role, Where
 from tidelog.maintenance.step_plans import Step
-from tidelog.maintenance.task import UNKNOWN, Task
+from tidelog.maintenance.task import UNKNOWN, Task, insert, overdelete
 
 DOUBTED = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS)
 REDERIVED = Effect(UNKNOWN, role=Role.ORIGIN)

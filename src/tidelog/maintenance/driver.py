@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from time import perf_counter
 
+from tidelog.data.rows import NetRows, Rows
 from tidelog.engine.events import (
     Listener,
     MaintenanceEnded,
@@ -22,7 +23,7 @@ from tidelog.engine.events import (
     StratumMaintained,
     wants_strata,
 )
-from tidelog.engine.maintaining import (
+from tidelog.engine.protocol import (
     CompiledRanks,
     Counters,
     Facts,
@@ -34,18 +35,16 @@ from tidelog.engine.maintaining import (
     Outgrown,
 )
 from tidelog.errors import Diagnostic, EvaluationError
-from tidelog.logic.builtins import Overflow
+from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Program
 from tidelog.logic.strata import cycles
-from tidelog.maintenance import aggregates, closures
-from tidelog.maintenance.closures import Closures, Names, Rules
+from tidelog.maintenance import special_strata
 from tidelog.maintenance.maintainer import Check, NetChange, Update
-from tidelog.maintenance.net_rows import NetRows
-from tidelog.maintenance.row_sets import Rows
 from tidelog.maintenance.schedule import Revision, Schedule
+from tidelog.maintenance.special_strata import Closures, Names, Rules
 from tidelog.maintenance.step_plans import Library, Step
 from tidelog.maintenance.task import Algorithm, Section, Task
-from tidelog.rewrite.splitting import SEPARATOR, is_auxiliary
+from tidelog.rewrite.auxiliary_relations import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
 RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are looked over
@@ -83,7 +82,7 @@ class Driver:
         self._closures = Closures(engine, modules)
         self._stated: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
         self._rules: Rules | None = None  # those that the schedule is of
-        self._schedule = self._scheduled((), (), closures.NONE)  # of the last program
+        self._schedule = self._scheduled((), (), special_strata.NONE)  # of the last program
 
     @property
     def name(self) -> str:
@@ -204,9 +203,9 @@ class Driver:
             for section in Schedule(Revision({}, {}, missing), self._library).sections:
                 task = self._task(section, nothing, nothing, nothing, nothing)
                 if section.is_aggregate:
-                    aggregates.maintain(task)
+                    special_strata.maintain_aggregates(task)
                 else:
-                    task.run_all(Step.RULES_ADDED, aggregates.NOTED)
+                    task.run_all(Step.RULES_ADDED, special_strata.NOTED)
                 self.engine.settle(section.predicates)
         except BaseException:
             self.engine.roll_back()
@@ -220,7 +219,7 @@ class Driver:
         self._rules = rules
         known_rules = rules or ()
         self._schedule = self._scheduled(
-            known_rules, known_rules, self._closures.chosen if rules is not None else closures.NONE
+            known_rules, known_rules, self._closures.chosen if rules is not None else special_strata.NONE
         )
         self._library.keep(self._schedule.sources)
         known = self._schedule.relations
@@ -250,7 +249,7 @@ class Driver:
         for number, act in enumerate(self._acts(update, after, stages, closed)):
             if number:
                 self.engine.rebase()
-                opened = closures.NONE
+                opened = special_strata.NONE
             gone, new = self._play(act, opened)
             went, came = went + gone, came + new
         return went, came
@@ -416,9 +415,9 @@ class Driver:
 def _maintain_by_hand(task: Task) -> None:
     """Bring a stratum up to date that is not for the algorithm."""
     if task.section.is_aggregate:
-        aggregates.maintain(task)
+        special_strata.maintain_aggregates(task)
     else:
-        closures.maintain(task)
+        special_strata.maintain_closure(task)
 
 
 def _maintained(section: Section, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:

@@ -12,10 +12,9 @@ instance comes back by its counters.
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
 from tidelog.maintenance.counting import OF_LAST_ROUND, CountingSearch, delete
-from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.task import Task
+from tidelog.maintenance.task import Task, insert
 
 DEPTH = 2
 # What was checked and not proved may still be doubtful: it was looked at from afar.

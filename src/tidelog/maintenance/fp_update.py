@@ -10,10 +10,9 @@ Invariant: no fact of K has an instance that is lost, and K is part of the new f
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
-from tidelog.maintenance.insertion import insert
+from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
 from tidelog.maintenance.step_plans import Step
-from tidelog.maintenance.task import UNKNOWN, Task
+from tidelog.maintenance.task import UNKNOWN, Task, insert
 
 DEPENDS = Effect(Where(Flag.BEFORE | Flag.PENDING, Flag.BEFORE))
 DERIVED = Effect(UNKNOWN)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeGuard
 
+from tidelog.data.rows import Rows
 from tidelog.engine.events import Listener
 from tidelog.logic.program import Program, Rule
-from tidelog.maintenance.row_sets import Rows
 
 Check = Callable[[], None]
 

@@ -14,10 +14,9 @@ instances rank below it; `founded` and `hidden` are the numbers of instances of 
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters
+from tidelog.engine.protocol import Counters
 from tidelog.maintenance.counting import delete
-from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.task import Task
+from tidelog.maintenance.task import Task, insert
 
 
 class RankCounting:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from tidelog.data.rows import Columns, Rows
 from tidelog.engine.events import (
     Event,
     FactsRemoved,
@@ -25,7 +26,6 @@ from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.maintainer import Check, NetChange, Update
-from tidelog.maintenance.row_sets import Columns, Rows
 
 NONE = Rows((), 0)
 

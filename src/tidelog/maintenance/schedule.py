@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.aggregates import aggregate_sources, scratch_relations
+from tidelog.maintenance.special_strata import aggregate_sources, scratch_relations
 from tidelog.maintenance.step_plans import Library, Shelf, Source, Sources, Step
 from tidelog.maintenance.task import Section
-from tidelog.rewrite.closures import ClosureModule
-from tidelog.rewrite.splitting import is_auxiliary
+from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
 
 NO_CLOSURES: Mapping[str, ClosureModule] = {}
 CONSTANT = (  # steps of the rules that stay

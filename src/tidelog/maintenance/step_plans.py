@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidelog.engine.maintaining import Maintainable
+from tidelog.engine.protocol import Maintainable
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
 from tidelog.plan.change_plans import Changes

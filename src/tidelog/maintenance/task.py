@@ -1,7 +1,5 @@
-"""What an algorithm is asked to do in one stratum, and the means to do it. Mutates itself.
-
-When an algorithm begins, lower strata are settled, `removed` are no longer explicit (and counted so),
-`added` are, and nothing else has changed in the stratum: all that was true before is still there.
+"""What an algorithm is asked to do in one stratum, and the means: deletion and insertion in rounds.
+Mutates itself.
 """
 
 from __future__ import annotations
@@ -11,11 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidelog.engine.events import ChangePassed, Listener
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Maintainable, Where
+from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Maintainable, Role, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.step_plans import Driven, Shelf, Step
-from tidelog.rewrite.closures import ClosureModule
+from tidelog.rewrite.auxiliary_relations import ClosureModule
+
+# ---- What an algorithm is asked to do in one stratum, and the means to do it. Mutates itself.
+#
+# When an algorithm begins, lower strata are settled, `removed` are no longer explicit (and counted so),
+# `added` are, and nothing else has changed in the stratum: all that was true before is still there.
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
 IDLE = Where(Flag.PENDING, Flag.NONE)
@@ -185,3 +188,66 @@ class Algorithm(Protocol):
 
     def maintain(self, task: Task) -> None:
         """Let the facts that are true now be those that follow."""
+
+
+# ---- Deletion in rounds: doubtful facts are taken away, and what they supported is doubtful next.
+#
+# Invariant: each instance among facts that were true is lost once, when the first of its facts goes.
+
+GONE = Flag.ALIVE | Flag.DELTA
+
+
+def every_one(doubtful: Facts) -> Facts:
+    """All of them."""
+    return doubtful
+
+
+def overdelete(
+    task: Task, doubtful: Facts, effect: Effect, condemn: Callable[[Facts], Facts] = every_one
+) -> Facts:
+    """The facts taken away, beginning with the doubtful ones that `condemn` does not spare."""
+    engine = task.engine
+    rounds = []
+    while len(doubtful):
+        doomed = condemn(doubtful)
+        if not task.section.shelf[Step.OVERDELETE]:
+            engine.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
+            rounds.append(doomed)
+            break
+        engine.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
+        doubtful = task.run(Step.OVERDELETE, doomed, effect)
+        engine.mark(doomed, clear=GONE)
+        rounds.append(doomed)
+    gone = task.united(rounds)
+    task.overdeleted = len(gone)
+    return gone
+
+
+# ---- Insertion: what follows from new facts, semi-naively. The last part of every algorithm.
+#
+# Invariant: each instance with a new fact is found once, in the round of the last of its facts to come.
+
+FOUND = Effect(UNKNOWN, create=True, role=Role.ORIGIN)
+COUNTED = Effect(UNKNOWN, create=True, count=1)
+NEW = Flag.ALIVE | Flag.DELTA
+
+
+def insert(task: Task, again: Facts) -> None:
+    """Let the facts that are waiting to be true again be so, with those stated and gained, and what follows.
+
+    Where instances are counted, what is gained is counted; where facts have ranks, new ones rank highest.
+    """
+    engine = task.engine
+    effect = FOUND if engine.counters is Counters.NONE else COUNTED
+    fresh = again | task.stated()
+    fresh |= task.gained(effect)
+    if not task.section.shelf[Step.INSERT] and engine.counters is not Counters.RANK:
+        engine.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
+        return
+    while len(fresh):
+        engine.mark(fresh, set=NEW, clear=Flag.PENDING)
+        if engine.counters is Counters.RANK:
+            engine.raise_ranks(fresh)
+        found = task.run(Step.INSERT, fresh, effect)
+        engine.mark(fresh, clear=Flag.DELTA)
+        fresh = found

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.logic.terms import exact
+from tidelog.logic.conversions import exact
 from tidelog.logic.values import Kind, Value, iri
-from tidelog.ontology.vocabulary import TYPE, owl, rdf, rdfs
+from tidelog.ontology.schema_closure import TYPE, owl, rdf, rdfs
 
 Row = tuple[Value, ...]
 

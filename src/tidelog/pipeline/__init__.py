@@ -8,9 +8,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tidelog.pipeline.job import Job, Run, Step
-    from tidelog.pipeline.settings import Engine, Settings, Sink, Source, Stream
-    from tidelog.pipeline.store import Store
-    from tidelog.pipeline.version import Version, difference, read
+    from tidelog.pipeline.job_settings import Engine, Settings, Sink, Source, Stream
+    from tidelog.pipeline.version_folder import Store
+    from tidelog.pipeline.versions import Version, difference, read
 
 __all__ = [
     "Engine",
@@ -29,9 +29,9 @@ __all__ = [
 
 _HOMES = {
     "job": ("Job", "Run", "Step"),
-    "settings": ("Engine", "Settings", "Sink", "Source", "Stream"),
-    "store": ("Store",),
-    "version": ("Version", "difference", "read"),
+    "job_settings": ("Engine", "Settings", "Sink", "Source", "Stream"),
+    "version_folder": ("Store",),
+    "versions": ("Version", "difference", "read"),
 }
 
 

@@ -15,16 +15,59 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidelog.engine.events import Listener
-from tidelog.errors import DataError, Diagnostic, ProgramError, counted
-from tidelog.logic.equality import has_equality
+from tidelog.errors import DataError, Diagnostic, ProgramError, codes, counted
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import point_at
-from tidelog.logic.program import Program
+from tidelog.logic.program import Folders, Program, Sandbox
 from tidelog.logic.resolve import load as load_program
 from tidelog.logic.resolve import program_of as as_program
-from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.maintenance.maintainer import Update
-from tidelog.pipeline import codes
-from tidelog.pipeline.continuing import (
+from tidelog.pipeline.contents import Begun, HeldChanges, Holding
+from tidelog.pipeline.expectations import (
+    Guarding,
+    ReasonerRows,
+    TableRows,
+    aside_of,
+    check_rules,
+    described,
+    hash_of,
+    public_name,
+    published_as,
+    published_program,
+    tables_of,
+    with_drops,
+)
+from tidelog.pipeline.guards import Finding, GuardFailed, Guards, Severity, resolve
+from tidelog.pipeline.inputs import Intake, Stamp, are_unchanged, stamps_of
+from tidelog.pipeline.job_file import load_settings
+from tidelog.pipeline.job_settings import (
+    DEFAULT_ENGINE,
+    Engine,
+    Settings,
+    Sink,
+    Source,
+    Stream,
+    check_pyspark,
+    description_of,
+    stages_of,
+    start_session,
+)
+from tidelog.pipeline.publishing import (
+    begun_in,
+    check_values,
+    depended_on,
+    differing,
+    publish_facts,
+    rebuild,
+    restore_types,
+)
+from tidelog.pipeline.source_files import check_sources, find_named, with_times
+from tidelog.pipeline.version_folder import (
+    Batch,
+    Input,
+    Manifest,
+    Origin,
+    State,
     check_columns,
     edited_inputs,
     has_changed,
@@ -32,42 +75,17 @@ from tidelog.pipeline.continuing import (
     reason_for_anew,
     reason_in,
     reason_not_to_open,
+    store_of,
 )
-from tidelog.pipeline.drops import (
-    aside_of,
-    check_rules,
-    public_name,
-    published_as,
-    tables_of,
-    with_drops,
-)
-from tidelog.pipeline.guard_settings import resolve
-from tidelog.pipeline.guarding import Guarding, ReasonerRows, TableRows
-from tidelog.pipeline.guards import Finding, GuardFailed, Guards, Severity
-from tidelog.pipeline.holding import Changes, Holding
-from tidelog.pipeline.inputs import Stamp, are_unchanged, stamps_of
-from tidelog.pipeline.intake import Intake
-from tidelog.pipeline.job_file import load_settings
-from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
-from tidelog.pipeline.programs import described, hash_of, published_program
-from tidelog.pipeline.publishing import begun_in, check_values, publish_facts, restore_types
-from tidelog.pipeline.rebuilding import depended_on, differing, rebuild
-from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
-from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import check_sources, find_named, with_times
-from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
-from tidelog.pipeline.state import State
-from tidelog.pipeline.store import store_of
-from tidelog.pipeline.timed_holding import Begun
-from tidelog.pipeline.version import Version
+from tidelog.pipeline.versions import Sinks, Version, check_sinks
 from tidelog.publish import Publication
 from tidelog.reasoner.delta import Delta, PredicateDelta, counts
 from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
 
 if TYPE_CHECKING:
+    from tidelog.pipeline.micro_batches import Batches, Following
     from tidelog.pipeline.spark_run import SparkIntake
-    from tidelog.pipeline.stream import Batches, Following
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +449,7 @@ class Job:
         changes = {**changes, **dict.fromkeys(again)}  # their tables are compared, whatever has changed
         return self._publish(publication, before, reasoner, after, changes, origin)
 
-    def _commit(self, reasoner: StoredReasoner, change: Change, number: int, origin: Origin) -> Changes:
+    def _commit(self, reasoner: StoredReasoner, change: Change, number: int, origin: Origin) -> HeldChanges:
         """Commit a transaction to the state, and return what it changes in tables."""
         if change.times.advance is not None:
             raise no_advance()
@@ -481,7 +499,7 @@ class Job:
             tally = reasoner.statistics
             self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
             origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
-            changes: Changes = dict.fromkeys(program.predicates)
+            changes: HeldChanges = dict.fromkeys(program.predicates)
             try:
                 guarding.check(intake, before, ReasonerRows(reasoner, bare))
             except GuardFailed as error:
@@ -509,7 +527,7 @@ class Job:
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
         from tidelog.pipeline.spark_run import derive_on_spark, described_types
-        from tidelog.spark.given import held_by
+        from tidelog.spark.stages import held_by
 
         engine = self.settings.engine
         given = intake.given(engine.settings_of_tasks, before, full)
@@ -544,7 +562,7 @@ class Job:
         before: Manifest | None,
         reasoner: StoredReasoner,
         program: Program,
-        changes: Changes,
+        changes: HeldChanges,
         origin: Origin,
     ) -> Manifest:
         """Publish a version, write its sinks, and tell the subscribers."""
@@ -558,7 +576,7 @@ class Job:
         before: Manifest | None,
         holding: Holding,
         program: Program,
-        changes: Changes,
+        changes: HeldChanges,
         origin: Origin,
         error: GuardFailed,
     ) -> None:
@@ -672,7 +690,7 @@ class Job:
         try:
             if State.number_of(reasoner) == publication.number:
                 restore_types(reasoner, before, unpublished=True)
-                changes: Changes = dict.fromkeys(reasoner.program.predicates)
+                changes: HeldChanges = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
         finally:
             reasoner.close()
@@ -712,7 +730,7 @@ class Job:
             reasoner = self._opened(before)
         if reasoner is None:
             message = f"there is no state of version {before.version} in `{self.store.shown}`"
-            raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))
+            raise DataError(Diagnostic(codes.JOB_DAMAGED, message, help="run the job first, with --full"))
         return reasoner
 
     @property
@@ -809,7 +827,7 @@ class Job:
         of a DataFrame are those of `Stream`: `op`, `append`, `order`, `missing`, `time`, `value`,
         `event_time`, `delay` and `idle`.
         """
-        from tidelog.pipeline.stream import Following
+        from tidelog.pipeline.micro_batches import Following
 
         given = self.settings.streams
         if frame is not None:
@@ -825,7 +843,7 @@ class Job:
         rows are records of a predicate, as for `stream`. The job must have been run. Over Spark Connect the
         function runs in a process of the server, on whose disks the published folder lies then.
         """
-        from tidelog.pipeline.stream import Batches, check_streams
+        from tidelog.pipeline.micro_batches import Batches, check_streams
 
         streams = (Stream(None, "frame", predicate, **options),)
         check_streams(self, streams)

@@ -6,23 +6,18 @@ import os
 import re
 from pathlib import Path
 
-from tidelog.equality import registry as treatments
-from tidelog.equality.answers import EXPAND, SHOWN
-from tidelog.errors import ProgramError, suggest
+from tidelog.equality import rewriting as treatments
+from tidelog.equality.listing import EXPAND, SHOWN
+from tidelog.errors import ProgramError, codes, suggest
 from tidelog.errors import Source as Text
-from tidelog.io.formats import ALIASES, EXTENSIONS, RDF, canonical_format, format_of
-from tidelog.logic.column_types import TYPES
+from tidelog.io.data_file import ALIASES, EXTENSIONS, ON_SPARK, RDF, VERSIONED, canonical_format, format_of
+from tidelog.io.toml_tables import Document, Table, read_document
 from tidelog.logic.program import BOTTOM
+from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
-from tidelog.pipeline import codes
-from tidelog.pipeline.attempts import read_retry
-from tidelog.pipeline.document import Document, Table, read_document
-from tidelog.pipeline.guard_settings import read_guards, source_limits
-from tidelog.pipeline.guards import Guards, read_duration
-from tidelog.pipeline.openlineage import read_settings as read_lineage_settings
-from tidelog.pipeline.reports import read_report_folder
-from tidelog.pipeline.settings import (
+from tidelog.pipeline.guards import Guards, read_duration, read_guards, source_limits
+from tidelog.pipeline.job_settings import (
     CHANGES,
     DEFAULT_ENGINE,
     ENGINES,
@@ -34,12 +29,14 @@ from tidelog.pipeline.settings import (
     Source,
     Stream,
     is_remote,
+    read_retry,
 )
+from tidelog.pipeline.run_reports import read_report_folder
+from tidelog.pipeline.run_reports import read_settings as read_lineage_settings
 from tidelog.publish.object_storage import KEYS
 from tidelog.publish.published_folder import FORMATS as PUBLISHED_FORMATS
-from tidelog.publish.schemas import CHANGE_TYPE
-from tidelog.spark.source import ON_SPARK, VERSIONED
-from tidelog.temporal.materialise import PROCEDURES
+from tidelog.publish.published_schemas import CHANGE_TYPE
+from tidelog.temporal.interval_fixpoint import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
 FORMATS = (*EXTENSIONS, *ALIASES, "rdf", "orc", "avro", "text", *VERSIONED, *SPARK_FORMATS)

@@ -1,35 +1,57 @@
-"""Facts of a reasoner as tables of a published folder."""
+"""Facts of a reasoner as tables of a published folder; versions derived again, gone back to, or converted."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from tidelog.data.relation import misfit_error
+from tidelog.data.columns import Batch
+from tidelog.data.relation import Relation, misfit_error
+from tidelog.data.rows import Rows, distinct, joined, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.types import Contents, Type, Types, types_of_column
+from tidelog.logic.types import MOMENT, Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.row_sets import Rows, joined
-from tidelog.pipeline import codes
-from tidelog.pipeline.drops import public_name, tables_of
-from tidelog.pipeline.facts import Changed, nothing
-from tidelog.pipeline.holding import EXACTLY, Changes, Holding
-from tidelog.pipeline.manifest import Manifest, Origin
-from tidelog.pipeline.timed_holding import Begun
-from tidelog.pipeline.times import Layout, ids_in, times_in
-from tidelog.pipeline.version import encoded
-from tidelog.publish import Publication, Published, files
-from tidelog.publish.schemas import is_same, normal, normal_type
+from tidelog.pipeline.contents import (
+    EXACTLY,
+    HOLDS,
+    PIECE,
+    Begun,
+    Changed,
+    HeldChanges,
+    Holding,
+    Layout,
+    ids_in,
+    no_rows,
+    time_arrays,
+    times_in,
+)
+from tidelog.pipeline.expectations import aside_table, public_name, tables_of
+from tidelog.pipeline.version_folder import REJECTS, Input, Manifest, Origin, State, Store, is_former
+from tidelog.pipeline.versions import encoded, predicate_of
+from tidelog.publish import Publication, Published, table_files
+from tidelog.publish.published_schemas import is_same, normal, normal_type
+from tidelog.publish.table_files import found_in
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.changing import Times
+from tidelog.temporal.timed_changes import Times
+
+# ---- Facts of a reasoner as tables of a published folder.
 
 
 def publish_facts(
@@ -38,7 +60,7 @@ def publish_facts(
     before: Manifest | None,
     program: Program,
     holding: Holding,
-    changes: Changes,
+    changes: HeldChanges,
     origin: Origin,
 ) -> Origin:
     """Write the tables that change, and return what the version says of itself with what is known of all.
@@ -198,7 +220,7 @@ def rows_open_in(
     if not parts:
         timeline = time.store.timeline
         none = np.zeros(0, np.int64)
-        return list(nothing(layout.arguments).columns), Times(timeline, none, none)
+        return list(no_rows(layout.arguments).columns), Times(timeline, none, none)
     rows = joined(parts)
     times, _ = times_in(rows, layout, reasoner.engine.dictionary, origin.is_integer_time)
     return list(rows.columns[: layout.arguments]), times
@@ -212,8 +234,391 @@ def change_to(publication: Publication, published: Published, name: str, now: An
 
 def change_between(publication: Publication, name: str, then: Any, now: Any) -> None:
     """Change a table by the rows that differ, of some that it has now and of others in their place."""
-    now = files.fitted(now, then.schema)
-    is_old, is_kept = files.found_in(now, then)
+    now = table_files.fitted(now, then.schema)
+    is_old, is_kept = table_files.found_in(now, then)
     inserted, deleted = now.filter(pa.array(~is_old)), then.filter(pa.array(~is_kept))
     if inserted.num_rows or deleted.num_rows:
         publication.change(name, inserted, deleted)
+
+
+# ---- The state of a version derived again: from its own tables if it has none, or some predicates of it.
+
+
+def rebuild(state: State, store: Store, before: Manifest, program: Program) -> bool:
+    """Make the state of a version from the tables of what was given; return whether that can be done.
+
+    It cannot where a predicate is given and derived, where facts hold at times or terms are equal, or where
+    columns do not tell all of a value: tables do not say then which facts were given. It is not done either
+    if other facts follow than were published.
+    """
+    given = {name for name in program.predicates if name in before.origin.given}
+    if not _is_told(before, program, given):
+        return False
+    reasoner = state.begin(before.version, program)
+    restore_types(reasoner, before, unpublished=False)
+    for name in given:
+        table = program.predicates[name].written
+        reasoner.load(name, _batches(table, store, before))
+        aside = aside_table(table, before.origin.names)
+        if aside is not None:  # what is left out was given, too
+            reasoner.load(name, _batches(aside, store, before, without=1))
+    reasoner.materialise()
+    names = {each.name: table for table, each in tables_of(program).items()}
+    counts = {table: reasoner.engine.rows(name)[1] for name, table in names.items()}
+    if counts != {name: table.rows for name, table in before.tables.items()}:
+        state.remove_unpublished(None)
+        return False
+    reasoner.begin()
+    reasoner.close()
+    return state.adopt(before.version)
+
+
+def depended_on(program: Program, names: Iterable[str]) -> set[str]:
+    """Return predicates and all that they depend on."""
+    found, waiting = set(names), list(names)
+    while waiting:
+        name = waiting.pop()
+        for rule in program.rules:
+            if rule.head.predicate == name:
+                read = {atom.predicate for atom in (*rule.positive, *rule.negated)} - found
+                found |= read
+                waiting += read
+    return found
+
+
+def differing(reasoner: Reasoner, names: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
+    """Derive predicates again, from what is given alone; return those of which a reasoner holds other facts.
+
+    It holds nothing at times, and no equality.
+    """
+    program = reasoner.program
+    needed = depended_on(program, names)
+    rules = tuple(rule for rule in program.rules if rule.head.predicate in needed)
+    again = Reasoner(replace(program, rules=rules, facts=(), imports=(), exports=(), queries=()), **settings)
+    for name in needed & program.predicates.keys():
+        columns, count = reasoner.engine.explicit(name)
+        if count:
+            again.load(name, _exactly(program.predicates[name], columns, count, reasoner))
+    again.materialise()
+    found = []
+    for name in sorted(needed & {rule.head.predicate for rule in rules}):
+        held, derived = (_texts(program.predicates[name], each) for each in (reasoner, again))
+        if held.num_rows != derived.num_rows or not all(each.all() for each in found_in(held, derived)):
+            found.append(name)
+    return found
+
+
+def _texts(predicate: Predicate, reasoner: Reasoner) -> Any:
+    columns, count = reasoner.engine.rows(predicate.name)
+    return _relation(predicate, columns, count, reasoner).to_texts("exact").table
+
+
+def _relation(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner) -> Relation:
+    names = tuple(f"c{place}" for place in range(predicate.arity))
+    return Relation(predicate.written, names, columns, count, reasoner.engine.dictionary)
+
+
+def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner) -> Iterator[Batch]:
+    """Yield rows of a reasoner's as exact terms, for another reasoner."""
+    if not predicate.arity:
+        yield Batch((), count)
+        return
+    for start in range(0, count, PIECE):
+        some = tuple(column[start : start + PIECE] for column in columns)
+        table = _relation(predicate, some, len(some[0]), reasoner).to_texts("exact").table
+        types = (ColumnType.TERM,) * predicate.arity
+        yield from from_python(table, types, tuple(table.column_names), Faults(OnError.FAIL))
+
+
+def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
+    heads = {rule.head.predicate for rule in program.rules}
+    if program.timed or has_equality(program.predicates) or given & heads or not before.origin.given:
+        return False
+    for name in given:
+        table = program.predicates[name].written
+        for kind, types in zip(before.origin.types[table], before.origin.given[name], strict=False):
+            is_exact = ColumnType(kind) is ColumnType.TERM
+            if not is_exact and (types_of_column(ColumnType(kind)) & MOMENT or len(types) > 1):
+                return False
+    return True
+
+
+def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> Iterator[Batch]:
+    """Yield the rows of a table, without so many of the last columns."""
+    predicate = predicate_of(table, before)
+    rows, arity = store.read(table, before.version), predicate.arity - without
+    if not arity:
+        yield Batch((), rows.num_rows)
+        return
+    arguments = rows.select(range(arity))
+    types, names = predicate.types[:arity], predicate.columns[:arity]
+    yield from from_python(arguments, types, names, Faults(OnError.FAIL))
+
+
+# ---- Going back: a new version that holds what an earlier one held.
+#
+# Numbers only grow, so that whoever follows the changes learns of this one like of any other.
+
+
+def roll_back(
+    store: Store, version: int | None = None, reached: Callable[[str], None] = lambda _: None
+) -> Manifest:
+    """Publish what a version held, by default the one before the current one."""
+    current = store.manifest()
+    wanted = current.parent if version is None else version
+    if wanted is None:
+        message = f"version {current.version} is the first one in `{store.shown}`"
+        raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=store.shown))
+    target = store.manifest(wanted)
+    published = store.published
+    with published.writing(on_step=reached) as publication:
+        for name, table in target.tables.items():
+            here = current.tables.get(name)
+            if here is not None and here.changed_in == table.changed_in:
+                continue
+            if here is None or not is_same(here.schema, table.schema):
+                batches = published.dataset(name, wanted).to_batches()
+                publication.write(name, table.schema, (pa.Table.from_batches([each]) for each in batches))
+            else:
+                then, now = published.differing(name, current.version, wanted)
+                change_between(publication, name, then, now)
+        for name in current.tables.keys() - target.tables.keys():
+            publication.drop(name)
+        # The state is of another version. It goes first: a process that ends here must not leave one that
+        # says it is of the version to come.
+        # Of tables at an address only the job knows where it is, and finds out by itself that it is outdated.
+        if store.beside is not None:
+            state = State(store.beside, {})
+            state.discard()
+            state.remove_unpublished(None)
+            state.settle()
+        # What a stream has brought it does not bring again.
+        origin = replace(target.origin, reason="rollback", batch=current.batch)
+        return Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
+
+
+# ---- Folders of versions as jobs published them before there were tables that others read, made such tables.
+#
+#     CURRENT                      the number of the current version
+#     versions/7/manifest.json     what version 7 consists of: for each predicate, the files of its rows
+#     versions/7/facts/…           a base, and with the versions after it the rows that came and went
+#     versions/7/rejects/…         rows that were rejected
+#
+# Each version becomes one of the new folder, with what it said of itself; what changed between two is found
+# by comparing them. A conversion that was stopped goes on where it was.
+
+LAYOUT: Final = 1  # of manifests that are read here
+CONVERTED: Final = "converted"  # the key, in what a version says of itself, of the number it had
+_TIMES: Final = (
+    ColumnType.STRING,
+    ColumnType.STRING,
+    ColumnType.BOOLEAN,
+    ColumnType.BOOLEAN,
+    ColumnType.STRING,
+)
+
+
+def convert(
+    folder: Path, target: Path, form: str | None, reached: Callable[[int, int], None] = lambda *_: None
+) -> Published:
+    """Convert a folder of versions into published tables in another one; `reached` is told both numbers."""
+    if not is_former(folder):
+        message = f"`{folder}` has no versions in the format of before"
+        help = "nothing has to be converted" if (folder / "_tidelog.json").is_file() else None
+        raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=str(folder), help=help))
+    published = Published(target, form)
+    current = int((folder / "CURRENT").read_text(encoding="utf-8"))
+    found = (int(each.name) for each in (folder / "versions").iterdir() if each.name.isdecimal())
+    numbers = [each for each in sorted(found) if each <= current and _path(folder, each).is_file()]
+    made = None if published.is_empty else published.current().details.get(CONVERTED)
+    if made is None and not published.is_empty:
+        message = f"`{target}` has versions of its own"
+        raise DataError(Diagnostic(codes.BAD_VALUE, message, place=str(target), help="name another folder"))
+    last = made["version"] if made else 0
+    conversion = _Conversion(folder, published)
+    before = None
+    for number in numbers:
+        manifest = _manifest(folder, number)
+        if number > last:
+            reached(number, conversion.publish(manifest, before))
+        before = manifest
+    return published
+
+
+def delete_former(folder: Path) -> None:
+    """Delete the versions of a folder that has been converted; other files in it stay."""
+    (folder / "CURRENT").unlink()
+    shutil.rmtree(folder / "versions")
+    for name in (".lock", ".sinks"):
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / "versions" / str(number) / "manifest.json"
+
+
+def _manifest(folder: Path, number: int) -> Any:
+    path = _path(folder, number)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["layout"] != LAYOUT:
+            raise ValueError("it was written by another version of tidelog")
+        return found
+    except (OSError, ValueError, KeyError) as error:
+        message = f"`{path}` is no manifest of a version: {error}"
+        raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path))) from None
+
+
+class _Conversion:
+    """One folder being converted. Mutates itself and the new folder."""
+
+    def __init__(self, folder: Path, published: Published) -> None:
+        self._folder = folder
+        self._published = published
+        self._engine = ColumnarEngine(1)
+
+    def publish(self, manifest: Any, before: Any) -> int:
+        """Publish a version; return its number in the new folder."""
+        origin = self._origin(manifest)
+        with self._published.writing() as publication:
+            known = set(publication.base.tables) if publication.base else set()
+            for name, table in manifest["tables"].items():
+                then: Any = before["tables"].get(name) if before else None
+                is_there = table["written"] in known and then is not None
+                known.discard(table["written"])
+                if is_there and then["facts"] == table["facts"] and then["types"] == table["types"]:
+                    continue
+                self._table(publication, manifest, table, then if is_there else None)
+            for name in known:
+                publication.drop(name)
+            origin = replace(origin, inputs=self._with_rejects(origin.inputs, publication.number))
+            details = {**origin.to_json(), CONVERTED: {"version": manifest["version"]}}
+            time = datetime.fromisoformat(manifest["created"])
+            return publication.commit(details, reason=origin.reason, time=time).number
+
+    def _table(self, publication: Publication, manifest: Any, table: Any, then: Any) -> None:
+        layout, schema = _layout(manifest, table), _schema(table)
+        now, name = self._rows(table), table["written"]
+        base = publication.base.tables.get(name) if publication.base else None
+        is_alike = then is not None and then["types"] == table["types"]
+        if base is None or not is_alike or not is_same(base.schema, normal(schema)):
+            parts = (_slice(now, start) for start in range(0, now.count, PIECE))
+            publication.write(name, schema, (self._arrow(each, table, layout, schema) for each in parts))
+            return
+        old = self._rows(then)
+        come, gone = without(now, old), without(old, now)
+        if come.count or gone.count:
+            both = (self._arrow(each, table, layout, schema) for each in (come, gone))
+            publication.change(name, *both)
+
+    # ---- rows
+
+    def _rows(self, table: Any) -> Rows:
+        """Return the rows that the files of a table say."""
+        rows = no_rows(len(table["types"]))
+        for part in table["facts"]:
+            some = self._part(part, table)
+            rows = without(rows, some) if part["role"] == "removed" else joined([rows, some])
+        return distinct([rows])
+
+    def _part(self, part: Any, table: Any) -> Rows:
+        path = self._folder / part["path"]
+        try:
+            found = pq.read_table(path)
+        except (OSError, pa.ArrowException) as error:
+            message = f"`{path}` is damaged: {str(error).splitlines()[0]}"
+            raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path))) from error
+        if found.num_rows != part["rows"]:
+            message = f"`{path}` is damaged: it has {found.num_rows} rows instead of {part['rows']}"
+            raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path)))
+        types = tuple(map(ColumnType, part["types"]))
+        if not types:
+            return Rows((), found.num_rows)
+        count = len(types) - part["times"]
+        parts: list[list[Any]] = [[] for _ in range(count)]
+        arguments = found.select(range(count))
+        names = tuple(table["columns"][:count])
+        for batch in from_python(arguments, types[:count], names, Faults(OnError.FAIL)):
+            for place, column in enumerate(batch.columns):
+                parts[place].append(self._engine.encode_column(column))
+        columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+        for column, kind in zip(found.columns[count:], types[count:], strict=True):
+            plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            columns.append(ids_in(plain, kind, self._engine.dictionary))
+        return Rows(tuple(columns), found.num_rows)
+
+    def _arrow(self, rows: Rows, table: Any, layout: Layout, schema: Any) -> Any:
+        if not layout.names:
+            return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
+        dictionary = self._engine.dictionary
+        contents = _contents(table)
+        arrays = [to_typed(dictionary, ids, each) for ids, each in zip(rows.columns, contents, strict=False)]
+        if layout.times:
+            arrays += time_arrays(rows, layout, _TIMES[: layout.times], dictionary)
+        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    # ---- what a version says of itself
+
+    def _origin(self, manifest: Any) -> Origin:
+        tables, time = manifest["tables"], manifest.get("time")
+        known = {
+            **{key: manifest[key] for key in ("reason", "job", "program", "rules", "inputs", "batch")},
+            "engine": manifest.get("engine", "columnar"),
+            "treatment": manifest.get("treatment"),
+            "types": {each["written"]: each["types"][: _arguments(each)] for each in tables.values()},
+            "times": {each["written"]: each["times"] for each in tables.values() if each.get("times")},
+            "names": {each["written"]: name for name, each in tables.items() if each["written"] != name},
+            "is_integer_time": bool(time and time["timeline"][1]),
+            "is_calendar": bool(time and time["timeline"][2]),
+        }
+        return Origin.from_json(known)
+
+    def _with_rejects(self, inputs: Mapping[str, Input], number: int) -> Mapping[str, Input]:
+        """Return inputs whose files of rejected rows are copied beside the new tables."""
+        found = {}
+        for key, each in inputs.items():
+            if each.rejects is not None:
+                name = f"{REJECTS}/{number}/{Path(each.rejects).name}"
+                source, copy = self._folder / each.rejects, self._published.folder.local / name
+                if source.is_file():
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, copy)
+                each = replace(each, rejects=name if source.is_file() else None)
+            found[key] = each
+        return found
+
+
+def _arguments(table: Any) -> int:
+    return len(table["types"]) - (table.get("times") or 0)
+
+
+def _layout(manifest: Any, table: Any) -> Layout:
+    time = manifest.get("time")
+    return Layout(tuple(table["columns"]), table.get("times") or 0, bool(time and time["timeline"][2]))
+
+
+def _contents(table: Any) -> tuple[Contents, ...]:
+    kinds = map(ColumnType, table["types"][: _arguments(table)])
+    return with_mixed((Contents(types_of_column(each)) for each in kinds), EXACTLY)
+
+
+def _schema(table: Any) -> Any:
+    """Return the columns of the new table: as jobs publish them today."""
+    names, contents = table["columns"], _contents(table)
+    if not names:
+        return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
+    fields = [
+        pa.field(name, arrow_type(each), nullable=False) for name, each in zip(names, contents, strict=False)
+    ]
+    kinds = {ColumnType.STRING: pa.string(), ColumnType.BOOLEAN: pa.bool_()}
+    for name, kind in zip(names[len(contents) :], _TIMES, strict=False):
+        fields.append(pa.field(name, kinds[kind], nullable=kind is ColumnType.STRING))
+    return pa.schema(fields)
+
+
+def _slice(rows: Rows, start: int) -> Rows:
+    columns = tuple(column[start : start + PIECE] for column in rows.columns)
+    return Rows(columns, min(PIECE, rows.count - start))

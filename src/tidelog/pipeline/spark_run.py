@@ -22,21 +22,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from tidelog.errors import DataError, Diagnostic, counted
-from tidelog.io.columns import Batch
-from tidelog.io.formats import file_name
+from tidelog.data.columns import Batch
+from tidelog.data.rows import Rows, joined
+from tidelog.errors import DataError, Diagnostic, codes, counted
+from tidelog.io.data_file import Source, file_name, import_file
 from tidelog.io.rejects import BadRow, Faults, OnError
-from tidelog.io.source import import_file
 from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.type_inference import Columns, infer
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.row_sets import Rows, joined
-from tidelog.pipeline import codes
-from tidelog.pipeline.drops import aside_table, tables_of
-from tidelog.pipeline.facts import nothing
-from tidelog.pipeline.filters import Filter
+from tidelog.pipeline.contents import no_rows
+from tidelog.pipeline.expectations import aside_table, tables_of
 from tidelog.pipeline.inputs import (
     Feeding,
     check_drift,
@@ -47,36 +44,26 @@ from tidelog.pipeline.inputs import (
     stated_inputs,
     with_keys,
 )
-from tidelog.pipeline.manifest import Input, Manifest, Origin
-from tidelog.pipeline.settings import Settings
-from tidelog.pipeline.settings import Source as Described
-from tidelog.pipeline.source_files import check_sources
-from tidelog.pipeline.state import APP, State
-from tidelog.pipeline.store import Store
-from tidelog.pipeline.versioned import Feed, Versioned, feed_of
+from tidelog.pipeline.job_settings import Settings
+from tidelog.pipeline.job_settings import Source as Described
+from tidelog.pipeline.source_files import Feed, Filter, Versioned, check_sources, feed_of
+from tidelog.pipeline.version_folder import APP, Input, Manifest, Origin, State, Store
 from tidelog.publish import Publication, Published
-from tidelog.publish.files import ROWS, read_file
 from tidelog.publish.object_storage import Folder, s3a_options
-from tidelog.publish.schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
-from tidelog.publish.tables import DELETE, INSERT
+from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
+from tidelog.publish.table_files import DELETE, INSERT, ROWS, read_file
 from tidelog.reasoner.transaction import Change
-from tidelog.spark.derived import Derived, quoted, union
-from tidelog.spark.failures import telling
-from tidelog.spark.fetching import ROWS as ONLY
-from tidelog.spark.fetching import fetched_by_files, write_rows
-from tidelog.spark.frames import Frames
-from tidelog.spark.given import Given, held_by, read_by, tagged_rows
-from tidelog.spark.parquet import ReadFiles, StateFolder, Target, WriteRows
-from tidelog.spark.reading_ import Together, read_source, together
-from tidelog.spark.rows import Reading
+from tidelog.spark.frames import FILES_SCHEMA, Derived, Frames, fetched_by_files, quoted, union, write_rows
+from tidelog.spark.frames import ROWS as ONLY
+from tidelog.spark.reading.source_columns import Found, found_files, local_files, source_of
+from tidelog.spark.reading.source_frames import Together, read_source, together
+from tidelog.spark.reading.source_rows import Reading
 from tidelog.spark.schemas import arrow_of, slots
-from tidelog.spark.scratch import scratch_folder
-from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.source import Source
-from tidelog.spark.sources import Found, found_files, local_files, source_of
+from tidelog.spark.session import scratch_folder
+from tidelog.spark.shipping import Shipped, ship, telling
+from tidelog.spark.stages import Given, held_by, read_by, tagged_rows
 from tidelog.spark.strategies import Choice
-from tidelog.spark.task import NONE, READ, STATE, TAG
-from tidelog.spark.writer import FILES_SCHEMA
+from tidelog.spark.worker import NONE, READ, STATE, TAG, ReadFiles, StateFolder, Target, WriteRows
 
 MOST_ROWS: Final = 1_000_000  # of a table that is compared here
 
@@ -360,7 +347,7 @@ class SparkIntake:
         for table in fetched_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
                 rows.append(change.encode_batch(batch))
-        return joined(rows) if rows else nothing(then.input.predicate.arity)
+        return joined(rows) if rows else no_rows(then.input.predicate.arity)
 
     def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
         """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""

@@ -23,29 +23,30 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.errors import DataError, Diagnostic, TidelogError
-from tidelog.io.columns import Batch
-from tidelog.io.formats import DELIMITED
+from tidelog.data.columns import Batch
+from tidelog.errors import DataError, Diagnostic, TidelogError, codes
+from tidelog.io.data_file import DELIMITED, Header, Source
 from tidelog.io.rejects import Faults, OnError
 from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, Carried, Messages
-from tidelog.io.source import Header
 from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
-from tidelog.pipeline import codes
 from tidelog.pipeline.job_file import FILE_STREAMS
-from tidelog.pipeline.records import DELETES, INSERTS, Shape
-from tidelog.pipeline.settings import Settings, Stream
-from tidelog.spark.conversions import converted, spark_type_of, stripped
-from tidelog.spark.derived import quoted
-from tidelog.spark.failures import telling
-from tidelog.spark.fetching import fetched_by_files, few
-from tidelog.spark.reading_ import read_source
-from tidelog.spark.rows import BAD, REJECTS_SCHEMA, Reading, Wanted, read_schema, shape_of
-from tidelog.spark.scratch import scratch_folder
-from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.source import Source
-from tidelog.spark.sources import address_of, names_of, types_of
+from tidelog.pipeline.job_settings import Settings, Stream
+from tidelog.pipeline.stream_records import DELETES, INSERTS, Shape
+from tidelog.spark.frames import fetched_by_files, few, quoted
+from tidelog.spark.reading.source_columns import (
+    address_of,
+    converted,
+    names_of,
+    spark_type_of,
+    stripped,
+    types_of,
+)
+from tidelog.spark.reading.source_frames import read_source
+from tidelog.spark.reading.source_rows import BAD, REJECTS_SCHEMA, Reading, Wanted, read_schema, shape_of
+from tidelog.spark.session import scratch_folder
+from tidelog.spark.shipping import Shipped, ship, telling
 
 FEW: Final = 1 << 16  # records of a batch that are fetched at once, rather than by files
 TAG: Final = "stream"

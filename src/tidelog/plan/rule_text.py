@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.logic import terms
+from tidelog.logic import conversions
 from tidelog.logic.program import (
     DIFFERENT,
     EQUAL,
@@ -79,7 +79,7 @@ class Writing:
                 local = str(value.content).removeprefix(namespace)
                 if namespace and local != value.content and _LOCAL.fullmatch(local):
                     return f"{prefix}:{local}"
-        return terms.exact(value)
+        return conversions.exact(value)
 
     def atom(self, atom: Atom, named: Named | None = None) -> str:
         """An atom; `named` replaces variables by what they stand for."""

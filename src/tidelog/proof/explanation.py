@@ -1,14 +1,229 @@
-"""Explanations: the proofs of a fact, or of the answers to a query, as people and programs read them."""
+"""Explanations: the proofs of a fact, or of the answers to a query, as data and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from tidelog.errors import counted
+from tidelog.errors import Span, counted
+from tidelog.logic.intervals import Interval
+from tidelog.logic.program import (
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.values import Value
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.node import Node
-from tidelog.proof.words import Words
+
+# ---- Proofs as data: what follows from what, step by step.
+#
+# A proof is a graph of nodes without circles, shared where a fact is used more than once. The kind of a node
+# says what it is.
+
+Binding = Mapping[Variable, Value]
+
+
+class Kind(Enum):
+    """What a node of a proof is."""
+
+    EXPLICIT = "explicit"  # a fact that is stated, or came as data
+    RULE = "rule"  # a fact that an instance of a rule derives: the children are the body's literals, in order
+    QUERY = "query"  # the same for the answer to a query
+    NEGATION = "negation"  # no fact matches
+    TEST = "test"  # a comparison or condition that holds
+    COMPUTED = "computed"  # a value that was computed
+    AGGREGATE = "aggregate"  # values over a group: the children are its rows
+    ROW = "row"  # a row of a group: the children are the literals of one instance of the body
+    REPLACED = "replaced"  # a fact, by one that differs by equal constants: that, then the equalities
+    EQUAL = "equal"  # that two constants are one, by a chain of equalities
+    STRETCHES = "stretches"  # a fact throughout a stretch of time: the children are the parts of it
+    METRIC = "metric"  # an operator of time: the children are its atoms, at the times at which they matter
+
+    @property
+    def is_step(self) -> bool:
+        """Whether a node of this kind is higher than what it follows from."""
+        return self in (Kind.RULE, Kind.QUERY)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Node:
+    """One node of a proof; the same object wherever the same fact is used."""
+
+    kind: Kind
+    literal: Literal | None  # what holds, without variables; None of aggregates and rows
+    children: tuple[Node, ...] = ()
+    height: int = 0  # the number of rule instances on the longest way down
+    rule: Rule | None = None
+    number: int = -1  # of the rule in the program
+    binding: tuple[tuple[Variable, Value], ...] = ()  # what was computed, or distinguishes a row
+    origin: object | None = None  # where an explicit fact comes from, if that is known: `str` says it
+    elided: int = 0  # how many rows of a group, or parts of a stretch, are not among the children
+    time: Interval | None = None  # when it holds; None if it holds always, or time does not matter to it
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} {self.literal}, height {self.height}>"
+
+
+def walk(roots: Iterable[Node]) -> Iterator[Node]:
+    """Every node of proofs once, each before what it follows from."""
+    seen: set[int] = set()
+    waiting = list(roots)[::-1]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(reversed(node.children))
+
+
+def grounded(literal: Literal, binding: Binding) -> Literal:
+    """The literal with bound variables replaced by their values."""
+    match literal:
+        case Atom():
+            return ground_atom(literal, binding)
+        case Negation(atom):
+            return Negation(ground_atom(atom, binding))
+        case Comparison(operator, left, right):
+            return Comparison(operator, _expression(left, binding), _expression(right, binding))
+        case Assignment(variable, expression):
+            return Assignment(variable, _expression(expression, binding))
+        case Condition(Apply(function, arguments), negated):
+            replaced = tuple(_expression(argument, binding) for argument in arguments)
+            return Condition(Apply(function, replaced), negated)
+    raise TypeError(literal)
+
+
+def ground_atom(atom: Atom, binding: Binding) -> Atom:
+    """The atom with bound variables replaced by their values."""
+    return Atom(atom.predicate, tuple(_term(term, binding) for term in atom.terms))
+
+
+def _term(term: Term, binding: Binding) -> Term:
+    if isinstance(term, Variable) and term in binding:
+        return Constant(binding[term])
+    return term
+
+
+def _expression(expression: Expression, binding: Binding) -> Expression:
+    if isinstance(expression, Apply):
+        arguments = tuple(_expression(argument, binding) for argument in expression.arguments)
+        return Apply(expression.function, arguments)
+    return _term(expression, binding)
+
+
+# ---- Nodes of proofs in words: what holds, and by what. Shared by everything that shows proofs.
+
+
+class Words:
+    """How the nodes of proofs are written."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def statement(self, node: Node) -> str:
+        """What a node says, and when."""
+        text = self._statement(node)
+        if node.time is None:
+            return text
+        return f"{text} at {node.time}" if node.kind is Kind.METRIC else f"{text}@{node.time}"
+
+    def _statement(self, node: Node) -> str:
+        writing = self._writing
+        match node.kind:
+            case Kind.AGGREGATE:
+                return self._aggregate(node)
+            case Kind.ROW:
+                return ", ".join(f"?{name.name} = {writing.value(value)}" for name, value in node.binding)
+            case Kind.QUERY:
+                return "the query"
+        literal = node.literal
+        assert literal is not None
+        if isinstance(literal, Assignment):
+            (_, value), *_ = node.binding
+            expression = writing.expression(literal.expression)
+            return f"{_variable(literal.variable)}{expression} = {writing.value(value)}"
+        if isinstance(literal, Comparison | Condition):
+            return writing.literal(literal)
+        return writing.literal(literal, dict.fromkeys(literal_variables(literal), "_"))
+
+    def reason(self, node: Node) -> str:
+        """By what it holds."""
+        match node.kind:
+            case Kind.EXPLICIT:
+                return ", ".join(filter(None, ("explicit", origin_of(node))))
+            case Kind.RULE:
+                assert node.rule is not None
+                return named_rule(node.rule, node.number)
+            case Kind.NEGATION:
+                return "no such fact"
+            case Kind.AGGREGATE:
+                rows = len(node.children) + node.elided
+                return f"over {counted(rows, 'row')}"
+            case Kind.COMPUTED:
+                return "computed"
+            case Kind.TEST:
+                return "holds"
+            case Kind.REPLACED:
+                return "equals replaced"
+            case Kind.EQUAL:
+                steps = len(node.children)
+                return "the other way round" if steps == 1 else f"by a chain of {steps} equalities"
+            case Kind.STRETCHES:
+                return f"in {counted(len(node.children) + node.elided, 'part')}"
+            case Kind.ROW | Kind.QUERY | Kind.METRIC:
+                return ""
+
+    def _aggregate(self, node: Node) -> str:
+        rule = node.rule
+        assert rule is not None
+        values = {name: f" = {self._writing.value(value)}" for name, value in node.binding}
+        return ", ".join(
+            self._writing.aggregation(item) + values.get(item.variable, "") for item in rule.aggregations
+        )
+
+
+def omission(node: Node) -> str:
+    """How many rows of a group, or parts of a stretch, are left out."""
+    return f"… {node.elided:,} more {'rows' if node.kind is Kind.AGGREGATE else 'parts'}"
+
+
+def origin_of(node: Node) -> str:
+    """Where an explicit fact comes from; empty if that is not known."""
+    return "" if node.origin is None else str(node.origin)
+
+
+def named_rule(rule: Rule, number: int) -> str:
+    """The name of a rule, else its number, and where it stands."""
+    called = f"rule “{rule.name}”" if rule.name else f"rule {number + 1}"
+    place = place_of(rule.span)
+    return f"{called}, {place}" if place else called
+
+
+def place_of(span: Span | None) -> str | None:
+    """`file:line` of a span."""
+    if span is None:
+        return None
+    line, _ = span.source.position(span.start)
+    return f"{span.source.name}:{line}"
+
+
+def _variable(variable: Variable) -> str:
+    """A variable that a program names, and the sign of equality; nothing for those that the resolver made."""
+    return "" if variable.name.startswith("_") else f"?{variable.name} = "
+
+
+# ---- Explanations: the proofs of a fact, or of the answers to a query, as people and programs read them.
 
 
 @dataclass(frozen=True)
@@ -37,7 +252,7 @@ class Explanation:
 
     def to_html(self, depth: int | None = None) -> str:
         """A page of its own; steps below the depth are folded."""
-        from tidelog.plan.page import document
+        from tidelog.show.picture_formats import document
 
         count = f"{len(self.proofs):,} proof{'' if len(self.proofs) == 1 else 's'}"
         summary = [count, f"height {', '.join(f'{height:,}' for height in self.heights)}"]

@@ -19,8 +19,8 @@ from tidelog.publish.foreign_tables import (
 )
 from tidelog.publish.publication import Pending, Publication, Recovered
 from tidelog.publish.published_folder import Published
-from tidelog.publish.tables import ChangeFile
-from tidelog.publish.versions import TableVersion, Version
+from tidelog.publish.published_schemas import TableVersion, Version
+from tidelog.publish.table_files import ChangeFile
 
 __all__ = [
     "ChangeFile",

@@ -21,13 +21,12 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import DataError, Diagnostic
-from tidelog.publish import codes, files, schemas
-from tidelog.publish.files import DataFile, Range
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.publish import published_schemas
+from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import Folder, delta_options, folder_name
-from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
-from tidelog.publish.tables import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Plan
-from tidelog.publish.versions import SCHEMA, VERSIONS, TableVersion, Version
+from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER, SCHEMA, VERSIONS, TableVersion, Version
+from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, DataFile, Plan, Range
 
 LOG: Final = "_delta_log"
 CHANGE_DATA: Final = "_change_data"
@@ -46,7 +45,7 @@ def package() -> Any:
     except ImportError as error:
         message = "Delta tables need the package `deltalake`"
         help_line = "pip install 'tidelog[publish]'"
-        raise DataError(Diagnostic(codes.PACKAGE_MISSING, message, help=help_line)) from error
+        raise DataError(Diagnostic(codes.PUBLISH_PACKAGE_MISSING, message, help=help_line)) from error
 
 
 @dataclass(frozen=True)
@@ -306,7 +305,7 @@ class DeltaTables:
         except self._package.exceptions.DeltaError as error:
             raise _damaged(folder, str(error)) from error
         metadata = table.metadata()
-        schema = schemas.from_json(table.schema().to_json(), metadata.description)
+        schema = published_schemas.from_json(table.schema().to_json(), metadata.description)
         actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
         protocol = table.protocol()
         needs_ntz = "timestampNtz" in (protocol.reader_features or ())
@@ -332,7 +331,7 @@ class DeltaTables:
         paths = [unquote(action["cdc"]["path"]) for action in actions if "cdc" in action]
         if not paths:
             return None
-        schema = schemas.columns_of_changes(head.schema)
+        schema = published_schemas.columns_of_changes(head.schema)
         written: list[str] = []
         for path in paths:
             rows = files.read_file(folder, path, schema)
@@ -396,10 +395,10 @@ class DeltaTables:
                 assert commit.schema is not None
                 transaction.create_table_with_add_actions(
                     folder.address,
-                    self._package.Schema.from_json(schemas.to_json(commit.schema)),
+                    self._package.Schema.from_json(published_schemas.to_json(commit.schema)),
                     [added(file) for file in commit.added],
                     partition_by=list(partition),
-                    description=schemas.comment_of(commit.schema.metadata),
+                    description=published_schemas.comment_of(commit.schema.metadata),
                     storage_options=self._options,
                     commit_properties=properties,
                     post_commithook_properties=hooks,
@@ -415,7 +414,10 @@ class DeltaTables:
                 ]
             else:
                 # The package sets a schema only where it removes all files; those that stay get new names.
-                schema, mode = self._package.Schema.from_json(schemas.to_json(commit.schema)), "overwrite"
+                schema, mode = (
+                    self._package.Schema.from_json(published_schemas.to_json(commit.schema)),
+                    "overwrite",
+                )
                 removed = {file.path for file in commit.removed}
                 kept = (file for path, file in head.files.items() if path not in removed)
                 actions += [added(self._copied(folder, file)) for file in kept]
@@ -441,7 +443,9 @@ class DeltaTables:
         """Add change files to the table of changes, which is partitioned by version."""
         folder = self.changes_folder(plan.table)
         head = self._state(folder)
-        schema = pa.schema([*schemas.columns_of_changes(plan.schema), pa.field(NUMBER, pa.int64(), False)])
+        schema = pa.schema(
+            [*published_schemas.columns_of_changes(plan.schema), pa.field(NUMBER, pa.int64(), False)]
+        )
         is_same = head is not None and head.schema.equals(schema, check_metadata=True)
         commit = Commit(
             number, "WRITE", plan.changes or (), schema=None if is_same else schema, partition=number
@@ -504,9 +508,9 @@ def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict
             "metaData": {
                 "id": identifier,
                 "name": None,
-                "description": schemas.comment_of(schema.metadata),
+                "description": published_schemas.comment_of(schema.metadata),
                 "format": {"provider": "parquet", "options": {}},
-                "schemaString": schemas.to_json(schema),
+                "schemaString": published_schemas.to_json(schema),
                 "partitionColumns": [],
                 "createdTime": now,
                 "configuration": _FEED,
@@ -553,7 +557,7 @@ def _protocol(needs_ntz: bool, is_new: bool) -> dict[str, Any]:
 
 
 def _has_ntz(schema: pa.Schema) -> bool:
-    return '"timestamp_ntz"' in schemas.to_json(schema)
+    return '"timestamp_ntz"' in published_schemas.to_json(schema)
 
 
 def _file_of(action: Mapping[str, Any], names: list[str]) -> DataFile:
@@ -577,4 +581,4 @@ def _log_number(path: str) -> int:
 
 def _damaged(folder: Folder, what: str) -> DataError:
     message = f"`{folder.address}` is damaged: {what}"
-    return DataError(Diagnostic(codes.DAMAGED, message, place=folder.address))
+    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))

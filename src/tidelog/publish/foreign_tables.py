@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from tidelog.errors import DataError, Diagnostic
-from tidelog.publish import codes, delta_lake, files, iceberg
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.publish import delta_lake, iceberg
+from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import Folder, delta_options, iceberg_options
-from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
-from tidelog.publish.tables import DELETE, INSERT
+from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
+from tidelog.publish.table_files import DELETE, INSERT
 
 FORMATS: Final = ("delta", "iceberg")
 _APPLIED: Final = frozenset({"timestampNtz"})  # features of Delta tables that readers here apply

@@ -18,13 +18,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.errors import DataError, Diagnostic
-from tidelog.publish import codes, files, schemas
-from tidelog.publish.files import DataFile, Range
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.publish import published_schemas
+from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import Folder, folder_name, iceberg_options
-from tidelog.publish.schemas import NUMBER
-from tidelog.publish.tables import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Plan
-from tidelog.publish.versions import SCHEMA, VERSIONS, TableVersion, Version
+from tidelog.publish.published_schemas import NUMBER, SCHEMA, VERSIONS, TableVersion, Version
+from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, DataFile, Plan, Range
 
 CATALOG: Final = "_catalog.sqlite"
 PUBLISHED: Final = "published"
@@ -51,7 +50,7 @@ def package(module: str) -> Any:
     except ImportError as error:
         message = "Iceberg tables need the package `pyiceberg`, with SQLite"
         help_line = "pip install 'tidelog[publish]'"
-        raise DataError(Diagnostic(codes.PACKAGE_MISSING, message, help=help_line)) from error
+        raise DataError(Diagnostic(codes.PUBLISH_PACKAGE_MISSING, message, help=help_line)) from error
 
 
 class IcebergTables:
@@ -295,7 +294,7 @@ class IcebergTables:
     def _append_changes(self, plan: Plan, changes: tuple[DataFile, ...], number: int) -> None:
         """Add change files to the table of changes of a table."""
         folder = self.changes_folder(plan.table)
-        schema = schemas.columns_of_changes(plan.schema)
+        schema = published_schemas.columns_of_changes(plan.schema)
         table = self._load(plan.table, "changes")
         if table is None:
             table = self._created(("changes", _called(plan.table)), schema, folder, is_partitioned=True)
@@ -351,7 +350,7 @@ class IcebergTables:
     ) -> Any:
         converted = self._converted(schema, itertools.count(1), is_partitioned)
         properties = {**_PROPERTIES, **self._schema_properties(schema, converted)}
-        comment = schemas.comment_of(schema.metadata)
+        comment = published_schemas.comment_of(schema.metadata)
         if comment:
             properties["comment"] = comment
         spec = package("partitioning").UNPARTITIONED_PARTITION_SPEC
@@ -378,18 +377,18 @@ class IcebergTables:
         return package("schema").assign_fresh_schema_ids(without, next_id=lambda: next(ids))
 
     def _schema_properties(self, schema: pa.Schema | None, converted: Any) -> dict[str, str]:
-        own = {_SCHEMA: schemas.to_json(schema)} if schema is not None else {}
+        own = {_SCHEMA: published_schemas.to_json(schema)} if schema is not None else {}
         return {_MAPPING: converted.name_mapping.model_dump_json(), **own}
 
     def _evolve(self, transaction: Any, table: Any, schema: pa.Schema, is_partitioned: bool = False) -> None:
         """Give a table other columns; those with the same name and type keep their ids."""
         text = table.properties.get(_SCHEMA)
-        comment = schemas.comment_of(schema.metadata) or ""
-        if text == schemas.to_json(schema):
+        comment = published_schemas.comment_of(schema.metadata) or ""
+        if text == published_schemas.to_json(schema):
             if comment != table.properties.get("comment", ""):
                 transaction.set_properties({"comment": comment})
             return
-        types = {field.name: field.type for field in schemas.from_json(text)} if text else {}
+        types = {field.name: field.type for field in published_schemas.from_json(text)} if text else {}
         current = table.schema()
         ids = itertools.count(table.metadata.last_column_id + 1)
         fresh = self._converted(schema, ids, is_partitioned)
@@ -450,7 +449,7 @@ def _called(table: str) -> str:
 
 def _damaged(folder: Folder, what: str) -> DataError:
     message = f"`{folder.address}` is damaged: {what}"
-    return DataError(Diagnostic(codes.DAMAGED, message, place=folder.address))
+    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))
 
 
 def _begins(snapshot: Any) -> bool:
@@ -459,7 +458,7 @@ def _begins(snapshot: Any) -> bool:
 
 
 def _documented(field: pa.Field) -> pa.Field:
-    comment = schemas.comment_of(field.metadata)
+    comment = published_schemas.comment_of(field.metadata)
     return field.with_metadata({b"doc": comment.encode()} if comment else None)
 
 

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from tidelog import durable
-from tidelog.errors import DataError, Diagnostic, suggest
-from tidelog.publish import codes
+from tidelog.errors import DataError, Diagnostic, codes, suggest
 
 SCHEMES: Final = ("s3", "s3a")
 KEYS: Final = ("access-key", "secret-key", "session-token", "endpoint", "region", "catalog")

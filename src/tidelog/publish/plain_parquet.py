@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.errors import DataError, Diagnostic
-from tidelog.publish import codes, files, schemas
-from tidelog.publish.files import DataFile
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.publish import published_schemas
+from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import Folder, folder_name
-from tidelog.publish.tables import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Plan
-from tidelog.publish.versions import VERSIONS, TableVersion, Version
+from tidelog.publish.published_schemas import VERSIONS, TableVersion, Version
+from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, DataFile, Plan
 
 SNAPSHOTS: Final = "_snapshots"
 
@@ -41,7 +41,7 @@ class SnapshotTables:
     def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
         """Write the list of a table's files; nobody reads it before the version is published."""
         record = {
-            "schema": json.loads(schemas.to_json(plan.schema)),
+            "schema": json.loads(published_schemas.to_json(plan.schema)),
             "files": [
                 {"path": file.path, "size": file.size, "statistics": files.statistics_json(file)}
                 for file in plan.files
@@ -142,7 +142,7 @@ class SnapshotTables:
         if content is None:
             place = folder.location(_snapshot(version.format_version))
             message = f"`{place}` is not there, though a version names it"
-            raise DataError(Diagnostic(codes.DAMAGED, message, place=place))
+            raise DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=place))
         record: Mapping[str, Any] = json.loads(content)
         return record
 

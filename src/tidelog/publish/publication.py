@@ -41,13 +41,12 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog import durable
-from tidelog.errors import DataError, Diagnostic
-from tidelog.publish import codes, schemas
-from tidelog.publish import files as data_files
-from tidelog.publish.files import DataFile
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.publish import published_schemas
+from tidelog.publish import table_files as data_files
 from tidelog.publish.object_storage import Folder, folder_name
-from tidelog.publish.tables import DELETE, INSERT, Plan, Tables
-from tidelog.publish.versions import TableVersion, Version
+from tidelog.publish.published_schemas import TableVersion, Version
+from tidelog.publish.table_files import DELETE, INSERT, DataFile, Plan, Tables
 
 PENDING: Final = "_pending.json"
 FAILED: Final = "_failed.json"  # a version that was set aside instead of published
@@ -210,13 +209,13 @@ class Publication:
         every row, and there can be no change files.
         """
         base = self._begun(table)
-        schema = schemas.normal(schema)
+        schema = published_schemas.normal(schema)
         folder = self._prepared(table)
         old = self._before(table)
         names = dict.fromkeys(folder.relative(str(path)) for path in files)
         known = old if base and base.schema.equals(schema) else {}
         described = [known.get(name) or data_files.described(folder, name, schema) for name in names]
-        if change_files is not None and base and not schemas.is_same(base.schema, schema):
+        if change_files is not None and base and not published_schemas.is_same(base.schema, schema):
             message = f"the columns of `{table}` change: change files cannot say what was deleted"
             raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
         content = tuple(file for file in described if file.rows) or self._empty(table, schema)
@@ -226,7 +225,7 @@ class Publication:
             inserted = sum(file.rows for file in content if file.path not in old)
             deleted = sum(file.rows for path, file in old.items() if path not in new)
         else:
-            with_kinds = schemas.columns_of_changes(schema)
+            with_kinds = published_schemas.columns_of_changes(schema)
             beside = self.tables.changes_folder(table)
             given = [beside.relative(str(path)) for path in change_files]
             found = [data_files.described(beside, path, with_kinds) for path in given]
@@ -243,7 +242,7 @@ class Publication:
 
     def write(self, table: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         """Write rows, some at a time, and make them the whole content of a table."""
-        folder, schema = self._prepared(table), schemas.normal(schema)
+        folder, schema = self._prepared(table), published_schemas.normal(schema)
         paths: list[str] = []
         for rows in parts:
             if rows.num_rows:
@@ -259,7 +258,7 @@ class Publication:
         base = self._begun(table)
         if base is None and inserted is None:
             raise _no_table(table, self.base)
-        schema = base.schema if base else schemas.normal(inserted.schema)  # type: ignore[union-attr]
+        schema = base.schema if base else published_schemas.normal(inserted.schema)  # type: ignore[union-attr]
         empty = schema.empty_table()
         new = data_files.fitted(inserted, schema) if inserted is not None else empty
         gone = data_files.fitted(deleted, schema) if deleted is not None else empty
@@ -352,7 +351,7 @@ class Publication:
         self, table: str, schema: pa.Schema, new: pa.Table, gone: pa.Table
     ) -> tuple[DataFile, ...]:
         folder = self.tables.changes_folder(table)
-        with_kinds = schemas.columns_of_changes(schema)
+        with_kinds = published_schemas.columns_of_changes(schema)
         parts = [
             pa.Table.from_arrays([*rows.columns, pa.repeat(kind, rows.num_rows)], schema=with_kinds)
             for rows, kind in ((new, INSERT), (gone, DELETE))

@@ -13,17 +13,15 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from tidelog import durable
-from tidelog.errors import DataError, Diagnostic, suggest
-from tidelog.publish import codes, schemas
+from tidelog.errors import DataError, Diagnostic, codes, suggest
+from tidelog.publish import published_schemas
 from tidelog.publish.delta_lake import DeltaTables
-from tidelog.publish.files import ROWS, read_pieces
 from tidelog.publish.iceberg import IcebergTables
 from tidelog.publish.object_storage import Folder, folder_name
 from tidelog.publish.plain_parquet import SnapshotTables
 from tidelog.publish.publication import Pending, Publication, failed_version, recover, remove_failed
-from tidelog.publish.schemas import NUMBER
-from tidelog.publish.tables import BOTH, CHANGES, ChangeFile, Tables
-from tidelog.publish.versions import VERSIONS, TableVersion, Version
+from tidelog.publish.published_schemas import NUMBER, VERSIONS, TableVersion, Version
+from tidelog.publish.table_files import BOTH, CHANGES, ROWS, ChangeFile, Tables, read_pieces
 
 MARKER: Final = "_tidelog.json"  # says that a folder is published, and in which format
 LOCK: Final = "_lock"
@@ -37,7 +35,9 @@ def _nothing(_: str) -> None:
 
 def _numbered(schema: pa.Schema) -> pa.Schema:
     """Return the schema of changed rows: the columns of the table, the kind of change, and the version."""
-    return pa.schema([*schemas.columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)])
+    return pa.schema(
+        [*published_schemas.columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)]
+    )
 
 
 class Published:
@@ -143,7 +143,7 @@ class Published:
         except FileNotFoundError as error:
             message = f"a file of `{table}` is not there: {error}"
             help_line = "the version may have been forgotten by `vacuum` in the meantime"
-            raise DataError(Diagnostic(codes.DAMAGED, message, help=help_line)) from error
+            raise DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, help=help_line)) from error
 
     def read(
         self, table: str, version: int | Version | None = None, columns: Sequence[str] | None = None
@@ -215,7 +215,7 @@ class Published:
         target = _numbered(schema)
         for file in found:
             path = self.folder.relative(file.location)
-            held = schemas.columns_of_changes(schema) if file.kind == BOTH else schema
+            held = published_schemas.columns_of_changes(schema) if file.kind == BOTH else schema
             for piece in read_pieces(self.folder, path, held, rows):
                 columns = list(piece.columns)
                 if file.kind != BOTH:
@@ -239,7 +239,7 @@ class Published:
             if here is None:
                 before = None
                 continue
-            if schema is not None and not schemas.is_same(schema, here.schema):
+            if schema is not None and not published_schemas.is_same(schema, here.schema):
                 message = f"`{table}` has other columns since version {version.number}"
                 help_line = f"read the table anew, and changes from version {version.number} on"
                 raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line))
@@ -345,7 +345,9 @@ class Published:
             return durable.Lock(self.folder.local / LOCK, holder)
         except durable.HeldError as held:
             message = f"`{self.folder.address}` is being written to by {held.holder or 'another process'}"
-            raise DataError(Diagnostic(codes.LOCKED, message, help="wait until it has ended")) from held
+            raise DataError(
+                Diagnostic(codes.PUBLISH_LOCKED, message, help="wait until it has ended")
+            ) from held
 
     def _mark(self) -> None:
         if not self._is_marked:

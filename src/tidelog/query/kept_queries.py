@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidelog.data.rows import Rows
 from tidelog.logic.program import BOTTOM, Atom, Fact, Predicate, Program, Query, Rule, Variable
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.row_sets import Rows
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.magic import arities_of
 from tidelog.query.strategy import inconsistency

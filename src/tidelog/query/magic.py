@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import counted
-from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.strategy import Answers, Place, QueryEngine, inconsistency
-from tidelog.rewrite.adornment import Kind
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
+from tidelog.rewrite.renaming import Kind
 
 ANSWERS = "?- magic"  # names with a space are no predicates'
 ONCE = "once"  # what tells the relations of a query that is asked once from those of queries that are kept

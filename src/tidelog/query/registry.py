@@ -1,16 +1,148 @@
-"""The strategies by name: one is registered here, by one line. A reasoner makes one of each."""
+"""The strategies by name, and how one is chosen: from what is derived, what is bound, and the program's
+shape.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tidelog.errors import Diagnostic, ProgramError, suggest
-from tidelog.logic.program import Query
-from tidelog.query.choose import Choice, choose
-from tidelog.query.lookup import Full, Lookup
-from tidelog.query.magic import Magic
+from tidelog.errors import Diagnostic, ProgramError, counted, suggest
+from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
+from tidelog.logic.strata import dependency_graph
+from tidelog.query.lookup import Full, Lookup, derived_in
+from tidelog.query.magic import Magic, rewritten
 from tidelog.query.strategy import Place, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
+from tidelog.rewrite.magic_sets import Rewritten
+from tidelog.rewrite.renaming import Kind
+
+# ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
+#
+# Invariant: either way the answers are the same; only the time differs.
+
+FEW = 200  # facts: deriving everything from so few takes less time than rewriting the program
+PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
+MANY_RULES, MANY_TIMES = 50, 4  # that rewriting makes, in all and of each one
+TABLED = 600  # facts from which one can derive in the time that tables take for one of these rules
+FEW_OF = 10  # of so many rules, one more that is run costs next to nothing
+MANY_FACTS = 50_000  # from which a ground query is faster by tables than everything is derived
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The strategy to be used, and why."""
+
+    strategy: str
+    reason: str
+
+
+def choose(query: Query, place: Place) -> Choice:
+    """The strategy that is expected to be fastest.
+
+    Everything is derived only where the query needs every rule: what it does not ask for may not end.
+    """
+    if place.is_materialised:
+        return Choice("lookup", "everything is derived already")
+    if place.look_up is not None:
+        return Choice("full", "facts are kept over representatives of equal constants")
+    asked = derived_in(query, place)
+    if not asked and not place.is_constrained:
+        return Choice("lookup", "only stated facts are asked for")
+    needed = _needed(asked, place)
+    is_all = len(needed) == len(place.program.rules)
+    if is_all and _facts(needed, place) <= FEW:
+        return Choice("full", f"every rule is needed, and there are no more than {FEW} facts")
+    if _is_free(query) and is_all:
+        return Choice("full", "nothing is bound, and every rule is needed")
+    if _is_free(query) and _are_rest_harmless(needed, place):
+        return Choice("full", "nothing is bound, and nearly all rules are needed")
+    is_large = not is_all or _facts(needed, place) >= MANY_FACTS
+    if is_large and all(_are_bound(query)):
+        return Choice("tabling", "nothing is free: a few subgoals are true or not")
+    if place.is_tabled and any(_are_bound(query)):
+        return Choice("tabling", "there are tables, which know what was asked before")
+    return _by_rewriting(query, needed, place)
+
+
+def _by_rewriting(query: Query, needed: Sequence[int], place: Place) -> Choice:
+    """Magic sets, unless they make too many rules, or have nothing to bind."""
+    made = rewritten(query, place)
+    bound, rules = _bound(made), len(made.rules)
+    is_all = len(needed) == len(place.program.rules)
+    facts = _facts(needed, place)
+    if not bound and is_all:
+        return Choice("full", "nothing is bound, and every rule is needed")
+    many = f"rewriting would make {counted(rules, 'rule')} of {len(needed):,}"
+    is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
+    if is_all and facts < (TABLED * rules if is_manifold else PLANNED * rules**2):
+        return Choice("full", f"{many}: too many for so few facts")
+    if is_manifold and bound:
+        return Choice("tabling", f"{many}: tables need those only that are met")
+    count = f"{len(needed):,} of {counted(len(place.program.rules), 'rule')}"
+    if not bound:
+        return Choice("magic", f"nothing is bound, but {count} are enough")
+    names = [place.program.predicates[name].written for name in bound if name in place.program.predicates]
+    return Choice(
+        "magic", f"arguments of {', '.join(names[:3]) or 'a closure'} are bound; {count} are needed"
+    )
+
+
+def _are_rest_harmless(needed: Collection[int], place: Place) -> bool:
+    """Whether the rules that are not needed are few, and compute nothing: to run them too comes to an end."""
+    rest = [rule for number, rule in enumerate(place.program.rules) if number not in needed]
+    computing = (isinstance(literal, Assignment) for rule in rest for literal in (*rule.body, *rule.after))
+    return FEW_OF * len(rest) <= len(place.program.rules) and not any(computing)
+
+
+def _are_bound(query: Query) -> Iterator[bool]:
+    """Of each argument of a query's atoms, whether it is a constant."""
+    for atom in (*query.rule.positive, *query.rule.negated):
+        yield from (isinstance(term, Constant) for term in atom.terms)
+
+
+def _is_free(query: Query) -> bool:
+    """Whether a query asks for all facts of one predicate."""
+    match query.rule.body:
+        case (Atom(_, terms),):
+            return len(set(terms)) == len(terms) and all(isinstance(term, Variable) for term in terms)
+    return False
+
+
+def _needed(predicates: Collection[str], place: Place) -> list[int]:
+    """The numbers of the rules that these predicates depend on."""
+    rules = place.program.rules
+    graph = dependency_graph(rules)
+    found, waiting = set(predicates), list(predicates)
+    if place.is_constrained:
+        found.add(BOTTOM)
+        waiting.append(BOTTOM)
+    while waiting:
+        for name in graph.get(waiting.pop(), ()):
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return [number for number, rule in enumerate(rules) if rule.head.predicate in found]
+
+
+def _facts(needed: Collection[int], place: Place) -> int:
+    """How many explicit facts the rules read."""
+    rules = place.program.rules
+    read = {atom.predicate for number in needed for atom in (*rules[number].positive, *rules[number].negated)}
+    return sum(place.engine.size(name) for name in read)
+
+
+def _bound(made: Rewritten) -> list[str]:
+    """The predicates that are asked for with some argument bound."""
+    found = {
+        each.predicate: None
+        for each in made.relations.values()
+        if each.kind is Kind.ADORNED and "b" in each.adornment
+    }
+    return list(found)
+
+
+# ---- The strategies by name: one is registered here, by one line. A reasoner makes one of each.
 
 AUTO = "auto"
 STREAMED = Tabling.name  # gives its first answers early

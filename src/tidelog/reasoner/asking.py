@@ -10,29 +10,24 @@ from typing import Any
 
 from tidelog.data.relation import Relation
 from tidelog.engine.events import StrategyChosen
-from tidelog.engine.lock import Lock, locked
+from tidelog.engine.interrupts import Lock, locked
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
-from tidelog.live import LiveQuery
-from tidelog.logic.builtins import Overflow
+from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Program, Query
 from tidelog.logic.resolve import resolve_query, warn
 from tidelog.logic.type_inference import LazySchema
 from tidelog.query import registry as strategies
-from tidelog.query.choose import Choice
-from tidelog.query.keeping import Keeping
-from tidelog.query.looking_up import LookingUp
 from tidelog.query.magic import DERIVED
-from tidelog.query.prepared import Prepared, resolve_prepared
+from tidelog.query.query_keepers import Keeping, LookingUp, Prepared, resolve_prepared
+from tidelog.query.registry import Choice
 from tidelog.query.strategy import Answers, Place, Strategy, parts_of, together
-from tidelog.query.tables import Tally
-from tidelog.query.tabling import Tabling
+from tidelog.query.tabling import Tabling, Tally
+from tidelog.reasoner.commit import Runtime
 from tidelog.reasoner.relation_types import SchemasOf
-from tidelog.rewrite.magic_sets import Rewritten
-from tidelog.rewrite.readable import readable
-from tidelog.runtime import Runtime
-from tidelog.subscription import Callback, Subscriptions
+from tidelog.reasoner.subscriptions import Callback, LiveQuery, Subscriptions
+from tidelog.rewrite.magic_sets import Rewritten, readable
 from tidelog.syntax.parser import parse_literals
-from tidelog.temporal.reasoning import NOT_CHANGED, is_timed
+from tidelog.temporal.temporal import NOT_CHANGED, is_timed
 
 
 class Asking(ABC):

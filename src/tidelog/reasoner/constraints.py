@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidelog.engine.maintaining import Flag
+from tidelog.engine.protocol import Flag
 from tidelog.equality.conflicts import REASONS, UNEQUAL
 from tidelog.errors import Diagnostic
 from tidelog.logic.program import (
@@ -25,7 +25,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.plan.rule_text import Writing
-from tidelog.rewrite.over_representatives import ALIAS, MARK
+from tidelog.rewrite.representatives import ALIAS, MARK
 
 INCONSISTENT: Final = "E601"
 VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space

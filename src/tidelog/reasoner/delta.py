@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
+from tidelog.data.rows import Rows
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Predicate
 from tidelog.logic.type_inference import Schema
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.maintenance.row_sets import Rows
-from tidelog.temporal.changing import TimedRows, timed_relation
+from tidelog.temporal.timed_changes import TimedRows, timed_relation
 
 ADDED, REMOVED = "+", "-"
 MINUS = "−"  # the sign in texts for people

@@ -12,33 +12,29 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from tidelog.data.columns import Batch
+from tidelog.data.rows import Rows, total
 from tidelog.engine.events import FactsLoaded, Tally
-from tidelog.engine.interrupts import arriving, waited_for
-from tidelog.engine.lock import locked
-from tidelog.equality.axiomatised import Axiomatised
+from tidelog.engine.interrupts import arriving, locked, waited_for
 from tidelog.equality.listing import Listing
+from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Source
-from tidelog.explaining import Explaining
-from tidelog.io.columns import Batch
-from tidelog.io.formats import data_files
+from tidelog.io.data_file import DataFile, data_file, data_files, predicate_of
 from tidelog.io.python_data import from_python
+from tidelog.io.reader import read
 from tidelog.io.rejects import Faults
-from tidelog.io.source import DataFile, data_file, predicate_of
-from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend, giving_times, warned
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.net_rows import total
-from tidelog.maintenance.row_sets import Rows
-from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
+from tidelog.reasoner.explaining import Explaining
 from tidelog.reasoner.relation_types import Schemas
+from tidelog.reasoner.staged_facts import ProgramFacts
 from tidelog.reasoner.transaction import Change, find_to_insert, with_arity
 from tidelog.syntax.parser import parse
-from tidelog.temporal.changing import Times
-from tidelog.temporal.intake import split_rows
-from tidelog.temporal.reasoning import Temporal
-from tidelog.temporal.state import Restored, restore_times
+from tidelog.temporal.temporal import Restored, Temporal, restore_times
+from tidelog.temporal.time_columns import split_rows
+from tidelog.temporal.timed_changes import Times
 
 
 class Loading(Explaining):

@@ -12,48 +12,43 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tidelog.committing import Committing
 from tidelog.data.relation import Relation
 from tidelog.engine import registry as engines
 from tidelog.engine.events import FactsRemoved, Listener, Notice
-from tidelog.engine.interrupts import INTERRUPTS
-from tidelog.engine.lock import Lock, locked
+from tidelog.engine.interrupts import INTERRUPTS, Lock, locked
 from tidelog.engine.registry import EngineSettings
-from tidelog.equality import registry as treatments
-from tidelog.equality.answers import EXPAND
+from tidelog.equality import rewriting as treatments
+from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.rejects import Faults, OnError
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import Point
-from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, Folders, Predicate, Program, Query, Rule, Sandbox
 from tidelog.logic.resolve import program_of
-from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.type_inference import LazySchema, Schema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update, looks_ahead
 from tidelog.plan.join_order import Statistics
-from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
-from tidelog.query.keeping import Keeping
 from tidelog.query.kept_queries import Asked, Demands, Step
-from tidelog.query.looking_up import LookingUp
+from tidelog.query.query_keepers import Keeping, LookingUp
 from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
+from tidelog.reasoner.commit import NOTHING, Begun, Committing, Runtime, is_orderly, not_recovered
 from tidelog.reasoner.constraints import violations
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.reasoner.loading import Loading
 from tidelog.reasoner.relation_types import Schemas, SchemasOf
+from tidelog.reasoner.staged_facts import ProgramFacts
 from tidelog.reasoner.streaming import Changes, Stream, stream_async
+from tidelog.reasoner.subscriptions import Callback, Deltas, Subscription, Subscriptions
 from tidelog.reasoner.transaction import Change
-from tidelog.recovering import NOTHING, Begun, is_orderly, not_recovered
-from tidelog.rewrite.over_representatives import ALIAS
-from tidelog.runtime import Runtime
-from tidelog.store.state import BatchId
-from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
-from tidelog.temporal.given import given_before, restore_given
-from tidelog.temporal.reasoning import USUAL, Temporal, TimeSettings, is_timed
+from tidelog.rewrite.representatives import ALIAS
+from tidelog.store.forms import BatchId
+from tidelog.temporal.temporal import USUAL, Temporal, TimeSettings, is_timed
+from tidelog.temporal.timed_changes import given_before, restore_given
 
 PROGRAM_CHANGED = "E634"
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidelog.data.typed_columns import types_of
 from tidelog.errors import Diagnostic
-from tidelog.io.source import DataFile
+from tidelog.io.data_file import DataFile
 from tidelog.logic.program import Fact, Predicate, Program, Query, Transfer
 from tidelog.logic.type_inference import (
     Columns,

@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from tidelog.data.memory import available_bytes
+from tidelog.data.rows import Rows, total
 from tidelog.engine.columnar.storage.engine_state import capture, refill, reinstate
 from tidelog.engine.events import Notice
+from tidelog.engine.interrupts import locked
 from tidelog.engine.limits import OUT_OF_MEMORY
-from tidelog.engine.lock import locked
 from tidelog.errors import (
     DataError,
     Diagnostic,
@@ -24,34 +25,29 @@ from tidelog.errors import (
     Inconsistent,
     ProgramError,
     Stopped,
+    codes,
     counted,
 )
-from tidelog.io.source import import_file
-from tidelog.logic.equality import has_equality
-from tidelog.logic.program import Program, Query, Variable
+from tidelog.io.data_file import import_file
+from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.program import Program, Query, Sandbox, Variable
 from tidelog.logic.resolve import program_of
-from tidelog.logic.sandbox import Sandbox
-from tidelog.maintenance.closures import Closures
-from tidelog.maintenance.net_rows import total
-from tidelog.maintenance.row_sets import Rows
-from tidelog.query.keeping import Keeping
+from tidelog.maintenance.special_strata import Closures
 from tidelog.query.kept_queries import Asked
+from tidelog.query.query_keepers import Keeping
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
-from tidelog.rewrite.closures import ClosureModule
-from tidelog.rewrite.splitting import is_auxiliary
-from tidelog.store import codes, files, records
-from tidelog.store.arrays import Section
-from tidelog.store.folder import Folder
+from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
+from tidelog.store import forms
+from tidelog.store import journal as records
+from tidelog.store.forms import Section, State, reading
 from tidelog.store.journal import Record
-from tidelog.store.program_form import not_storable, surroundings_to_json
-from tidelog.store.shapes import reading
-from tidelog.store.state import State
+from tidelog.store.json_forms import not_storable, surroundings_to_json
 from tidelog.store.state_checks import arities_of, check_arities, check_asked
-from tidelog.store.store import DURABILITY, Opened, Store, read_found
-from tidelog.temporal import state as temporal
-from tidelog.temporal.reasoning import TimeSettings
+from tidelog.store.store import DURABILITY, Folder, Opened, Store, read_found
+from tidelog.temporal import temporal
+from tidelog.temporal.temporal import TimeSettings
 
 SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
 # Bytes of memory that a state takes in a process that changes it: measured, see docs/store.md.
@@ -203,7 +199,7 @@ class StoredReasoner(Reasoner):
 
     def resume(self, opened: Opened, store: Store | None) -> None:
         """Let the state be that of a store, to be written to if there is one."""
-        with files.understood(opened.path), reading("the state"):
+        with forms.understood(opened.path), reading("the state"):
             self._reinstate(opened.state)
         self.replay(opened.records, opened.path.parent)
         for notice in opened.notices:
@@ -439,11 +435,11 @@ class StoredReasoner(Reasoner):
         for record in records:
             what = f"record {record.number} of the journal"
             try:
-                with files.understood(path, what), reading("it"):
+                with forms.understood(path, what), reading("it"):
                     self._replay(record)
             except (ProgramError, EvaluationError, Inconsistent) as error:
                 message = f"{what} cannot be done again: {error.diagnostics[0].message}"
-                raise files.damaged(path, message) from error
+                raise forms.damaged(path, message) from error
 
     def _replay(self, record: Record) -> None:
         """Do again what a record says was done."""

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from operator import length_hint
 from typing import Any
 
-from tidelog.engine.lock import Lock, locked
+from tidelog.engine.interrupts import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, TidelogError
-from tidelog.logic.changes import UNSIGNED, transactions
+from tidelog.logic.change_scripts import UNSIGNED, transactions
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
 from tidelog.reasoner.delta import ADDED, REMOVED, Delta

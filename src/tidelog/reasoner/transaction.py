@@ -16,34 +16,31 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.data.columns import Batch
+from tidelog.data.rows import Keys, Rows, distinct, joined, rows_of, taken, without
 from tidelog.engine.columnar.transactions.transactions import TransactionEngine
-from tidelog.engine.interrupts import INTERRUPTS, waited_for
-from tidelog.engine.lock import Lock, locked
-from tidelog.engine.maintaining import Flag
+from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
+from tidelog.engine.protocol import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
-from tidelog.io.columns import Batch
+from tidelog.io.data_file import DataFile, import_file
 from tidelog.io.python_data import from_python, values_of
+from tidelog.io.reader import read
 from tidelog.io.rejects import Faults
-from tidelog.io.source import DataFile, import_file
-from tidelog.io.tables import read
-from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
+from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.intervals import Point, point_at
-from tidelog.logic.program import Fact, Predicate, Program, TimedFact
-from tidelog.logic.report import by_place
+from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
 from tidelog.logic.resolve import giving_times
-from tidelog.logic.sandbox import OPEN
+from tidelog.logic.scopes import by_place
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.row_sets import Keys, Rows, distinct, joined, rows_of, taken, without
 from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.delta import Delta, find_predicate
-from tidelog.stated import Stated, Statements
-from tidelog.store.state import BatchId
+from tidelog.reasoner.staged_facts import Stated, Statements
+from tidelog.store.forms import BatchId
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
-from tidelog.temporal.changing import TimedRows, TimedUpdate, Times, times_of
-from tidelog.temporal.intake import split_rows
-from tidelog.temporal.stating import Stating
+from tidelog.temporal.time_columns import split_rows
+from tidelog.temporal.timed_changes import Stating, TimedRows, TimedUpdate, Times, times_of
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import (
     Assignment,
     Atom,

@@ -32,7 +32,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.strata import strata
-from tidelog.rewrite.closures import PAIR, ClosureKind, ClosureModule, recognise
+from tidelog.rewrite.auxiliary_relations import PAIR, ClosureKind, ClosureModule, recognise
 from tidelog.rewrite.renaming import renamed_rule
 
 EXTERNAL = "external"  # what a closure begins with

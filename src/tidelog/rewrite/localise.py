@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.errors import counted
-from tidelog.logic.equality import TRANSITIVITY, has_equality
+from tidelog.logic.equality_axioms import TRANSITIVITY, has_equality
 from tidelog.logic.program import (
     DIFFERENT,
     EQUAL,
@@ -49,7 +49,6 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
-from tidelog.rewrite.heavy_keys import Column, split_heavy
 from tidelog.rewrite.localise_homes import (
     EVERYWHERE,
     FIRST,
@@ -60,10 +59,8 @@ from tidelog.rewrite.localise_homes import (
     arrange,
     is_aligned,
 )
-from tidelog.rewrite.localise_plans import Step, target
-from tidelog.rewrite.localise_sizes import Estimates, Sizes, estimate
-from tidelog.rewrite.partial_aggregates import NUMBER, TASK, Partial
-from tidelog.rewrite.selections import select
+from tidelog.rewrite.localise_plans import Estimates, Sizes, Step, estimate, target
+from tidelog.rewrite.localise_rules import NUMBER, TASK, Column, Partial, select, split_heavy
 
 __all__ = [
     "EVERYWHERE",

@@ -22,9 +22,18 @@ from typing import Final
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
 from tidelog.logic.type_inference import Inferred
-from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of, target
-from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
-from tidelog.rewrite.partial_aggregates import is_mergeable, telling_apart, tells_apart, types_in
+from tidelog.rewrite.localise_plans import (
+    COPYING,
+    SMALL,
+    Estimates,
+    Plan,
+    Read,
+    Step,
+    plans_of,
+    spread,
+    target,
+)
+from tidelog.rewrite.localise_rules import is_mergeable, telling_apart, tells_apart, types_in
 
 PASSES: Final = 3  # over all homes in hill climbing
 SKEWED_FROM: Final = 10_000  # rows of groups for which their skew matters …

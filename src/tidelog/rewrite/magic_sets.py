@@ -1,23 +1,4 @@
-"""Magic sets: a program that derives only what queries ask for.
-
-Bancilhon, Maier, Sagiv, Ullman: Magic Sets and Other Strange Ways to Implement Logic Programs, PODS 1986.
-Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, for supplementary predicates. Kasesalu: Revisiting
-Query Magic, Tartu 2025, sections 2.6.3 and 3.1.1, whose Appendix A, corrected, is among the tests.
-
-Each derived predicate becomes one for every pattern in which it is asked for, its *adornment*: `tc bf` is
-`tc` with its first argument bound. `magic tc bf` holds the bindings that are asked for. Bodies are ordered
-by `rewrite.sideways`; where a join would be repeated in the rules that pass bindings on, it gets a relation
-of its own. Linear recursion is factored (`rewrite.factoring`).
-
-Negation and aggregates: what is negated, or aggregated over, is asked for as anything else, with the
-bindings that the positive literals before it give, and is complete for these. If what is asked for then
-depends on what negates or aggregates, the rewritten program is not stratified: such a predicate, and all
-that it depends on, is asked for in full instead, which `Rewritten.in_full` tells. The arguments that hold
-aggregates are never bound.
-
-Invariant: a query has the same answers as over the whole program; an adorned predicate has only facts that
-agree with one of its bindings.
-"""
+"""Magic sets: a program that derives only what queries ask for, and as people read it."""
 
 from __future__ import annotations
 
@@ -33,16 +14,37 @@ from tidelog.logic.program import (
     Fact,
     Literal,
     Negation,
+    Predicate,
+    Program,
     Rule,
     Variable,
     literal_variables,
 )
 from tidelog.logic.strata import components, dependency_graph, entangled, strata
-from tidelog.rewrite.adornment import Adorned, Kind, relation_name
-from tidelog.rewrite.closures import recognise
+from tidelog.logic.values import ColumnType
+from tidelog.rewrite.auxiliary_relations import Cost, Passing, recognise, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.renaming import renamed_rule, with_predicates
-from tidelog.rewrite.sideways import Cost, Passing, unknown_sizes
+from tidelog.rewrite.renaming import Adorned, Kind, relation_name, renamed_rule, with_predicates
+
+# ---- Magic sets: a program that derives only what queries ask for.
+#
+# Bancilhon, Maier, Sagiv, Ullman: Magic Sets and Other Strange Ways to Implement Logic Programs, PODS 1986.
+# Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, for supplementary predicates. Kasesalu: Revisiting
+# Query Magic, Tartu 2025, sections 2.6.3 and 3.1.1, whose Appendix A, corrected, is among the tests.
+#
+# Each derived predicate becomes one for every pattern in which it is asked for, its *adornment*: `tc bf` is
+# `tc` with its first argument bound. `magic tc bf` holds the bindings that are asked for. Bodies are ordered
+# by `rewrite.auxiliary_relations`; where a join would be repeated in the rules that pass bindings on, it gets
+# a relation of its own. Linear recursion is factored (`rewrite.factoring`).
+#
+# Negation and aggregates: what is negated, or aggregated over, is asked for as anything else, with the
+# bindings that the positive literals before it give, and is complete for these. If what is asked for then
+# depends on what negates or aggregates, the rewritten program is not stratified: such a predicate, and all
+# that it depends on, is asked for in full instead, which `Rewritten.in_full` tells. The arguments that hold
+# aggregates are never bound.
+#
+# Invariant: a query has the same answers as over the whole program; an adorned predicate has only facts that
+# agree with one of its bindings.
 
 STATED = " stated"  # what follows the name of a derived predicate where only its explicit facts are meant
 FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own
@@ -402,3 +404,80 @@ def _used(literals: Iterable[Literal], made: Guarded) -> set[Variable]:
 def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
     """The same for the same join, wherever it stands."""
     return blake2b(repr((tuple(body), tuple(kept))).encode(), digest_size=6).hexdigest()
+
+
+# ---- A rewritten program as people read it: its relations have names that a program could have.
+#
+# Invariant: read back and run, the program gives the answers to the queries.
+
+MARKS = {Kind.MAGIC: "magic_", Kind.CONTEXT: "context_", Kind.SUPPLEMENTARY: "join_"}
+
+
+def readable(program: Program, rewritten: Rewritten) -> Program:
+    """The program with the rules of the rewritten one, and the bindings that these begin with as facts."""
+    names = _names(rewritten.relations, program.predicates)
+    for head in dict.fromkeys(rule.head.predicate for rule in rewritten.rules):
+        if " " in head and head not in names:
+            names[head] = _free("answer", {*program.predicates, *names.values()})
+    rules = tuple(with_predicates(rule, names) for rule in rewritten.rules)
+    seeds = tuple(Fact(names[seed.predicate], seed.values) for seed in rewritten.seeds)
+    arities = {atom.predicate: len(atom.terms) for rule in rules for atom in _atoms(rule)}
+    arities.update({seed.predicate: len(seed.values) for seed in seeds})
+    added = {
+        names[name]: _predicate(names[name], arities[names[name]], relation, program.predicates)
+        for name, relation in rewritten.relations.items()
+        if names[name] in arities
+    }
+    kept = {name: each for name, each in program.predicates.items() if name in arities}
+    facts = tuple(fact for fact in program.facts if fact.predicate in kept)
+    imports = tuple(each for each in program.imports if each.predicate in kept)
+    return replace(
+        program,
+        predicates={**kept, **added},
+        rules=rules,
+        facts=(*facts, *seeds),
+        imports=imports,
+        exports=(),
+        outputs=(),
+        queries=(),
+    )
+
+
+def _atoms(rule: Rule) -> Sequence[Atom]:
+    return (rule.head, *rule.positive, *rule.negated)
+
+
+def _names(relations: Mapping[str, Adorned], predicates: Mapping[str, Predicate]) -> dict[str, str]:
+    """For each relation a name that a program could have and that nothing else in it has."""
+    taken = set(predicates)
+    names: dict[str, str] = {}
+    for name, relation in relations.items():
+        names[name] = _free(_described(relation.predicate, relation), taken)
+        taken.add(names[name])
+    return names
+
+
+def _described(name: str, relation: Adorned) -> str:
+    """The name with what the relation is before and after its local part."""
+    cut = max(name.rfind(mark) for mark in ":/#") + 1
+    local = name[cut:].replace(" ", "_").strip("?-_") or "answer"
+    suffix = f"_{relation.adornment}" if relation.adornment else ""
+    return f"{name[:cut]}{MARKS.get(relation.kind, '')}{local}{suffix}"
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def _predicate(name: str, arity: int, relation: Adorned, known: Mapping[str, Predicate]) -> Predicate:
+    original = known.get(relation.predicate)
+    written = name
+    if original is not None and original.written != original.name and not original.written.startswith("<"):
+        written = _described(original.written, relation)  # `ex:path` becomes `ex:path_bf`
+    elif ":" in name:
+        written = f"<{name}>"
+    return Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, written)

@@ -45,7 +45,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.type_inference import Columns, infer_columns
 from tidelog.logic.types import ANY, Type, type_of
-from tidelog.plan.picture import body_predicates
+from tidelog.show.picture import body_predicates
 
 
 class How(StrEnum):

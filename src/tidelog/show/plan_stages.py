@@ -12,24 +12,22 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
-from tidelog.plan.picture import (
+from tidelog.plan.rule_text import Writing, shortened
+from tidelog.show.picture import (
     Entry,
     Figure,
     Picture,
     Section,
+    ShownStratum,
+    Tree,
     body_predicates,
     dependencies,
     rule_graph,
-    tree_graph,
-)
-from tidelog.plan.rule_text import Writing, shortened
-from tidelog.plan.show import (
-    ShownStratum,
-    Tree,
     show_plan,
     show_strata,
     stratum_lines,
     stratum_title,
+    tree_graph,
     tree_lines,
 )
 from tidelog.syntax import ast

@@ -7,9 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from tidelog.plan.page import code
-from tidelog.proof.node import Kind, Node, walk
-from tidelog.proof.words import Words, omission, origin_of
+from tidelog.proof.explanation import Kind, Node, Words, omission, origin_of, walk
+from tidelog.show.picture_formats import code
 
 _STYLE: Final = Path(__file__).with_name("proof.css")
 _OPEN: Final = 3  # levels of a page that are open from the beginning

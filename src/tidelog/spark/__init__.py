@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from tidelog.spark.functions import Checked, Derived, check, derive, explain, query, rules
+    from tidelog.spark.derivation import Checked, Derived, check, derive, explain, query, rules
     from tidelog.spark.maintenance import Changes, Maintained, differences, maintain
     from tidelog.spark.sql import register
 
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
     """Import what needs pyspark when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"tidelog.spark.{_MODULES.get(name, 'functions')}"), name)
+    return getattr(import_module(f"tidelog.spark.{_MODULES.get(name, 'derivation')}"), name)
 
 
 class _Module(ModuleType):

@@ -22,20 +22,16 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, suggest
-from tidelog.publish import Published
-from tidelog.publish import codes as publish_codes
-from tidelog.publish import files as data_files
-from tidelog.publish import schemas as published_schemas
+from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes, suggest
+from tidelog.errors import codes as publish_codes
+from tidelog.publish import Published, published_schemas
+from tidelog.publish import table_files as data_files
 from tidelog.publish.object_storage import Folder, folder_name
 from tidelog.publish.publication import Publication
 from tidelog.publish.published_folder import MARKER
-from tidelog.publish.schemas import CHANGE_TYPE
-from tidelog.publish.tables import BOTH, INSERT
-from tidelog.publish.versions import Version
-from tidelog.spark import codes
-from tidelog.spark.frames import PREDICATE
-from tidelog.spark.layout import layout_of
+from tidelog.publish.published_schemas import CHANGE_TYPE, Version
+from tidelog.publish.table_files import BOTH, INSERT
+from tidelog.spark.frames import PREDICATE, layout_of
 
 if TYPE_CHECKING:
     from tidelog.reasoner.storing import StoredReasoner
@@ -164,7 +160,7 @@ class Asked:
         """Whether the folder is a store of tidelog's."""
         if "://" in self.path or Path(self.path, MARKER).exists():
             return False
-        from tidelog.store.folder import Folder as StoreFolder
+        from tidelog.store.store import Folder as StoreFolder
 
         return StoreFolder(Path(self.path)).is_store
 
@@ -402,8 +398,7 @@ def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
     # Spark imports this module in many processes, and few of them read a store.
     from tidelog.logic.type_inference import infer
     from tidelog.reasoner.storing import open_store
-    from tidelog.spark.schemas import outputs_of
-    from tidelog.spark.times import time_fields
+    from tidelog.spark.schemas import outputs_of, time_fields
 
     reasoner = open_store(asked.path, read_only=True)
     program = reasoner.program
@@ -423,7 +418,7 @@ def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
 def stored_rows(asked: Asked) -> Iterator[pa.RecordBatch]:
     """Yield the facts of a predicate of a store."""
     from tidelog.spark.schemas import arrow_of
-    from tidelog.spark.task import Writing, written
+    from tidelog.spark.worker import Writing, written
 
     reasoner, output = stored(asked)
     names = tuple(name for name, _ in output.fields)

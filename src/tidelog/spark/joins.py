@@ -27,13 +27,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.typed_columns import to_typed
-from tidelog.engine.columnar import decode
 from tidelog.engine.limits import Limits
 from tidelog.errors import Inconsistent
-from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import OnError
+from tidelog.logic.conversions import exact
 from tidelog.logic.program import (
     TOP,
     Atom,
@@ -47,17 +48,15 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.strata import Stratum, strata
-from tidelog.logic.terms import exact
 from tidelog.logic.type_inference import Inferred
 from tidelog.logic.types import ANY, NEVER, Contents, Type, Types, column_of, type_of
 from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.spark.around import Readable
-from tidelog.spark.derived import quoted
-from tidelog.spark.memory import Limit, Metered
-from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
-from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
+from tidelog.spark.frames import quoted
+from tidelog.spark.schemas import Input, Output, Readable, Slots, arrow_of, spark_type
+from tidelog.spark.strategies import Limit, Metered
+from tidelog.spark.worker import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
 
 ROWS: Final = 1 << 16  # that a task evaluates at once, where rows do not depend on each other
 CONSOLIDATED: Final = 8  # rounds after which the parts of a relation become one: plans would grow with them

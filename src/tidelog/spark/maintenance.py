@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.data.columns import Nulls
 from tidelog.data.dictionary import Dictionary
-from tidelog.errors import Diagnostic, ProgramError, Span
-from tidelog.io.nulls import Nulls
+from tidelog.data.rows import Rows
+from tidelog.errors import Diagnostic, ProgramError, Span, codes
 from tidelog.io.rejects import OnError
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of, warn
@@ -29,24 +30,29 @@ from tidelog.logic.type_inference import Columns, Inferred, infer, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.maintenance.row_sets import Rows
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.reasoner.storing import StoredReasoner, open_store
-from tidelog.spark import codes
 from tidelog.spark import table_changes as tables
-from tidelog.spark.derived import SPECIAL
-from tidelog.spark.derived import quoted as _quoted
-from tidelog.spark.fetching import fetched
-from tidelog.spark.given import check_program, only_input
-from tidelog.spark.nulls import Said, nulls_of, wrong_columns
-from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
-from tidelog.spark.scratch import scratch_folder
-from tidelog.spark.settings import MAINTAINING, check_settings, on_error_of
+from tidelog.spark.frames import SPECIAL, fetched
+from tidelog.spark.frames import quoted as _quoted
+from tidelog.spark.schemas import (
+    Input,
+    Output,
+    Said,
+    arrow_of,
+    nulls_of,
+    outputs_of,
+    read_input,
+    spark_type,
+    wrong_columns,
+)
+from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import carried
+from tidelog.spark.stages import MAINTAINING, check_program, check_settings, on_error_of, only_input
 from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, Shape
-from tidelog.spark.task import REJECTS
-from tidelog.store.folder import Folder
-from tidelog.store.state import BatchId
+from tidelog.spark.worker import REJECTS
+from tidelog.store.forms import BatchId
+from tidelog.store.store import Folder
 
 APP_ID = "stream"
 OPERATION = "op"
@@ -332,7 +338,9 @@ class Maintained:
         if order is not None and not isinstance(names[order], ORDERED):
             message = f"column `{order}` is of the type {names[order].simpleString()}, which is no order"
             help = "an order is a whole number, a date or a timestamp"
-            raise ProgramError(Diagnostic(codes.NO_SUCH_TYPE, message, place=_place(predicate), help=help))
+            raise ProgramError(
+                Diagnostic(codes.NO_SUCH_SPARK_TYPE, message, place=_place(predicate), help=help)
+            )
         return op, order
 
     def _read(
@@ -569,7 +577,7 @@ def _session() -> SparkSession:
 
 def _timed(message: str, span: Span | None = None) -> ProgramError:
     help = "use a store: `tl.open`, whose transactions have times"
-    return ProgramError(Diagnostic(codes.TIMED, message, span, help))
+    return ProgramError(Diagnostic(codes.TIMED_FRAMES, message, span, help))
 
 
 def _stream_of(frame: DataFrame) -> str:

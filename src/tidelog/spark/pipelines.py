@@ -20,20 +20,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors import Diagnostic, ProgramError, codes
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.type_inference import infer
-from tidelog.spark import codes
-from tidelog.spark.derived import Derived, quoted, slots_of
-from tidelog.spark.given import Given, read_by, rows_schema, session_of, wanted_predicates, writings
-from tidelog.spark.nulls import Said
-from tidelog.spark.schemas import Output, never_null, spark_type
-from tidelog.spark.scratch import scratch_folder
-from tidelog.spark.settings import on_error_of
+from tidelog.spark.frames import Derived, quoted, slots_of
+from tidelog.spark.schemas import Output, Said, never_null, spark_type
+from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.stages import (
+    Given,
+    on_error_of,
+    read_by,
+    rows_schema,
+    session_of,
+    wanted_predicates,
+    writings,
+)
 from tidelog.spark.strategies import limit_of
-from tidelog.spark.task import NONE, TAG, Everything, Task
+from tidelog.spark.worker import NONE, TAG, Everything, Task
 
 SUFFIX: Final = ".rls"
 FACTS: Final = "__facts"  # what the name of the view that holds all outputs ends with
@@ -99,7 +104,7 @@ def _declared(program: Program, inputs: Mapping[str, Source]) -> dict[str, spark
             "the program has rules over time, and whether a table has columns of times is not known here"
         )
         help = "use `tidelog.spark.derive`"
-        faults.append(Diagnostic(codes.TIMED, message, help=help))
+        faults.append(Diagnostic(codes.TIMED_FRAMES, message, help=help))
     found = {}
     for name in inputs:
         predicate = program.find(name)

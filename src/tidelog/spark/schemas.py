@@ -1,42 +1,52 @@
-"""Spark's types and those of columns: one table, both ways; and how rows of many predicates share columns.
-
-| Spark | here |
-|---|---|
-| boolean | boolean |
-| tinyint, smallint, int, bigint | int |
-| decimal(p, s) | decimal |
-| float, double | double |
-| date | date |
-| timestamp | dateTime, in UTC |
-| timestamp_ntz | dateTime without a time zone |
-| string, char, varchar | string |
-| struct<int: bigint, string: string, …> | several types, a field for each |
+"""Spark's types and those of columns, both ways; missing values, columns of times, inputs that go around
+the task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cached_property, reduce
+from typing import Any
 
 import pyarrow as pa
 from pyarrow.types import is_decimal, is_struct
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.data.arrow import fields_of
+from tidelog.data.columns import Nulls, policy
 from tidelog.data.typed_columns import arrow_type, with_mixed
-from tidelog.errors import Diagnostic
-from tidelog.io.nulls import Nulls, policy
-from tidelog.io.structs import fields_of
-from tidelog.logic.program import Predicate
+from tidelog.errors import Diagnostic, ProgramError, codes, suggest
+from tidelog.errors.codes import NOT_OF_TYPE
+from tidelog.io.rejects import OnError
+from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.program import Predicate, Program, free_name
 from tidelog.logic.type_inference import Columns, Inferred, Schema, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of
 from tidelog.logic.values import ColumnType
-from tidelog.spark import codes
-from tidelog.spark.task import Reading
-from tidelog.temporal.intake import time_columns
+from tidelog.spark.worker import Reading
+from tidelog.temporal.temporal import USUAL, TimeSettings, leads_on
+from tidelog.temporal.time_columns import Bound, bound_of, time_columns
+from tidelog.temporal.timed_relation import BOUNDS, EVERY
+
+# ---- Spark's types and those of columns: one table, both ways; and how rows of many predicates share
+# columns.
+#
+# | Spark | here |
+# |---|---|
+# | boolean | boolean |
+# | tinyint, smallint, int, bigint | int |
+# | decimal(p, s) | decimal |
+# | float, double | double |
+# | date | date |
+# | timestamp | dateTime, in UTC |
+# | timestamp_ntz | dateTime without a time zone |
+# | string, char, varchar | string |
+# | struct<int: bigint, string: string, …> | several types, a field for each |
 
 _READ: Mapping[type[spark_types.DataType], Type] = {
     spark_types.BooleanType: Type.BOOLEAN,
@@ -191,7 +201,7 @@ def read_input(
     found = [(field, read_types(field.dataType)) for field in chosen]
     faults = [
         Diagnostic(
-            codes.NO_SUCH_TYPE,
+            codes.NO_SUCH_SPARK_TYPE,
             f"column `{field.name}` is of the type {field.dataType.simpleString()}, which has no values here",
             place=place,
             help="cast it, such as to string, or select its parts",
@@ -302,3 +312,297 @@ def outputs_of(predicates: Sequence[Predicate], inferred: Inferred, mixed: str =
         predicate.written: Output(predicate, with_mixed(inferred.schema(predicate), mixed))
         for predicate in predicates
     }
+
+
+# ---- What becomes of missing values in frames, as a caller says it: for all, by predicate or by column.
+
+Said = str | Mapping[str, str | Mapping[str, str]]
+Lacking = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
+
+
+def with_nulls(inputs: Mapping[str, Input], said: Said | None) -> dict[str, Input]:
+    """Return the inputs with what is done about missing values; raise what is said of no column.
+
+    `said` is a word for all columns of all inputs, or by input a word, or a word for each of its columns.
+    """
+    if said is None:
+        return dict(inputs)
+    if isinstance(said, str):
+        return {name: _for_all(each, said) for name, each in inputs.items()}
+    faults = [
+        Diagnostic(
+            codes.NO_SUCH_PREDICATE, f"`nulls` names `{name}`, which is no input", help=suggest(name, inputs)
+        )
+        for name in said
+        if name not in inputs
+    ]
+    found = {}
+    for name, each in inputs.items():
+        words = said.get(name)
+        if words is None or isinstance(words, str):
+            found[name] = each if words is None else _for_all(each, words)
+            continue
+        names = each.columns[: len(each.types)]
+        faults += wrong_columns(name, words, names)
+        found[name] = replace(each, nulls=nulls_of(words, names))
+    if faults:
+        raise ProgramError(faults)
+    return found
+
+
+def wrong_columns(name: str, words: Mapping[str, str], names: Sequence[str]) -> list[Diagnostic]:
+    """Return what is said of columns that an input does not have."""
+    return [
+        Diagnostic(
+            codes.WRONG_COLUMNS,
+            f"`nulls` names the column `{column}`, which the input does not have",
+            place=f"the frame `{name}`",
+            help=f"its columns are {', '.join(f'`{one}`' for one in names)}",
+        )
+        for column in words
+        if column not in names
+    ]
+
+
+def nulls_of(words: str | Mapping[str, str], names: Sequence[str]) -> tuple[Nulls, ...]:
+    """Return what is done about missing values in each of these columns."""
+    if isinstance(words, str):
+        return (_read(words),) * len(names)
+    return tuple(_read(words[one]) if one in words else Nulls.REJECT for one in names)
+
+
+def counted(inputs: Sequence[Input]) -> list[Lacking]:
+    """Return the columns of inputs of which something is said, and what."""
+    return [
+        (each.predicate.written, column, what.value)
+        for each in inputs
+        for column, what in zip(each.columns, each.nulls, strict=False)
+    ]
+
+
+def _for_all(each: Input, word: str) -> Input:
+    return replace(each, nulls=nulls_of(word, each.columns[: len(each.types)]))
+
+
+def _read(word: str) -> Nulls:
+    if word not in [each.value for each in Nulls]:
+        words = ", ".join(f"`{each.value}`" for each in Nulls)
+        raise ValueError(f"nulls is one of {words}, not {word!r}")
+    return Nulls(word)
+
+
+# ---- Inputs that are outputs too, and that no rule reads: their rows go around the task, as Spark has them.
+
+STRING = spark_types.StringType()
+FLOATING = (spark_types.FloatType, spark_types.DoubleType)
+
+
+@dataclass(frozen=True)
+class Readable:
+    """Which rows of a frame can be read, by Spark alone. Its frames are made when they are used."""
+
+    source: DataFrame
+    input: Input
+    on_error: OnError
+
+    @property
+    def _shown(self) -> str:
+        return self.input.predicate.written
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        return {name: self.source[f"`{name.replace('`', '``')}`"] for name in self.input.columns}
+
+    @cached_property
+    def _dropping(self) -> dict[str, Any]:
+        """Whether a column lacks its value, where such rows are left out."""
+        return {
+            name: column.isNull()
+            for place, (name, column) in enumerate(self.columns.items())
+            if policy(self.input.nulls, place) is Nulls.DROP_ROW
+        }
+
+    @cached_property
+    def _missing(self) -> dict[str, Any]:
+        """Whether a column has no value that can be read; NaN is none, whatever is said of missing values."""
+        found = {}
+        for (name, column), of in zip(self.columns.items(), self.input.spark, strict=True):
+            bad = _is_missing(column, of)
+            found[name] = bad & ~self._dropping[name] if name in self._dropping else bad
+        return found
+
+    @property
+    def _is_bad(self) -> Any:
+        return reduce(lambda one, other: one | other, self._missing.values())
+
+    @property
+    def _is_dropped(self) -> Any:
+        return reduce(lambda one, other: one | other, self._dropping.values(), F.lit(False))
+
+    @property
+    def _row(self) -> Any:
+        texts = (column.cast(STRING) for column in self.columns.values())
+        return F.to_json(F.array(*texts), {"ignoreNullFields": "false"})
+
+    @property
+    def _reason(self) -> Any:
+        reasons = (
+            F.when(bad, F.lit(f"the value is missing (column `{name}`)"))
+            for name, bad in self._missing.items()
+        )
+        return F.coalesce(*reasons)
+
+    @property
+    def good(self) -> DataFrame:
+        """The rows in which no value is missing, or NaN."""
+        good = ~self._is_bad
+        if self.on_error is OnError.FAIL:
+            start = F.lit(f"DataError: error[{NOT_OF_TYPE}]: ")
+            place = F.lit(f"\n  --> {self._shown}")
+            error = F.raise_error(F.concat(start, self._reason, F.lit(": "), self._row, place))
+            good = F.when(self._is_bad, error.cast("boolean")).otherwise(F.lit(True))
+        kept = self.source.where(good)
+        return kept.where(~self._is_dropped) if self._dropping else kept
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The rows that are no facts, if they are collected."""
+        kept = self._is_bad if self.on_error is OnError.COLLECT else F.lit(False)
+        return self.source.where(kept).select(
+            F.lit(self._shown).alias("place"),
+            F.lit(NOT_OF_TYPE).alias("code"),
+            self._reason.alias("reason"),
+            self._row.alias("row"),
+        )
+
+    @property
+    def nulls(self) -> DataFrame:
+        """How many rows lack a value, as `Derived.nulls` has them."""
+        shown = F.lit(self._shown).alias("predicate")
+        rejected, left_out = (
+            self.source.where(chosen)
+            .select(shown, column.alias("column"), F.lit(what.value).alias("nulls"))
+            .groupBy("predicate", "column", "nulls")
+            .agg(F.count("*").alias("rows"))
+            .where(F.col("column").isNotNull())
+            for chosen, column, what in (
+                (self._is_bad, _first(self.columns, self._missing), Nulls.REJECT),
+                (self._is_dropped & ~self._is_bad, _first(self.columns, self._dropping), Nulls.DROP_ROW),
+            )
+        )
+        return rejected.unionAll(left_out)
+
+
+@dataclass(frozen=True)
+class Around:
+    """An input whose rows are the facts of a predicate."""
+
+    output: Output
+    read: Readable
+
+    @property
+    def rows(self) -> DataFrame:
+        """The facts, perhaps several times."""
+        return self.read.good.select(*_cast(self.read.columns, self.output))
+
+    @property
+    def frame(self) -> DataFrame:
+        """The facts, each once."""
+        return self.rows.distinct()
+
+
+def goes_around(program: Program, each: Input, output: Output) -> bool:
+    """Whether the rows of an input are those of the output: no rule, fact or conversion has a say in them."""
+    name = each.predicate.name
+    read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
+    stated = {fact.predicate for fact in program.facts}
+    if name in program.derived | read | stated | program.timed or has_equality(program.predicates):
+        return False
+    if Nulls.VALUE in each.nulls:
+        return False  # Spark has no such value
+    types = zip(each.spark, each.types, each.read_as, output.fields, strict=True)
+    return (
+        bool(each.columns)
+        and each.fields is None
+        and all(
+            (declared if declared.size is None else declared.base) == column_of(own) and _is_exact(of, wanted)
+            for of, own, declared, (_, wanted) in types
+        )
+    )
+
+
+def _is_exact(of: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+    """Whether each value of a type has one of the other."""
+    if isinstance(of, spark_types.DecimalType) and isinstance(wanted, spark_types.DecimalType):
+        return of.scale <= wanted.scale and of.precision - of.scale <= wanted.precision - wanted.scale
+    return not isinstance(of, spark_types.DecimalType | spark_types.StructType)
+
+
+def _first(columns: Mapping[str, Any], chosen: Mapping[str, Any]) -> Any:
+    """Return the name of the first column that lacks its value, for one of the reasons that are chosen."""
+    names = [F.when(bad & columns[name].isNull(), F.lit(name)) for name, bad in chosen.items()]
+    return F.coalesce(*names, F.lit(None).cast(STRING))
+
+
+def _is_missing(column: Any, of: spark_types.DataType) -> Any:
+    return column.isNull() | F.isnan(column) if isinstance(of, FLOATING) else column.isNull()
+
+
+def _cast(columns: Mapping[str, Any], output: Output) -> list[Any]:
+    """Return the columns as the output has them; -0.0 is 0.0."""
+    found = []
+    for column, (name, wanted) in zip(columns.values(), output.fields, strict=True):
+        value = column.cast(wanted)
+        value = value + F.lit(0.0) if isinstance(wanted, FLOATING) else value
+        found.append(never_null(value, wanted).alias(name))
+    return found
+
+
+# ---- Columns of times, as embedded relations have them: start, end, whether these are left out, and the
+# period.
+#
+# Their types follow from the program and the types of the inputs, never from the rows.
+
+TimeType = spark_types.DataType
+WHOLE, MOMENTS, TEXTS = spark_types.LongType(), spark_types.TimestampType(), spark_types.StringType()
+INTEGERS = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType, spark_types.LongType)
+TIMESTAMPS = (spark_types.TimestampType, spark_types.TimestampNTZType)
+TYPES = {Bound.WHOLE: WHOLE, Bound.MOMENT: MOMENTS, Bound.TEXT: TEXTS}
+
+
+def time_fields(
+    names: Sequence[str], program: Program, inputs: Iterable[Input], settings: Mapping[str, Any]
+) -> tuple[tuple[str, TimeType], ...]:
+    """Return the columns that follow the arguments, of these names, of what holds at times."""
+    time: TimeSettings = settings.get("time", USUAL)
+    given = (_bound(of) for each in inputs for of in _bound_columns(each))
+    bound = TYPES[bound_of(program, given, time.horizon)]
+    truth = spark_types.BooleanType()
+    taken, fields = list(names), []
+    types: list[tuple[str, TimeType]] = list(zip(BOUNDS, (bound, bound, truth, truth), strict=True))
+    if leads_on(program, time):
+        types.append((EVERY, TEXTS if bound == TEXTS else WHOLE))
+    for name, of in types:
+        fields.append((free_name(name, taken), of))
+        taken.append(fields[-1][0])
+    return tuple(fields)
+
+
+def _bound_columns(given: Input) -> Iterator[TimeType]:
+    """Yield the types of an input's columns that hold points or lengths of time."""
+    first = len(given.columns) - len(given.times)
+    for name, of in zip(given.times, given.spark[first:], strict=True):
+        if not name.endswith("_open"):
+            yield of
+
+
+def _bound(of: TimeType) -> Bound:
+    """Return what a column of bounds holds."""
+    if isinstance(of, INTEGERS):
+        return Bound.WHOLE
+    return Bound.MOMENT if isinstance(of, TIMESTAMPS) else Bound.TEXT
+
+
+def is_text(of: pa.DataType) -> bool:
+    """Whether bounds are exact texts in a column of this type."""
+    return bool(pa.types.is_string(of))

@@ -19,21 +19,17 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn
 
-from tidelog.errors import Diagnostic, ProgramError, TidelogError
+from tidelog.errors import Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.rejects import OnError
-from tidelog.logic.program import Predicate, Program
+from tidelog.logic.program import Predicate, Program, Sandbox
 from tidelog.logic.resolve import EMPTY, read_text
-from tidelog.logic.sandbox import Sandbox
-from tidelog.spark import codes
-from tidelog.spark.derived import quoted, slots_of
-from tidelog.spark.frames import PREDICATE, Frames
-from tidelog.spark.given import Given, only_input, wanted_predicates, writings
-from tidelog.spark.memory import Limit
+from tidelog.spark.frames import PREDICATE, Frames, quoted, slots_of
 from tidelog.spark.schemas import Output, slots
-from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import limit_of
-from tidelog.spark.task import ERRORS, NO_PREDICATE, TAG, Everything, Task
+from tidelog.spark.stages import Given, only_input, wanted_predicates, writings
+from tidelog.spark.strategies import Limit, limit_of
+from tidelog.spark.worker import ERRORS, NO_PREDICATE, TAG, Everything, Task
 
 NAME: Final = "tidelog"
 SHARED: Final = "facts"  # the argument that is a table of several predicates

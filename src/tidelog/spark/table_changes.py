@@ -20,25 +20,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data import decode
+from tidelog.data.columns import Column, Nulls
 from tidelog.data.relation import Relation
+from tidelog.data.rows import Rows, codes_of, joined, taken
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
-from tidelog.engine.columnar import decode
 from tidelog.engine.interrupts import waited_for
-from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
-from tidelog.io.arrow_data import read_arrow_data, wanted_columns
-from tidelog.io.columns import Column
-from tidelog.io.nulls import Nulls
+from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
+from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
-from tidelog.maintenance.row_sets import Rows, codes_of, joined, taken
 from tidelog.reasoner.delta import Delta, PredicateDelta
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
-from tidelog.spark import codes
-from tidelog.spark.task import Collected, Writing, written
-from tidelog.store.state import BatchId
+from tidelog.spark.worker import Collected, Writing, written
+from tidelog.store.forms import BatchId
 
 INSERT, DELETE = "insert", "delete"
 NULLARY = "holds"  # the column of a predicate without arguments

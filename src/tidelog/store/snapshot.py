@@ -29,27 +29,21 @@ from tidelog.engine.columnar.storage.engine_state import (
     EngineState,
     TableState,
 )
-from tidelog.engine.maintaining import Counters
-from tidelog.equality.registry import TREATMENTS
-from tidelog.errors import DataError, Diagnostic
+from tidelog.engine.protocol import Counters
+from tidelog.equality.rewriting import TREATMENTS
+from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.logic.program import Variable
 from tidelog.query.kept_queries import Asked
-from tidelog.rewrite.over_representatives import ALIAS
-from tidelog.rewrite.splitting import is_auxiliary
-from tidelog.store import codes, files
-from tidelog.store.arrays import SECTION, Array, Section, packed, unpacked
-from tidelog.store.program_form import (
-    PROGRAM,
-    QUERY,
-    program_of,
-    program_to_json,
-    query_of,
-    query_to_json,
-    rule_of,
-    rule_to_json,
-)
-from tidelog.store.shapes import (
+from tidelog.rewrite.auxiliary_relations import is_auxiliary
+from tidelog.rewrite.representatives import ALIAS
+from tidelog.store import forms
+from tidelog.store.forms import (
+    SECTION,
+    Array,
+    BatchId,
     FormError,
+    Section,
+    State,
     anything,
     fields,
     integer,
@@ -58,16 +52,31 @@ from tidelog.store.shapes import (
     named,
     natural,
     one_of,
+    packed,
     reading,
     row,
     some_of,
     text,
     truth,
+    unpacked,
 )
-from tidelog.store.state import BatchId, State
+from tidelog.store.json_forms import (
+    PROGRAM,
+    QUERY,
+    TIME,
+    given_only,
+    program_of,
+    program_to_json,
+    query_of,
+    query_to_json,
+    rule_of,
+    rule_to_json,
+    time_of,
+    time_sections,
+    time_to_json,
+)
 from tidelog.store.state_checks import check_asked, check_engine, check_program, check_times
-from tidelog.store.time_form import TIME, given_only, time_of, time_sections, time_to_json
-from tidelog.temporal.state import TimeState
+from tidelog.temporal.temporal import TimeState
 
 VERSION = 3  # 1 had no times, 2 no superblock
 MAGIC, END = b"TIDESNAP", b"TIDEDONE"
@@ -235,7 +244,7 @@ class Snapshot:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size < HEADER.size + TRAILER.size:
-                raise files.damaged(path, f"the snapshot has only {size:,} bytes")
+                raise forms.damaged(path, f"the snapshot has only {size:,} bytes")
             self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         self.size = size
         self.version = 0
@@ -260,19 +269,19 @@ class Snapshot:
         magic, version, checksum = HEADER.unpack(self._data[: HEADER.size])
         is_right = magic == MAGIC and checksum == crc32(struct.pack("<8sI", magic, version))
         if not is_right:
-            raise files.damaged(self.path, "the snapshot does not begin as one")
-        files.check_version(self.path, version, VERSION)
+            raise forms.damaged(self.path, "the snapshot does not begin as one")
+        forms.check_version(self.path, version, VERSION)
         self.version = version
         end = self.size - TRAILER.size
         place, length, of_index, of_fields, magic = TRAILER.unpack(self._data[end:])
         said = struct.pack("<QQI", place, length, of_index)
         if magic != END or of_fields != crc32(said) or place + length != end:
-            raise files.damaged(self.path, "the snapshot does not end as one")
+            raise forms.damaged(self.path, "the snapshot does not end as one")
         index = self._data[place:end]
         if crc32(index) != of_index:
-            raise files.damaged(self.path, "the index of the snapshot is damaged")
+            raise forms.damaged(self.path, "the index of the snapshot is damaged")
         self.checksum = of_index
-        with files.understood(self.path):
+        with forms.understood(self.path):
             form: dict[str, Any] = loaded(index, anything)
             if isinstance(form, dict) and isinstance(form.get("beside"), dict):
                 _check_beside(self.path, form["beside"])
@@ -297,7 +306,7 @@ class Snapshot:
         """The array of a section; raises `DataError` if it is damaged."""
         section = Section(*form)
         if not self.is_right(section):
-            raise files.damaged(self.path, f"the snapshot is damaged: {what}")
+            raise forms.damaged(self.path, f"the snapshot is damaged: {what}")
         return unpacked(section, self._bytes(section))
 
     def state(self, *, without_tables: bool = False) -> State:
@@ -308,7 +317,7 @@ class Snapshot:
         index = self.index
         if without_tables:
             index = self._without_tables(index)
-        with files.understood(self.path), reading("the index"):
+        with forms.understood(self.path), reading("the index"):
             state = State(
                 program_of(index["program"]),
                 tuple(map(asked_of, index["asked"])),

@@ -18,7 +18,7 @@ from tidelog.data.dictionary import NO_TIME_ZONE, TEXT_KINDS
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.engine_state import DictionaryState, EngineState, TableState
 from tidelog.errors import counted
-from tidelog.logic.builtins import AGGREGATES, FUNCTIONS
+from tidelog.logic.functions.builtins import AGGREGATES, FUNCTIONS
 from tidelog.logic.intervals import Interval
 from tidelog.logic.lexical_forms import DECIMAL
 from tidelog.logic.program import (
@@ -40,16 +40,15 @@ from tidelog.logic.program import (
     Variable,
     variables_of,
 )
-from tidelog.logic.safety import order
-from tidelog.logic.strata import cycles
+from tidelog.logic.strata import cycles, order
 from tidelog.logic.values import Kind
-from tidelog.maintenance.aggregates import scratch_relations
+from tidelog.maintenance.special_strata import scratch_relations
 from tidelog.query.kept_queries import Asked
-from tidelog.rewrite.splitting import is_auxiliary, split_rules
-from tidelog.store.shapes import FormError
-from tidelog.syntax.tokens import METRIC_WORDS
-from tidelog.temporal.list_kernels import INFINITY, LIMIT
-from tidelog.temporal.state import TimedTableState, TimeState
+from tidelog.rewrite.auxiliary_relations import is_auxiliary, split_rules
+from tidelog.store.forms import FormError
+from tidelog.syntax.lexer import METRIC_WORDS
+from tidelog.temporal.interval_kernels import INFINITY, LIMIT
+from tidelog.temporal.temporal import TimedTableState, TimeState
 
 Array = npt.NDArray[Any]
 Arities = Mapping[str, int]

@@ -1,27 +1,381 @@
-"""A store open for writing: records are appended, and now and then all is written anew. Mutates itself.
-
-Invariant: the files hold exactly what was acknowledged, and at most one record more, whole, if the process
-ended between the disk's answer and ours.
+"""A store open for writing: its files, the superblock that names them, records appended, snapshots now and
+then. Mutates itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+import re
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock as ThreadLock
 from threading import Thread
+from typing import Any
+from zlib import crc32
 
 from tidelog import durable
 from tidelog.durable import Lock
-from tidelog.errors import DataError, Diagnostic
-from tidelog.store import codes, files, snapshot
-from tidelog.store.folder import LOCK, Folder, Found
-from tidelog.store.journal import HEADER, Journal, Position, Record, broken
-from tidelog.store.lock import writer_lock
-from tidelog.store.state import State
-from tidelog.store.superblock import NOT_FINISHED, Root, Superblock
+from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.store import forms, journal, snapshot
+from tidelog.store.forms import State, writer_lock
+from tidelog.store.journal import HEADER, Journal, Position, Read, Record, broken
+from tidelog.store.snapshot import Snapshot
+
+# ---- The superblock: which files are the store, and up to which record they were acknowledged.
+#
+# Two copies of the same few numbers, in blocks of their own, written in turn, each with a checksum: while one
+# is being written the other counts. What a file is for is decided here and nowhere else: a snapshot or a
+# journal that the superblock does not name is left over from something that was not finished, and one that it
+# names and that is missing is damage.
+#
+# `switch` goes to the disk, twice, before anything is deleted that the superblock named before. `confirm` is
+# left to the operating system, so that a commit costs no second wait for the disk: after the death of a
+# process all of it is there, after a power cut perhaps less. Only what is on the disk already is confirmed,
+# so that no more is expected of a journal than it must hold.
+
+NAME = "superblock.tide"
+VERSION = 3
+MAGIC = b"TIDEROOT"
+BEGIN = struct.Struct("<8sII")  # magic, version, bytes of the fields: later versions keep this much
+FIELDS = struct.Struct("<QQIQQQIQ")
+CHECKSUM = struct.Struct("<I")
+BLOCK = 4096  # bytes that a disk writes at once, at most
+ATTEMPTS = 3  # to read a superblock while it is being written
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What the superblock says."""
+
+    snapshot: int  # the number of the snapshot; 0: the store is being created
+    checksum: int  # of the index of that snapshot
+    journal: int  # the number of the last journal; the first has the snapshot's
+    confirmed: Position  # in the last journal: up to here all was acknowledged
+    aside: int = (
+        0  # files before the snapshot go to the folder `damaged-N` of this number; 0: they are deleted
+    )
+    generation: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the store has been created."""
+        return self.snapshot > 0
+
+
+NOT_FINISHED = Root(0, 0, 0, Position(0, 0, 0))
+
+
+def read(path: Path) -> Root:
+    """Read a superblock; raises `DataError` if neither copy is whole, or a newer tidelog wrote one."""
+    for _ in range(ATTEMPTS):
+        found = [root for root in copies(path) if root is not None]
+        if found:
+            return max(found, key=lambda root: root.generation)
+    raise forms.damaged(path, "the superblock is damaged: neither of its copies is whole")
+
+
+def copies(path: Path) -> list[Root | None]:
+    """Read both copies, None for one that is not whole."""
+    data = path.read_bytes()
+    return [_read_copy(path, data[place : place + BLOCK]) for place in (0, BLOCK)]
+
+
+def _read_copy(path: Path, data: bytes) -> Root | None:
+    if len(data) < BEGIN.size:
+        return None
+    magic, version, length = BEGIN.unpack_from(data)
+    end = BEGIN.size + length
+    if magic != MAGIC or len(data) < end + CHECKSUM.size:
+        return None
+    if CHECKSUM.unpack_from(data, end)[0] != crc32(data[:end]):
+        return None
+    forms.check_version(path, version, VERSION)
+    if length != FIELDS.size:
+        raise forms.damaged(path, f"the superblock has {length} bytes of fields instead of {FIELDS.size}")
+    generation, snapshot, checksum, journal, record, offset, chain, aside = FIELDS.unpack_from(
+        data, BEGIN.size
+    )
+    return Root(snapshot, checksum, journal, Position(record, offset, chain), aside, generation)
+
+
+def _written(root: Root) -> bytes:
+    numbers = root.generation, root.snapshot, root.checksum, root.journal
+    confirmed = root.confirmed
+    fields = FIELDS.pack(*numbers, confirmed.record, confirmed.end, confirmed.chain, root.aside)
+    data = BEGIN.pack(MAGIC, VERSION, len(fields)) + fields
+    return data + CHECKSUM.pack(crc32(data))
+
+
+class Superblock:
+    """A superblock open for writing, by several threads. Mutable: what it says changes."""
+
+    def __init__(self, path: Path, root: Root) -> None:
+        self.path = path
+        self.root = root
+        self.is_broken = False  # nobody knows what is on the disk
+        self._descriptor = os.open(path, os.O_RDWR)
+        self._lock = ThreadLock()
+
+    @staticmethod
+    def create(path: Path, root: Root) -> Superblock:
+        """Write a new superblock, in place of one that may be there, to the disk."""
+        root = replace(root, generation=root.generation + 1)
+        with durable.replacing(path) as descriptor:
+            for place in (0, BLOCK):
+                durable.write_at(descriptor, _written(root), place)
+        return Superblock(path, root)
+
+    def confirm(self, position: Position) -> None:
+        """Note that all up to a position is on the disk; the note itself may get there later."""
+        self._write(confirmed=position)
+
+    def switch(self, **changes: Any) -> None:
+        """Change fields of the superblock; the change is on the disk when this returns."""
+        self._write(**changes)
+        try:
+            durable.sync(self._descriptor)
+        except BaseException:
+            self.is_broken = True  # as after a fault of a journal
+            raise
+        with suppress(OSError):  # it has been said: this is the second copy
+            self._write()
+            durable.sync(self._descriptor)
+
+    def _write(self, **changes: Any) -> None:
+        """Write the copy that was written less lately; the root is the new one when that is done."""
+        with self._lock:
+            root = replace(self.root, generation=self.root.generation + 1, **changes)
+            durable.write_at(self._descriptor, _written(root), root.generation % 2 * BLOCK)
+            self.root = root
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether this is the file of that name still."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+# ---- The files of a store, by their numbers, and what can be read of them at one moment.
+#
+# The superblock names the snapshot and the journals that count. Snapshot N holds everything up to a record,
+# journal N begins with the next one. Journal N + 1 begins when snapshot N + 1 is begun; when that is whole,
+# the superblock switches to it, and only then do snapshot and journal N go. So the state is the snapshot and
+# all journals from its number on.
+#
+# Stores of formats 1 and 2 have no superblock: of them the last snapshot and all journals from its number on
+# count.
+
+NAMES = re.compile(r"(snapshot|journal)-(\d{8})\.tide")
+TEMPORARY = re.compile(r"\.(snapshot-\d{8}|superblock)\.tide\.tmp")
+LOCK = "lock"
+FOLDER_ATTEMPTS = 100  # to read a store whose writer puts another snapshot in the place of this one
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A store at one moment: the snapshot, and the journals since."""
+
+    root: Root | None  # None: it has no superblock, as it is of an older format
+    number: int
+    snapshot: Snapshot
+    journals: tuple[Read, ...]
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What was done since the snapshot."""
+        return tuple(record for each in self.journals for record in each.records)
+
+    @property
+    def last(self) -> Read | None:
+        """The journal that records are appended to."""
+        return self.journals[-1] if self.journals else None
+
+
+class Folder:
+    """A folder of snapshots and journals."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.superblock = path / NAME
+
+    def snapshot(self, number: int) -> Path:
+        """Return the file of a snapshot."""
+        return self.path / f"snapshot-{number:08}.tide"
+
+    def journal(self, number: int) -> Path:
+        """Return the file of a journal."""
+        return self.path / f"journal-{number:08}.tide"
+
+    def numbers(self, kind: str) -> list[int]:
+        """Return the numbers of all snapshots, or of all journals, in order."""
+        if not self.path.is_dir():
+            return []
+        named = (NAMES.fullmatch(path.name) for path in self.path.iterdir())
+        return sorted(int(name[2]) for name in named if name is not None and name[1] == kind)
+
+    def root(self) -> Root | None:
+        """Return what the superblock says, None if there is none; raises `DataError` if it is damaged."""
+        try:
+            return read(self.superblock)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    @property
+    def is_store(self) -> bool:
+        """Whether there is a store, whole or damaged."""
+        if self.superblock.is_file():
+            return not self._is_unfinished()
+        return bool(self.numbers("snapshot") or self.numbers("journal"))
+
+    def _is_unfinished(self) -> bool:
+        """Return whether the process ended that was creating a store here."""
+        try:
+            root = self.root()
+        except DataError:
+            return False
+        return root is not None and not root.is_finished
+
+    # ---- reading
+
+    def find(self) -> Found:
+        """Return the store as it is at one moment, whoever writes to it meanwhile."""
+        for _ in range(FOLDER_ATTEMPTS):
+            root, numbers = self.root(), self.numbers("snapshot")
+            try:
+                return self._find_old() if root is None else self._find(root)
+            except FileNotFoundError as error:
+                path = Path(error.filename)
+                fault = forms.damaged(path, f"`{path.name}` is missing, and belongs to the store")
+            except DataError as error:
+                fault = error
+            if self.root() == root and self.numbers("snapshot") == numbers:
+                break  # it was not the writer
+        raise fault
+
+    def _find(self, root: Root) -> Found:
+        """Return the store that the superblock names."""
+        if not root.is_finished:
+            raise self.no_store("; the creation of one was begun and not finished")
+        snapshot = Snapshot(self.snapshot(root.snapshot))
+        if snapshot.checksum != root.checksum:
+            raise forms.damaged(snapshot.path, "the snapshot is not the one that belongs to the store")
+        found = [journal.read(self.journal(each)) for each in range(root.snapshot, root.journal + 1)]
+        _check_order(snapshot, found)
+        check_confirmed(root, found[-1])
+        return Found(root, root.snapshot, snapshot, tuple(found))
+
+    def _find_old(self) -> Found:
+        """Return the store of a folder without a superblock."""
+        numbers, journals = self.numbers("snapshot"), self.numbers("journal")
+        if not numbers and journals:
+            raise FileNotFoundError(2, "", str(self.superblock))
+        if not numbers:
+            raise self.no_store()
+        snapshot = Snapshot(self.snapshot(numbers[-1]))
+        if snapshot.has_superblock:
+            raise FileNotFoundError(2, "", str(self.superblock))
+        paths = [self.journal(each) for each in journals if each >= numbers[-1]]
+        if paths and paths[-1].stat().st_size < journal.OLD_HEADER.size:
+            paths.pop()  # the process ended while it began
+        found = [journal.read(path) for path in paths]
+        _check_order(snapshot, found)
+        return Found(None, numbers[-1], snapshot, tuple(found))
+
+    def no_store(self, why: str = "") -> DataError:
+        """Return the error that there is no store."""
+        message = f"there is no store in `{self.path}`{why}"
+        help = "give a program to make one: `tl.open(DIR, program)`, `tidelog run PROGRAM --store DIR`"
+        return DataError(Diagnostic(codes.NO_STORE, message, place=str(self.path), help=help))
+
+    # ---- what is left over
+
+    def check_free(self) -> None:
+        """Raise `DataError` if no store can be created here; what an unfinished creation left may stay."""
+        ours = [LOCK, NAME] if self._is_unfinished() else [LOCK]
+        others = [
+            path.name
+            for path in self.path.iterdir()
+            if path.name not in ours
+            and TEMPORARY.fullmatch(path.name) is None
+            and not (NAME in ours and NAMES.fullmatch(path.name))
+        ]
+        if others:
+            message = f"no store can be made in `{self.path}`: there is `{min(others)}` already"
+            help = "name a folder that is empty, or is not there yet"
+            raise DataError(Diagnostic(codes.NO_STORE, message, place=str(self.path), help=help))
+
+    def tidy(self, written: Superblock) -> None:
+        """Delete all that the superblock does not name; after a repair it is set aside instead."""
+        root = written.root
+        aside = self.aside(root.aside) if root.aside else None
+        if aside is not None:
+            durable.make_folders(aside)
+        for path in self._strays(root):
+            if aside is None:
+                durable.remove(path)
+            else:
+                durable.rename(path, aside / path.name)
+        for path in self.path.iterdir():
+            if TEMPORARY.fullmatch(path.name):
+                durable.remove(path)
+        if aside is not None:
+            written.switch(aside=0)
+
+    def aside(self, number: int) -> Path:
+        """Return the folder for the files of a damaged store."""
+        return self.path / f"damaged-{number:08}"
+
+    def _strays(self, root: Root) -> Iterator[Path]:
+        """The snapshots and journals that the superblock does not name."""
+        for number in self.numbers("snapshot"):
+            if number != root.snapshot:
+                yield self.snapshot(number)
+        for number in self.numbers("journal"):
+            if not root.snapshot <= number <= root.journal:
+                yield self.journal(number)
+
+
+def _check_order(snapshot: Snapshot, found: list[Read]) -> None:
+    """Raise `DataError` if the journals do not go on from the snapshot, and from each other."""
+    expected, chain = snapshot.sequence + 1, None
+    for each in found:
+        if each.first != expected:
+            message = f"the journal begins with record {each.first}, and {expected} is missing"
+            raise forms.damaged(each.path, message)
+        if None not in (chain, each.link) and each.link != chain:
+            raise forms.damaged(each.path, "the journal does not go on from the one before it")
+        expected, chain = each.end.record + 1, each.end.chain
+
+
+def check_confirmed(root: Root, last: Read) -> None:
+    """Raise `DataError` if the last journal does not hold what was acknowledged."""
+    confirmed = root.confirmed
+    if confirmed in last.positions:
+        return
+    if last.end.record < confirmed.record:
+        first = last.end.record + 1
+        which = f"records {first} to {confirmed.record}" if first < confirmed.record else f"record {first}"
+        message = f"the journal ends too early: {which} {'were' if ' to ' in which else 'was'} acknowledged"
+        help = f"`tidelog store repair {last.path.parent}` keeps what stands before them"
+        raise forms.damaged(last.path, f"{message} and cannot be read", help)
+    raise forms.damaged(last.path, "the journal is not the one that belongs to the store")
+
+
+# ---- A store open for writing: records are appended, and now and then all is written anew. Mutates itself.
+#
+# Invariant: the files hold exactly what was acknowledged, and at most one record more, whole, if the process
+# ended between the disk's answer and ours.
 
 DURABILITY = ("full", "fast")
 SNAPSHOT_FROM = 4 << 20  # bytes of journals that are worth a snapshot while others work …
@@ -65,7 +419,7 @@ class Store:
     def create(path: Path, state: State, durability: str) -> Store:
         """Create a store that holds a state. Until all of it is on the disk, the superblock says so."""
         folder = Folder(path)
-        with files.writing_to(path), ExitStack() as undo:
+        with forms.writing_to(path), ExitStack() as undo:
             durable.make_folders(path)
             folder.check_free()
             lock = writer_lock(path / LOCK)
@@ -95,7 +449,7 @@ class Store:
             undo.callback(lock.release)
             found = folder.find()
             opened = read_found(found)
-            with files.writing_to(path):
+            with forms.writing_to(path):
                 store = Store._resumed(folder, lock, found, durability == "full", undo)
             undo.pop_all()
         return store, opened
@@ -146,7 +500,7 @@ class Store:
     def append(self, content: bytes) -> None:
         """Append a record, as durable as was asked for; on any fault it is not there."""
         self.check()
-        with files.writing_to(self._journal.path):
+        with forms.writing_to(self._journal.path):
             self._journal.append(content)
 
     def confirm(self) -> None:
@@ -155,7 +509,7 @@ class Store:
         Where it is left to the operating system when records go to the disk, none is confirmed before.
         """
         if self._is_durable:
-            with files.writing_to(self._superblock.path):
+            with forms.writing_to(self._superblock.path):
                 self._superblock.confirm(self._journal.position)
 
     def withdraw(self, mark: tuple[Journal, Position]) -> None:
@@ -219,7 +573,7 @@ class Store:
         """Begin to write a snapshot while others work; records from now on go to another journal."""
         self.wait()
         number, before = self.number + 1, self._journal.position
-        with files.writing_to(self.folder.path):
+        with forms.writing_to(self.folder.path):
             self._journal.sync()
             journal = Journal.create(self.folder.journal(number), before, self._is_durable)
             try:

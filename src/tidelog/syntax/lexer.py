@@ -1,67 +1,369 @@
-r"""Text to tokens, one statement at a time.
-
-The tokens are those of the grammar, with its priorities. Two of them depend on what stands before, and the
-lexer looks one token back to tell them apart:
-
-- A sign belongs to a number only where a value may begin: `?x -1` and `?x-1` are subtractions,
-  `?x = -1` and `?x - -1` hold the number -1. (`n-1` is a name: names may contain `-`.)
-- `<` begins an IRI only where a value may begin: `?x<?y, ?z>3` are two comparisons.
-
-A full stop ends a statement wherever it stands outside numbers, strings, IRIs and comments, so a fault never
-spreads further than its statement.
-
-Beyond the grammar: `-0xff` is read as `-` and `0xff`, strings may stand in the braces of a format string in
-single quotes, as in Nemo, and `_` and the Booleans are what they are before `:-` too, not names.
-"""
+"""Text to tokens, one statement at a time: kinds of tokens, escapes in quoted text, faults in characters."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source, Span
-from tidelog.syntax import codes
-from tidelog.syntax.lexical_errors import (
-    Fault,
-    foreign_comment,
-    full_stop_fault,
-    malformed_iri,
-    not_a_token,
+from tidelog.errors import Diagnostic, Source, Span, codes
+
+# ---- The kinds of tokens, and the tokens of a statement.
+#
+# Kinds are single characters, so that the kinds of a statement spell a word that patterns can be tried on.
+
+NAME: Final = "n"
+VARIABLE: Final = "v"
+ANONYMOUS: Final = "_"
+PARAMETER: Final = "$"
+EXISTENTIAL: Final = "!"
+PREFIXED: Final = "p"  # ex:alice
+NAMESPACE: Final = "N"  # ex: before a space
+IRI: Final = "i"
+STRING: Final = "s"
+FORMAT: Final = "f"
+BOOLEAN: Final = "b"
+INTEGER: Final = "1"
+DECIMAL: Final = "2"
+DOUBLE: Final = "3"
+BASED: Final = "4"
+DURATION: Final = "5"
+DIRECTIVE: Final = "D"
+LANGUAGE: Final = "l"
+AGGREGATE: Final = "#"
+METRIC: Final = "m"
+COMPARISON: Final = "c"
+ARROW: Final = "A"  # :-
+QUERY: Final = "Q"  # ?-
+ATTRIBUTE: Final = "B"  # #[
+DATATYPE: Final = "^"  # ^^
+COMMENT: Final = "C"  # never among a statement's tokens
+ERROR: Final = "x"  # already reported
+END: Final = "e"
+# Every other kind is the punctuation mark itself.
+
+SYMBOLS: Final = frozenset({NAME, PREFIXED, IRI})
+NUMBERS: Final = frozenset({INTEGER, DECIMAL, DOUBLE, BASED})
+WORDS: Final = frozenset({NAME, BOOLEAN, METRIC})
+"""What may stand where only a name can: there the special words are names like any other."""
+VALUES: Final = (
+    SYMBOLS
+    | NUMBERS
+    | {VARIABLE, ANONYMOUS, PARAMETER, EXISTENTIAL, STRING, FORMAT, BOOLEAN, DURATION, AGGREGATE}
 )
-from tidelog.syntax.tokens import (
-    AGGREGATE,
-    ANONYMOUS,
-    ARROW,
-    ATTRIBUTE,
-    BASED,
-    BOOLEAN,
-    COMMENT,
-    COMPARISON,
-    DATATYPE,
-    DECIMAL,
-    DIRECTIVE,
-    DIRECTIVES,
-    DOUBLE,
-    DURATION,
-    END,
-    ERROR,
-    EXISTENTIAL,
-    FORMAT,
-    INTEGER,
-    IRI,
-    LANGUAGE,
-    METRIC,
-    NAME,
-    NAMESPACE,
-    PARAMETER,
-    PREFIXED,
-    QUERY,
-    STRING,
-    VALUES,
-    VARIABLE,
-    Comment,
-    Tokens,
+"""What an expression may begin with, `(` and `-` apart."""
+
+DIRECTIVES: Final = (
+    "@prefix",
+    "@base",
+    "@declare",
+    "@parameter",
+    "@import",
+    "@export",
+    "@output",
+    "@include",
+    "@timeline",
+    "@commit",
+    "@advance",
 )
+METRIC_WORDS: Final = ("boxminus", "boxplus", "diamondminus", "diamondplus", "since", "until")
+AGGREGATES: Final = ("count", "sum", "min", "max", "avg")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment, and how many tokens of its statement stand before it."""
+
+    index: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The tokens of one statement, as parallel lists; the last is its full stop, or `END`."""
+
+    kinds: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    comments: list[Comment] = field(default_factory=list)
+    before: int = 0
+    """Where the statement before this one ended, its remark included."""
+    remark: str | None = None
+    broken: bool = False
+    """Whether a fault in it has been reported already, so that it is not parsed."""
+
+
+# ---- Escapes in quoted text, both ways: `unquote(quote(text)) == text`.
+#
+# The escapes are SPARQL's: `\t \b \n \r \f \" \' \\`, `\uXXXX` and `\UXXXXXXXX`.
+
+ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[\s\S]?)")
+_RESOLVED = {
+    "\\t": "\t",
+    "\\b": "\b",
+    "\\n": "\n",
+    "\\r": "\r",
+    "\\f": "\f",
+    '\\"': '"',
+    "\\'": "'",
+    "\\\\": "\\",
+}
+_ESCAPED = {resolved: escape for escape, resolved in _RESOLVED.items() if resolved != "'"}
+
+
+class BadEscapeError(ValueError):
+    """An escape that stands for no character; `start` and `end` are its place in the text."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__(start, end)
+        self.start = start
+        self.end = end
+
+
+def unescape(text: str) -> str:
+    r"""The text with every escape replaced by what it stands for; raises `BadEscapeError`.
+
+    >>> unescape(r"a\tb\u00e9")
+    'a\tbé'
+    """
+    return ESCAPE.sub(_resolve, text) if "\\" in text else text
+
+
+def escape(text: str) -> str:
+    r"""The text as it stands between double quotes.
+
+    >>> print(escape('say "hi"\n'))
+    say \"hi\"\n
+    """
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return text
+    return "".join(_escape_character(character) for character in text)
+
+
+def quote(text: str) -> str:
+    r"""The text as a string literal.
+
+    >>> print(quote('C:\\temp'))
+    "C:\\temp"
+    """
+    return f'"{escape(text)}"'
+
+
+def _resolve(found: re.Match[str]) -> str:
+    written = found[0]
+    if written in _RESOLVED:
+        return _RESOLVED[written]
+    if len(written) > 2:
+        point = int(written[2:], 16)
+        # Surrogates are no characters: text that holds one could not be written out again.
+        if point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF:
+            return chr(point)
+    raise BadEscapeError(found.start(), found.end())
+
+
+def _escape_character(character: str) -> str:
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    point = ord(character)
+    if character.isprintable() or 0xD800 <= point <= 0xDFFF:
+        return character
+    return f"\\u{point:04X}" if point <= 0xFFFF else f"\\U{point:08X}"
+
+
+# ---- Faults in the characters of a program: what is wrong, and where reading goes on.
+#
+# Most are habits from other languages, and get the help that a newcomer needs.
+
+_HELP_FOR_CHARACTER: Final = {
+    "!": "negation is written `~p(?x)`",
+    "¬": "negation is written `~p(?x)`",
+    "\\": r"negation is written `~p(?x)`, inequality `?x != ?y`",
+    "?": "a variable's name begins with a letter, as in `?x`",
+    "$": "a parameter's name begins with a letter, as in `$limit`",
+    ";": "there is no `or`: write one rule for each alternative",
+    "|": "there is no `or`: write one rule for each alternative",
+    "∨": "there is no `or`: write one rule for each alternative",
+    "&": "conditions are joined by commas",
+    "∧": "conditions are joined by commas",
+    "←": "a rule's arrow is `:-`",
+    "→": "a rule's arrow is `:-`, its head stands before it",
+    "≠": "inequality is written `!=`",
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "'": "strings stand in double quotes",
+    "^": 'a datatype is written `"2"^^xsd:int`, a power `POW(?x, 2)`',
+    "“": 'strings stand in plain double quotes: `"`',
+    "”": 'strings stand in plain double quotes: `"`',
+}
+_DIRECTIVE_HELP: Final = {
+    "decl": "declare a predicate with `@declare edge(from: int, to: int) .`",
+    "type": "there are no type declarations: columns have types, as in `@declare edge(from: int) .`",
+    "input": 'read facts with `@import edge :- csv{ resource = "edges.csv" } .`',
+    "output": "name the predicates to write with `@output edge .`",
+    "printsize": "name the predicates to write with `@output edge .`",
+    "include": 'include a file with `@include "rules.rls" .`',
+    "comp": "there are no components: include a file with `@include`",
+    "init": "there are no components: include a file with `@include`",
+    "limitsize": "stop early with `--max-facts`",
+    "pragma": "options are given on the command line",
+}
+_FOREIGN_DIRECTIVE: Final = re.compile(r"\.(" + "|".join(_DIRECTIVE_HELP) + r")\b[^\n]*")
+_BEFORE_VALUE: Final = frozenset("(,[=+-*/") | {COMPARISON}
+_SINGLE_QUOTED: Final = re.compile(r"'[^'\n]*'")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+_IRI_CHARACTERS: Final = re.compile(r"""<[^\s<>"{}|^`\\]*""")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A diagnostic, and where reading goes on."""
+
+    diagnostic: Diagnostic
+    resume: int
+    is_line: bool = False
+    """Whether it is a line of its own where no statement has begun."""
+    ends_statement: bool = False
+    """Whether what is skipped holds the statement's full stop."""
+
+
+def not_a_token(source: Source, start: int, end: int) -> Fault:
+    """The fault of characters at `start` that begin no token."""
+    text = source.text
+    if text.startswith(('"', 'f"'), start):
+        return _unterminated_string(source, start, end)
+    if text.startswith("/*", start):
+        span = Span(source, start, start + 2)
+        message = "this comment is never closed"
+        return Fault(Diagnostic(codes.UNTERMINATED_COMMENT, message, span, "close it with `*/`"), end)
+    if text.startswith("#", start):
+        return foreign_comment(source, start, end)
+    return _unexpected_character(source, start, end)
+
+
+def foreign_comment(source: Source, start: int, end: int) -> Fault:
+    """The fault of a `//` or `#` comment."""
+    line_end = _line_end(source.text, start, end)
+    written = "//" if source.text.startswith("//", start) else "#"
+    message = f"`{written}` does not begin a comment"
+    diagnostic = Diagnostic(
+        codes.FOREIGN_COMMENT,
+        message,
+        Span(source, start, start + len(written)),
+        "comments are written `% …` or `/* … */`",
+    )
+    return Fault(diagnostic, line_end, is_line=True)
+
+
+def full_stop_fault(source: Source, previous: str, start: int) -> Fault | None:
+    """The fault of a full stop that ends no statement, or None if it does."""
+    behind = source.text[start + 1 : start + 2]
+    if not previous:
+        return _foreign_directive(source, start)
+    if previous == INTEGER and source.text[start - 1].isdigit() and behind in tuple(",)]}"):
+        return _bad_decimal(source, start, "a decimal has digits behind its point, as in `1.0`")
+    if behind.isdecimal() and previous in _BEFORE_VALUE:
+        return _bad_decimal(source, start, "a decimal has digits before its point, as in `0.5`")
+    return None
+
+
+def _foreign_directive(source: Source, start: int) -> Fault | None:
+    found = _FOREIGN_DIRECTIVE.match(source.text, start)
+    if found is None:
+        return None
+    message = f"there is no directive `.{found[1]}`"
+    span = Span(source, start, found.end(1))
+    diagnostic = Diagnostic(codes.FOREIGN_DIRECTIVE, message, span, _DIRECTIVE_HELP[found[1]])
+    return Fault(diagnostic, found.end(), is_line=True)
+
+
+def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
+    """The fault of a number with digits on one side of its point only."""
+    start, end = point, point + 1
+    while start and source.text[start - 1].isdecimal():
+        start -= 1
+    while source.text[end : end + 1].isdecimal():
+        end += 1
+    span = Span(source, start, end)
+    return Fault(Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line), end)
+
+
+def malformed_iri(source: Source, start: int, end: int) -> Fault:
+    """The fault of a `<` that begins no IRI."""
+    line_end = _line_end(source.text, start, end)
+    found = _IRI_CHARACTERS.match(source.text, start, line_end)
+    stop = found.end() if found else start + 1
+    close = source.text.find(">", start, line_end)
+    if close < 0:
+        diagnostic = Diagnostic(
+            codes.MALFORMED_IRI, "this IRI is never closed", Span(source, start, stop), "close it with `>`"
+        )
+        return Fault(diagnostic, line_end, ends_statement=_has_full_stop(source.text, start, line_end))
+    message = f"an IRI may not contain {_shown(source.text[stop])}"
+    help_line = "write the character as a percent escape, such as `%20` for a space"
+    return Fault(
+        Diagnostic(codes.MALFORMED_IRI, message, Span(source, start, close + 1), help_line), close + 1
+    )
+
+
+def _unterminated_string(source: Source, start: int, end: int) -> Fault:
+    quotes = source.text.index('"', start)
+    if source.text.startswith('"""', quotes):
+        help_line = 'close it with `"""`'
+        stop = resume = end
+    else:
+        help_line = 'close it with `"`, or begin it with `"""` if it has several lines'
+        resume = _line_end(source.text, start, end)
+        stop = start + len(source.text[start:resume].rstrip())
+    span = Span(source, start, stop)
+    diagnostic = Diagnostic(codes.UNTERMINATED_STRING, "this string is never closed", span, help_line)
+    return Fault(diagnostic, resume, ends_statement=_has_full_stop(source.text, start, resume))
+
+
+def _unexpected_character(source: Source, start: int, end: int) -> Fault:
+    character = source.text[start]
+    resume = start + 1
+    for pattern in (_SINGLE_QUOTED, _NOT_ASCII):
+        if found := pattern.match(source.text, start, end):
+            resume = found.end()
+    help_line = _HELP_FOR_CHARACTER.get(character)
+    if help_line is None and character.isalpha():
+        help_line = "names are made of the letters A to Z, digits, `_` and `-`; others stand in IRIs: `<…>`"
+    message = f"unexpected character {_shown(character)}"
+    return Fault(
+        Diagnostic(codes.UNEXPECTED_CHARACTER, message, Span(source, start, start + 1), help_line), resume
+    )
+
+
+def _shown(character: str) -> str:
+    if character == " ":
+        return "a space"
+    return f"`{character}`" if character.isprintable() else f"U+{ord(character):04X}"
+
+
+def _has_full_stop(text: str, start: int, end: int) -> bool:
+    return text[start:end].rstrip().endswith(".")
+
+
+def _line_end(text: str, start: int, end: int) -> int:
+    found = text.find("\n", start, end)
+    return end if found < 0 else found
+
+
+# ---- Text to tokens, one statement at a time.
+#
+# The tokens are those of the grammar, with its priorities. Two of them depend on what stands before, and the
+# lexer looks one token back to tell them apart:
+#
+# - A sign belongs to a number only where a value may begin: `?x -1` and `?x-1` are subtractions,
+#   `?x = -1` and `?x - -1` hold the number -1. (`n-1` is a name: names may contain `-`.)
+# - `<` begins an IRI only where a value may begin: `?x<?y, ?z>3` are two comparisons.
+#
+# A full stop ends a statement wherever it stands outside numbers, strings, IRIs and comments, so a fault
+# never spreads further than its statement.
+#
+# Beyond the grammar: `-0xff` is read as `-` and `0xff`, strings may stand in the braces of a format string in
+# single quotes, as in Nemo, and `_` and the Booleans are what they are before `:-` too, not names.
 
 _SIGNED: Final = "S"
 _AFTER_VALUE: Final = (VALUES - {AGGREGATE}) | {LANGUAGE, ERROR, ")"}

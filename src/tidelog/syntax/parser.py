@@ -1,25 +1,23 @@
-"""Tokens to the tree of a program, by recursive descent.
-
-A fault ends the parsing of its statement only; `parse` raises all faults of a text together.
-
-Stricter than the grammar: metric words are reserved before `[` and `(` everywhere, an equality in a head
-stands under no box, a bound is no Boolean and no format string, and the escapes and braces of strings are
-checked. Beyond the grammar: `!x` gives an `Existential`, for the resolver to reject, and the space in
-`@prefix ex: <…>` may be missing.
+"""Tokens to the tree of a program, by recursive descent; plain facts by one pattern, and where comments
+belong.
 """
 
 from __future__ import annotations
 
 import gc
+import re
+from bisect import bisect_right
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
-from tidelog.errors import Diagnostic, ProgramError, Source, suggest
-from tidelog.syntax import codes
+from tidelog.errors import Diagnostic, ProgramError, Source, Span, codes, suggest
 from tidelog.syntax.ast import (
     AdvanceDirective,
+    Atom,
     Attribute,
     BaseDirective,
+    Boolean,
+    Call,
     Clause,
     Column,
     CommitDirective,
@@ -30,23 +28,26 @@ from tidelog.syntax.ast import (
     Format,
     ImportDirective,
     IncludeDirective,
+    Interval,
     Iri,
     Literal,
+    Name,
     Names,
+    Note,
+    Number,
+    NumberKind,
     Option,
     OutputDirective,
     ParameterDirective,
     PrefixDirective,
+    PrefixedName,
     Query,
     Statement,
+    Text,
     TimelineDirective,
 )
-from tidelog.syntax.comments import Place, comments_before, place
-from tidelog.syntax.facts import read_fact
-from tidelog.syntax.lexer import Lexer
-from tidelog.syntax.literals import LiteralParser
-from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
-from tidelog.syntax.tokens import (
+from tidelog.syntax.clause_parser import LiteralParser
+from tidelog.syntax.lexer import (
     ANONYMOUS,
     ARROW,
     ATTRIBUTE,
@@ -55,6 +56,7 @@ from tidelog.syntax.tokens import (
     END,
     INTEGER,
     IRI,
+    METRIC_WORDS,
     NAME,
     NAMESPACE,
     PARAMETER,
@@ -62,8 +64,160 @@ from tidelog.syntax.tokens import (
     QUERY,
     STRING,
     WORDS,
+    Comment,
+    Lexer,
     Tokens,
 )
+from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
+
+# ---- Which comment belongs to what, so that the formatter can put each back near where it stood.
+
+
+class Place(TypedDict):
+    """What all statements have: their span, and the comments before, inside and behind them."""
+
+    span: Span
+    comments: tuple[str, ...]
+    notes: tuple[Note, ...]
+    remark: str | None
+
+
+def place(span: Span, tokens: Tokens, literals: list[int]) -> Place:
+    """The place of a statement whose body's literals begin at these tokens."""
+    text = span.source.text
+    if not tokens.comments and tokens.remark is None and text.count("\n", tokens.before, span.start) < 2:
+        return {"span": span, "comments": (), "notes": (), "remark": None}
+    before = comments_before(text, tokens)
+    remark = None if tokens.remark is None else tokens.remark.rstrip()
+    notes: list[Note] = []
+    for comment in tokens.comments:
+        written = text[comment.start : comment.end].rstrip()
+        if not comment.index:
+            continue
+        if not literals or comment.index < literals[0]:
+            before.append(written)
+        elif comment.index == len(tokens.kinds) - 1 and remark is None and "\n" not in written:
+            remark = written
+        else:
+            notes.append(_note(text, tokens, literals, comment, written, notes))
+    return {"span": span, "comments": tuple(before), "notes": tuple(notes), "remark": remark}
+
+
+def comments_before(text: str, tokens: Tokens) -> list[str]:
+    """The comments before the first token; several empty lines count as one, at the top as none."""
+    written: list[str] = []
+    position = tokens.before
+    for comment in tokens.comments:
+        if comment.index:
+            break
+        if position and text.count("\n", position, comment.start) > 1:
+            written.append("")
+        written.append(text[comment.start : comment.end].rstrip())
+        position = comment.end
+    if position and text.count("\n", position, tokens.starts[0]) > 1:
+        written.append("")
+    return written
+
+
+def _note(
+    text: str, tokens: Tokens, literals: list[int], comment: Comment, written: str, notes: list[Note]
+) -> Note:
+    """The comment as a note on the literal around it, behind the literal before it, or before the next."""
+    literal = bisect_right(literals, comment.index - 1) - 1
+    is_last = literal + 1 == len(literals)
+    following = len(tokens.kinds) if is_last else literals[literal + 1]
+    is_behind = (
+        not is_last
+        and comment.index >= following - 1
+        and "\n" not in text[tokens.ends[comment.index - 1] : comment.end]
+        and "\n" in text[comment.end : tokens.starts[following]]
+        and not (notes and notes[-1].is_behind and notes[-1].index == literal)
+    )
+    if is_behind:
+        return Note(literal, written, is_behind=True)
+    return Note(literal + (comment.index == following), written, is_behind=False)
+
+
+# ---- Plain facts, read by one pattern: the short way through files of many facts.
+#
+# A plain fact is a name and constants, perhaps with a time: `edge(1, 2) .`, `+ name(alice, "Alice") .`,
+# `hot(s1)@[0, 10) .` What the patterns do not match takes the long way through lexer and parser, which gives
+# the same tree for what they do match.
+
+_NAME = r"[A-Za-z][A-Za-z0-9_]*"
+_TERMS: Final = (
+    _NAME,
+    r"[+-]?[0-9]+",
+    r"[+-]?[0-9]+\.[0-9]+",
+    r'"[^"\\\n]*"',
+    rf"{_NAME}:[A-Za-z0-9_]+",
+    r"""<[^\s<>"{}|^`\\]*>""",
+)
+_ANY_TERM: Final = "(?:" + "|".join(_TERMS) + ")"
+_BOUND: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?"
+_FACT: Final = re.compile(
+    rf"\s*(?:([+-])\s+)?({_NAME})\(\s*({_ANY_TERM}(?:\s*,\s*{_ANY_TERM})*)\s*(\))"
+    rf"(?:@(\[|\()\s*({_BOUND})\s*,\s*({_BOUND})\s*(\]|\)))?\s*\.(?=\r?\n)"
+)
+_TERM: Final = re.compile("|".join(rf"({term})(?=\s*[,)])" for term in _TERMS))
+
+
+def read_fact(source: Source, position: int) -> Clause | None:
+    """The plain fact that stands next and has the rest of its line to itself, or None."""
+    found = _FACT.match(source.text, position)
+    if found is None or found[2] in METRIC_WORDS:
+        return None
+    name_start, name_end = found.span(2)
+    close, end = found.end(4), found.end()
+    terms = tuple([_term(source, term) for term in _TERM.finditer(source.text, found.start(3), close)])
+    name = Name(found[2], span=Span(source, name_start, name_end))
+    span = Span(source, name_start, close)
+    call = Call(name, terms, span=span)
+    head = Atom(call, span=span)
+    if found[5] is not None:
+        head = Atom(call, _interval(source, found), span=Span(source, name_start, found.end(8)))
+    sign = found[1]
+    start = name_start if sign is None else found.start(1)
+    is_apart = position and start - position > 1 and source.text.count("\n", position, start) > 1
+    return Clause((head,), (), sign, span=Span(source, start, end), comments=("",) if is_apart else ())
+
+
+def _interval(source: Source, found: re.Match[str]) -> Interval:
+    bounds = []
+    for group in (6, 7):
+        kind = NumberKind.DECIMAL if "." in found[group] else NumberKind.INTEGER
+        bounds.append(Number(found[group], kind, span=Span(source, *found.span(group))))
+    span = Span(source, found.start(5), found.end(8))
+    return Interval(found[5] == "[", bounds[0], bounds[1], found[8] == "]", span=span)
+
+
+def _term(source: Source, found: re.Match[str]) -> Expression:
+    text = found[0]
+    span = Span(source, *found.span())
+    match found.lastindex:
+        case 1:
+            return Boolean(text == "true", span=span) if text in ("true", "false") else Name(text, span=span)
+        case 2:
+            return Number(text, NumberKind.INTEGER, span=span)
+        case 3:
+            return Number(text, NumberKind.DECIMAL, span=span)
+        case 4:
+            return Text(text[1:-1], span=span)
+        case 5:
+            prefix, _, local = text.partition(":")
+            return PrefixedName(prefix, local, span=span)
+        case _:
+            return Iri(text[1:-1], span=span)
+
+
+# ---- Tokens to the tree of a program, by recursive descent.
+#
+# A fault ends the parsing of its statement only; `parse` raises all faults of a text together.
+#
+# Stricter than the grammar: metric words are reserved before `[` and `(` everywhere, an equality in a head
+# stands under no box, a bound is no Boolean and no format string, and the escapes and braces of strings are
+# checked. Beyond the grammar: `!x` gives an `Existential`, for the resolver to reject, and the space in
+# `@prefix ex: <…>` may be missing.
 
 Result = TypeVar("Result")
 _MOST_READ_AGAIN: Final = 200_000

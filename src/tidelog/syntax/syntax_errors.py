@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.errors import Diagnostic, Label, Source, Span
-from tidelog.syntax import codes
-from tidelog.syntax.tokens import (
+from tidelog.errors import Diagnostic, Label, Source, Span, codes
+from tidelog.syntax.lexer import (
     ARROW,
     ATTRIBUTE,
     COMPARISON,

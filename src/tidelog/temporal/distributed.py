@@ -21,31 +21,25 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.relation import Relation, column_names
 from tidelog.engine.exchange import Mesh, Task
 from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
-from tidelog.io.columns import Batch, column_of_values
-from tidelog.logic.metrics import intervals_of
+from tidelog.logic.expressions import intervals_of
 from tidelog.logic.program import BOTTOM, Program, TimedFact
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
-from tidelog.temporal.analysis import direction
-from tidelog.temporal.changing import Times, times_of
-from tidelog.temporal.compute import Computer
-from tidelog.temporal.evaluate import Evaluation
-from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.list_kernels import INFINITY
-from tidelog.temporal.lists import Integers, Timeline, single
-from tidelog.temporal.materialise import Derivation, not_finished, unheard
-from tidelog.temporal.nodes import ReadyRule, make_ready
-from tidelog.temporal.outcome import Outcome
+from tidelog.temporal.body_evaluation import STATED, Computer, Evaluation, Violation, first_of, instance_of
+from tidelog.temporal.horizon import Horizon, Outcome
+from tidelog.temporal.interval_fixpoint import Derivation, not_finished, unheard
+from tidelog.temporal.interval_kernels import INFINITY
+from tidelog.temporal.interval_table import Ids, Integers, TimedTable, Timeline, single
+from tidelog.temporal.metric_rules import ReadyRule, direction, make_ready
 from tidelog.temporal.partitioning import Division, Phase, Source, copy_name, divide, outbox, own_outbox
-from tidelog.temporal.reasoning import USUAL, TimeSettings
-from tidelog.temporal.relation import INTERVAL, TimedRelation
-from tidelog.temporal.rows import Ids
-from tidelog.temporal.store import Store
-from tidelog.temporal.table import TimedTable
-from tidelog.temporal.violations import STATED, Violation, first_of, instance_of
+from tidelog.temporal.temporal import USUAL, TimeSettings
+from tidelog.temporal.timed_changes import Times, times_of
+from tidelog.temporal.timed_relation import INTERVAL, TimedRelation
+from tidelog.temporal.timed_store import Store
 
 Given = tuple[Sequence[Ids], int, Times | None]  # columns of ids, rows, and when they hold, None for always
 

@@ -1,11 +1,24 @@
-"""Horizons: the part of the timeline to which a derivation is limited. Mutable: it notes what it cut off."""
+"""The part of the timeline to which a derivation is limited, what repeats beyond it, and what a derivation
+came to.
+"""
 
 from __future__ import annotations
 
-from tidelog.logic.intervals import Interval
-from tidelog.temporal.analysis import BACKWARD, FORWARD
-from tidelog.temporal.list_kernels import INFINITY
-from tidelog.temporal.lists import Lists, Timeline
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import lcm
+from operator import add
+
+import numpy as np
+
+from tidelog.errors import counted
+from tidelog.logic.intervals import Interval, beyond_range, write_point
+from tidelog.temporal.interval_kernels import INFINITY, LIMIT
+from tidelog.temporal.interval_table import Integers, Lists, Timeline, single
+from tidelog.temporal.metric_rules import BACKWARD, FORWARD
+
+# ---- Horizons: the part of the timeline to which a derivation is limited. Mutable: it notes what it cut off.
 
 
 class Horizon:
@@ -48,3 +61,273 @@ class Horizon:
             return lists
         self.is_cut |= high > self.right or (low < self.left and not self.is_final)
         return lists.within(self.left, self.right)
+
+
+# ---- What repeats without end: finitely many intervals, and a period on each side.
+#
+# Wałęga, Zawidzki, Wang, Cuenca Grau: Materialisation-Based Reasoning in DatalogMTL with Bounded Intervals,
+# AAAI 2023: the model of a bounded program is, away from the data, periodic on both sides.
+#
+# Right of `right.at`, whatever holds at t holds at t + period, and the other way round; so does what lies
+# left of `left.at`, mirrored. Everything here works on the right side; the left one is its mirror image.
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """On a half line everything repeats by a period; it is `constant` if nothing ever changes there."""
+
+    at: Interval
+    period: Fraction
+    is_constant: bool = False
+
+    def moved(self, by: Fraction) -> Repeat:
+        """The same from another time on."""
+        start = None if self.at.start is None else self.at.start + by
+        end = None if self.at.end is None else self.at.end + by
+        return replace(self, at=replace(self.at, start=start, end=end))
+
+    def __str__(self) -> str:
+        at, is_right = self.at, self.at.end is None
+        since = "after" if at.start_open else "from"
+        until = "before" if at.end_open else "up to"
+        where = f"{since} {at.write(at.start, '')} on" if is_right else f"{until} {at.write(at.end, '')}"
+        return f"{where} all repeats every {write_point(self.period)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How what was found goes on to the left and to the right; None where nothing was cut off."""
+
+    left: Repeat | None = None
+    right: Repeat | None = None
+
+    def __str__(self) -> str:
+        sides = (side for side in (self.left, self.right) if side is not None and not side.is_constant)
+        return "; ".join(map(str, sides))
+
+    def later(self, past: Fraction, future: Fraction) -> Periods:
+        """For what looks back and ahead so far."""
+        left = None if self.left is None else self.left.moved(-future)
+        return Periods(left, None if self.right is None else self.right.moved(past))
+
+    def copies(self, reach: Fraction) -> int:
+        """How many periods more than one reach so far, and then twice; where nothing changes, one will do."""
+        found = [side.period for _, side in sides(self)]
+        return 3 + int(reach / min(found)) if found else 0
+
+    def on(self, timeline: Timeline) -> Folding:
+        """The same on a timeline."""
+        left = (
+            None if self.left is None else (-timeline.ends(self.left.at)[1], timeline.span(self.left.period))
+        )
+        right = None
+        if self.right is not None:
+            right = timeline.ends(self.right.at)[0], timeline.span(self.right.period)
+        return Folding(left, right)
+
+    def fold(self, interval: Interval) -> Interval:
+        """An interval near the data throughout which the same facts hold."""
+        if self.right is not None:
+            interval = _folded(interval, self.right)
+        if self.left is not None:
+            interval = _mirrored(_folded(_mirrored(interval), replace(self.left, at=_mirrored(self.left.at))))
+        return interval
+
+
+def _folded(interval: Interval, repeat: Repeat) -> Interval:
+    """The same for the right side: what lies further than a period is moved back, longer than one is cut."""
+    first, period = repeat.at.start, repeat.period
+    assert first is not None, "the right side begins somewhere"
+    start, end = interval.start, interval.end
+    if start is not None and start >= first + period:
+        times = (start - first) // period
+        if start - times * period == first and repeat.at.start_open and not interval.start_open:
+            times -= 1  # what holds at `first` itself does not repeat
+        by = times * period
+        start, end = start - by, None if end is None else end - by
+    last = (first if start is None else max(start, first)) + period
+    if end is None or end > last:
+        return Interval(start, last, interval.start_open, False, interval.is_calendar)
+    return Interval(start, end, interval.start_open, interval.end_open, interval.is_calendar)
+
+
+def _mirrored(interval: Interval) -> Interval:
+    start = None if interval.end is None else -interval.end
+    end = None if interval.start is None else -interval.start
+    return Interval(start, end, interval.end_open, interval.start_open, interval.is_calendar)
+
+
+FoldedRows = tuple[Integers, Integers, Integers, Integers]  # what `Folding.rows` returns
+_Side = tuple[int, int]  # the left end from which on all repeats, and by how much, both as integers
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Periods on a timeline; the left one is mirrored."""
+
+    left: _Side | None
+    right: _Side | None
+
+    def unfold(self, lists: Lists, copies: int) -> Lists:
+        """The lists with so many periods more; without end where a fact holds at all times of a period."""
+        if self.right is not None:
+            lists = _unfolded(lists, *self.right, copies)
+        if self.left is not None:
+            lists = mirrored(_unfolded(mirrored(lists), *self.left, copies))
+        return lists
+
+    def unfold_to(self, lists: Lists, reach: Folding) -> Lists:
+        """The lists as far as the first period of another folding reaches, and nothing beyond."""
+        if self.right is not None and reach.right is not None:
+            lists = _unfolded_to(lists, self.right, sum(reach.right) - 1)
+        if self.left is not None and reach.left is not None:
+            lists = mirrored(_unfolded_to(mirrored(lists), self.left, sum(reach.left) - 1))
+        return lists
+
+    def combined(self, other: Folding, periods: Callable[[int, int], int]) -> Folding:
+        """From where on both repeat, with what is made of both periods."""
+        return Folding(_combined(self.left, other.left, periods), _combined(self.right, other.right, periods))
+
+    def rows(self, lists: Lists) -> FoldedRows:
+        """All intervals, with the number of the list, both ends, and the period by which it repeats.
+
+        That is 0 for one that does not, and negative for one that repeats to the left. The lists must be
+        right for one period on each side.
+        """
+        owners, left, right = self.unfold(lists, 2).rows()
+        every = np.zeros(len(left), np.int64)
+        kept = np.ones(len(left), bool)
+        for side, ends, sign in ((self.right, left, 1), (self.left, -right, -1)):
+            if side is not None:
+                first, period = side
+                is_repeated = (ends >= first) & (right < INFINITY) & (left > -INFINITY)
+                # What begins where all begins to repeat may be, a period later, a part of something longer,
+                # and what begins a period later may have been one before.
+                here, again = (owners[ends == end] for end in (first, first + period))
+                is_repeated &= (ends != first) | np.isin(owners, again)
+                every[is_repeated] = sign * period
+                is_first = (ends < first + period) | ((ends == first + period) & ~np.isin(owners, here))
+                kept &= ~is_repeated | is_first
+        return owners[kept], left[kept], right[kept], every[kept]
+
+
+def _combined(one: _Side | None, other: _Side | None, periods: Callable[[int, int], int]) -> _Side | None:
+    if one is None or other is None:
+        assert one is other, "both repeat on a side, or neither does"
+        return None
+    return max(one[0], other[0]), periods(one[1], other[1])
+
+
+def _unfolded_to(lists: Lists, side: _Side, last: int) -> Lists:
+    first, period = side
+    return _unfolded(lists, first, period, (last - first) // period).within(-INFINITY, last)
+
+
+def _unfolded(lists: Lists, first: int, period: int, copies: int) -> Lists:
+    every = lists.numbers
+    last = first + period - 1
+    found = lists.within(-INFINITY, last)
+    one = found.within(first, last)
+    starts, ends = (one.left, one.right) if one.size else (np.zeros(1, np.int64),) * 2
+    places = np.where(one.count == 1, one.first, 0)
+    is_whole = (one.count == 1) & (starts[places] == first) & (ends[places] == last)
+    without_end = single(np.array([first]), np.array([INFINITY]))
+    found = found.united(without_end, every, np.where(is_whole, 0, -1))
+    repeated = np.flatnonzero((one.count > 0) & ~is_whole)
+    if not len(repeated) or copies <= 0:
+        return found
+    if last + copies * period > LIMIT:
+        raise beyond_range()
+    owners, left, right = one.taken(repeated).rows()
+    by = period * np.arange(1, copies + 1)
+    later = single((left[:, None] + by).ravel(), (right[:, None] + by).ravel())
+    keys, later = later.grouped(np.repeat(repeated[owners], copies))
+    places = np.full(len(lists), -1)
+    places[keys] = np.arange(len(keys))
+    return found.united(later, every, places)
+
+
+def moved(lists: Lists, by: int) -> Lists:
+    """Lists without infinite ends, moved by a number of units."""
+    return Lists(lists.first, lists.count, lists.left + by, lists.right + by)
+
+
+def mirrored(lists: Lists) -> Lists:
+    """The lists with time running backwards."""
+    _, left, right = lists.rows()
+    behind = np.cumsum(lists.count)
+    return Lists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
+
+
+Repeating = tuple[Lists, Folding]
+
+
+def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, FoldedRows]:
+    """What only the lists before have, and what only those after have, number by number."""
+    former, now = before[1], after[1]
+    # Two sequences with periods m and n that agree for m + n terms agree for ever (Fine and Wilf, 1965): only
+    # lists that differ by then are laid out as far as the common period, which may be long, reaches.
+    early, both = former.combined(now, add), former.combined(now, lcm)
+    kept = np.flatnonzero(sum(part.count for part in _apart(before, after, before[0].numbers, early)))
+    lost, gained = map(both.rows, _apart(before, after, kept, both))
+    return (kept[lost[0]], *lost[1:]), (kept[gained[0]], *gained[1:])
+
+
+def _apart(before: Repeating, after: Repeating, numbers: Integers, reach: Folding) -> tuple[Lists, Lists]:
+    then, since = (folding.unfold_to(lists.taken(numbers), reach) for lists, folding in (before, after))
+    every = then.numbers
+    return then.without(since, every, every), since.without(then, every, every)
+
+
+def sides(periods: Periods) -> Iterator[tuple[str, Repeat]]:
+    """The sides on which something changes for ever, by name."""
+    for name, side in (("left", periods.left), ("right", periods.right)):
+        if side is not None and not side.is_constant:
+            yield name, side
+
+
+# ---- What a derivation came to: complete, complete within a horizon, or partial; it always says.
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """After so many rounds nothing more followed, or there may be more."""
+
+    rounds: int
+    is_fixpoint: bool
+    horizon: Horizon | None = None
+    periods: Periods | None = None  # by which what was found goes on beyond the horizon
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that follows is there."""
+        if self.periods is not None:
+            return self.is_fixpoint
+        return self.is_fixpoint and (self.horizon is None or not self.horizon.leaves_out)
+
+    @property
+    def kind(self) -> str:
+        """`complete`, `periodic`, which is complete too, `horizon` or `partial`."""
+        if self.periods is not None and str(self.periods):
+            return "periodic"
+        if self.is_complete:
+            return "complete"
+        is_exact = self.is_fixpoint and self.horizon is not None and self.horizon.is_exact
+        return "horizon" if is_exact else "partial"
+
+    def __str__(self) -> str:
+        rounds = counted(self.rounds, "round")
+        match self.kind:
+            case "complete":
+                return f"complete after {rounds}"
+            case "periodic":
+                return f"complete after {rounds}: {self.periods}"
+            case "horizon":
+                assert self.horizon is not None
+                return f"complete within {self.horizon.interval}, after {rounds}"
+        if self.is_fixpoint and self.horizon is not None:
+            return (
+                f"partial: rules look both ways, so more may hold within {self.horizon.interval} than was "
+                f"found in {rounds}"
+            )
+        return f"partial after {rounds}: more may follow"

@@ -23,16 +23,11 @@ from itertools import count
 import numpy as np
 
 from tidelog.logic.program import Assignment
-from tidelog.temporal.compute import Computer
-from tidelog.temporal.evaluate import Driver, Evaluation
-from tidelog.temporal.heads import Derived, head_facts
+from tidelog.temporal.body_evaluation import Computer, Derived, Driver, Evaluation, head_facts
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.lists import Integers, Lists, nothing
-from tidelog.temporal.nodes import Leaf, ReadyRule
-from tidelog.temporal.rows import Groups, Table, picked
-from tidelog.temporal.schedule import Component, Drive, Drives, Schedule
-from tidelog.temporal.store import Store
-from tidelog.temporal.table import Part, TimedTable
+from tidelog.temporal.interval_table import Groups, Integers, Lists, Part, Table, TimedTable, nothing, picked
+from tidelog.temporal.metric_rules import Leaf, ReadyRule
+from tidelog.temporal.timed_store import Component, Drive, Drives, Schedule, Store
 
 EPOCHS = count(1)  # of transactions
 NONE: Integers = np.zeros(0, np.int64)

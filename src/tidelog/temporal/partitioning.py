@@ -25,7 +25,7 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import (
     TOP,
     Atom,
@@ -40,8 +40,8 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import components, dependency_graph
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable, Place, named, where
-from tidelog.temporal.analysis import levels, time_cycle
-from tidelog.temporal.reasoning import USUAL, TimeSettings, leads_on
+from tidelog.temporal.metric_rules import levels, time_cycle
+from tidelog.temporal.temporal import USUAL, TimeSettings, leads_on
 
 SOLUTIONS: Final = 32  # ways to divide a recursion that are compared
 Homes = Mapping[str, Place]

@@ -18,9 +18,9 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
 from tidelog.cli.commands.repl import COMMANDS, CONTINUED, PROMPT, Session, is_ready
-from tidelog.logic.builtins import FUNCTIONS
-from tidelog.syntax.highlight import highlight
-from tidelog.syntax.tokens import AGGREGATES, DIRECTIVES
+from tidelog.logic.functions.builtins import FUNCTIONS
+from tidelog.syntax.lexer import AGGREGATES, DIRECTIVES
+from tidelog.syntax.printer import highlight
 
 _STYLE: Final = Style.from_dict(
     {

@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from tidelog import __version__
-from tidelog.cli.deltas import by_predicate, duration
-from tidelog.cli.programs import existing_data, read_source
-from tidelog.cli.reasoning import HEADERS, Work
-from tidelog.cli.results import Form, Result, print_result, query_name
+from tidelog.cli.output import show
+from tidelog.cli.results import Form, Result, by_predicate, duration, print_result, query_name
 from tidelog.cli.statistics import print_statistics
-from tidelog.cli.terminal import show
+from tidelog.cli.work import HEADERS, Work, existing_data, read_source
 from tidelog.data.relation import column_names
-from tidelog.errors import Diagnostic, Source, TidelogError, counted, suggest
-from tidelog.logic.codes import EMPTY_PREDICATE
+from tidelog.errors import Diagnostic, Source, TidelogError, codes, counted, suggest
+from tidelog.errors.codes import EMPTY_PREDICATE
 from tidelog.logic.resolve import SUFFIX
 from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.delta import Delta
-from tidelog.syntax import ast, codes
-from tidelog.syntax.lexer import Lexer
+from tidelog.syntax import ast
+from tidelog.syntax.lexer import ANONYMOUS, END, VARIABLE, Lexer, Tokens
 from tidelog.syntax.parser import parse, parse_literals
-from tidelog.syntax.tokens import ANONYMOUS, END, VARIABLE, Tokens
 
 COMMANDS: Final = {
     ":help": "this list",

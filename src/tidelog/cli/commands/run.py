@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.cli.commands.watch import Watch, check_watchable
-from tidelog.cli.deltas import print_script
-from tidelog.cli.files import Staging, staging
-from tidelog.cli.options import ON_SCREEN
-from tidelog.cli.reasoning import Work
+from tidelog.cli.options import ON_SCREEN, UsageError
+from tidelog.cli.output import Staging, data_output, staging
 from tidelog.cli.results import (
     ROWS_ON_TERMINAL,
     TRIPLE,
@@ -24,23 +22,20 @@ from tidelog.cli.results import (
     data,
     print_result,
     print_results,
+    print_script,
     query_name,
 )
 from tidelog.cli.statistics import choices, report_statistics
-from tidelog.cli.terminal import data_output
-from tidelog.cli.usage import UsageError
+from tidelog.cli.work import Work
 from tidelog.data.relation import Relation
 from tidelog.errors import ProgramError, counted
-from tidelog.io.export import Export, export_file
-from tidelog.io.formats import file_name, is_compressed
-from tidelog.io.source import transfer_path
-from tidelog.io.write import write
-from tidelog.logic.program import Query, Transfer
-from tidelog.logic.sandbox import OPEN
-from tidelog.program_facts import EXPLICIT
+from tidelog.io.data_file import file_name, is_compressed, transfer_path
+from tidelog.io.write import Export, export_file, write
+from tidelog.logic.program import OPEN, Query, Transfer
 from tidelog.query import registry as strategies
 from tidelog.reasoner.delta import Delta
-from tidelog.temporal.relation import TimedRelation
+from tidelog.reasoner.staged_facts import EXPLICIT
+from tidelog.temporal.timed_relation import TimedRelation
 
 _TABLE: Final = Form("table")
 
@@ -50,9 +45,9 @@ def run(options: Namespace) -> int:
     form = Form.of(options, "csv" if options.output else "table")
     check_options(options, form)
     if options.engine == "spark":
-        from tidelog.cli import on_spark
+        from tidelog.cli.commands import spark_commands
 
-        return on_spark.run(options)
+        return spark_commands.run(options)
     if options.watch:
         check_watchable(options)
     with Work(options) as work:
@@ -109,9 +104,9 @@ def query(options: Namespace) -> int:
     check_printable(1, form)
     _check_strategy(options.strategy)
     if options.engine == "spark":
-        from tidelog.cli import on_spark
+        from tidelog.cli.commands import spark_commands
 
-        return on_spark.query(options)
+        return spark_commands.query(options)
     with Work(options) as work:
         _query(work, form)
     return 0

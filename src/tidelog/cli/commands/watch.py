@@ -14,26 +14,27 @@ from pathlib import Path
 from time import perf_counter, sleep
 from typing import Final
 
-from tidelog.cli.deltas import by_predicate, duration
-from tidelog.cli.programs import (
+from tidelog.cli.options import UsageError
+from tidelog.cli.results import by_predicate, duration
+from tidelog.cli.work import (
+    HEADERS,
     STANDARD_INPUT,
+    Work,
     asks_for_unknown,
     existing_data,
     load_beside,
     load_program,
+    parameters,
     sandbox_of,
     unused,
     warnings,
 )
-from tidelog.cli.reasoning import HEADERS, Work, parameters
-from tidelog.cli.usage import UsageError
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import Diagnostic, Severity, TidelogError, counted
-from tidelog.io.columns import Batch, column_of_values
-from tidelog.io.formats import data_files
+from tidelog.errors.codes import EMPTY_PREDICATE
+from tidelog.io.data_file import data_file, data_files, import_file, predicate_of
+from tidelog.io.reader import read, read_import
 from tidelog.io.rejects import OnError
-from tidelog.io.source import data_file, import_file, predicate_of
-from tidelog.io.tables import read, read_import
-from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import Value
 from tidelog.reasoner.delta import Delta, counts

@@ -31,7 +31,7 @@ A hash set's slot holds the upper 32 bits of the hash, then the row number plus 
     COLUMNS,  # addresses of the columns, from here on
 ) = range(23)
 
-# ---- flags of a row; `engine.maintaining.Flag` says what they mean
+# ---- flags of a row; `engine.protocol.Flag` says what they mean
 ALIVE, EXPLICIT, BEFORE, DELTA, PENDING, TOUCHED, PROVED, CHECKED = (1 << bit for bit in range(8))
 TRUE = ALIVE | BEFORE  # of a row that materialisation writes
 # In NOTES: it leans on a fact that goes next; it has one instance only; it went, and comes back next.
@@ -152,14 +152,14 @@ MOST_STEPS = 8190
     Z_BASE,  # the row at which all threads began
     Z_NEXT,  # the next row that this thread may write
     Z_BLOCK,  # rows that a thread writes next to each other
-    Z_MASK,  # what APPLY does: see `engine.maintaining.Effect`
+    Z_MASK,  # what APPLY does: see `engine.protocol.Effect`
     Z_WANT,
     Z_SET,
     Z_CREATE,
     Z_STEP,
     Z_UNFOUNDED,
     Z_NOTING,  # what is noted of heads: nothing, marks, links
-    Z_ROLE,  # what an instance is for its head: see `engine.maintaining.Role`
+    Z_ROLE,  # what an instance is for its head: see `engine.protocol.Role`
     Z_COUNTERS,  # what is counted
     Z_CLOCK,  # the rank of facts that become true now
     Z_OUT,  # address of the facts found: table in the upper half, row in the lower

@@ -7,7 +7,7 @@ tasks of a Spark stage. What a task needs:
     mesh = listener.join(number, addresses, secret, attempt)    # addresses in the order of the numbers
     with mesh:
         task = Task(program, mesh, seed=…)          # the same program and seed everywhere
-        task.load("edge", batches)                  # any part of the given facts, as `io.columns.Batch`
+        task.load("edge", batches)                  # any part of the given facts, as `data.columns.Batch`
         task.run()                                  # all that follows from the facts of all tasks
         relation = task.relation("path")            # this task's part: disjoint from those of the others
 
@@ -27,9 +27,8 @@ The columnar engine is used as it is, not through a protocol: values go from one
 kernels that know how it keeps them.
 """
 
-from tidelog.engine.exchange.certificates import make_certificate
-from tidelog.engine.exchange.sockets import Listener, Lost, Mesh
+from tidelog.engine.exchange.ids import Collision
+from tidelog.engine.exchange.sockets import Listener, Lost, Mesh, make_certificate
 from tidelog.engine.exchange.tasks import Task
-from tidelog.engine.exchange.values import Collision
 
 __all__ = ["Collision", "Listener", "Lost", "Mesh", "Task", "make_certificate"]

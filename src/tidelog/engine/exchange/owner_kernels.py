@@ -22,7 +22,7 @@ from tidelog.compiled import (
     subroutine,
     trailing_zeros,
 )
-from tidelog.engine.columnar.dictionary_kernels import (
+from tidelog.data.dictionary_kernels import (
     D_CAPACITY,
     D_COUNT,
     D_EXTENT,

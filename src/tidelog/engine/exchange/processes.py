@@ -18,9 +18,9 @@ from secrets import token_bytes, token_hex
 from typing import IO, Any, Final
 
 from tidelog.data.dictionary import Dictionary
+from tidelog.engine.exchange.ids import Collision
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
 from tidelog.engine.exchange.tasks import Task
-from tidelog.engine.exchange.values import Collision
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 

@@ -21,18 +21,16 @@ import numpy.typing as npt
 
 from tidelog import errors
 from tidelog.data import memory
+from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.events import Tally
-from tidelog.engine.exchange import codes
-from tidelog.engine.exchange.counting import Column, Counting, Counts, Part
+from tidelog.engine.exchange.ids import PARTS, Collision, Column, Counting, Counts, Part, Rows, Values
 from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
-from tidelog.engine.exchange.values import PARTS, Collision, Rows, Values
-from tidelog.engine.fed import Fed
+from tidelog.engine.fixpoint import Fed
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError
-from tidelog.io.columns import Batch, column_of_values
+from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.values import integer
 from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Localised, NotLocalisable, Place, Sizes, localise
@@ -605,7 +603,7 @@ class Task:
             raise
         except BaseException as error:
             message = f"task {self.mesh.number} failed: {type(error).__name__}: {error}"
-            self.mesh.fail(_frame_of(TidelogError(Diagnostic(codes.FAILED, message))))
+            self.mesh.fail(_frame_of(TidelogError(Diagnostic(codes.EXCHANGE_FAILED, message))))
             raise
 
     def _error_of(self, told: Told) -> TidelogError:

@@ -1,1 +1,1 @@
-"""The built-in functions, one file per area; `logic.builtins` is where others find them."""
+"""The built-in functions, one file per area; `logic.functions.builtins` is where others find them."""

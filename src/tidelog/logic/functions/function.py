@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec
 
-from tidelog.logic.terms import exact
+from tidelog.logic.conversions import exact
 from tidelog.logic.types import Signature
 from tidelog.logic.types import signature as types_signature
 from tidelog.logic.values import Kind, Value

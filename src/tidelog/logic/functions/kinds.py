@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from tidelog.logic import terms, values
+from tidelog.logic import conversions, values
 from tidelog.logic.functions.function import Result, function
 from tidelog.logic.functions.strings import text_of
 from tidelog.logic.values import NUMBERS, XSD, Kind, Value
@@ -54,13 +54,13 @@ _define_test("ISBOOLEAN", "a Boolean", frozenset({Kind.BOOLEAN}))
 @function("STR(value)", "The text of the value, as in plain output.", "any -> string", aliases=["STRING"])
 def text(value: Value) -> Result:
     """The text of the value."""
-    return values.string(terms.plain(value))
+    return values.string(conversions.plain(value))
 
 
 @function("FULLSTR(value)", "The value as N-Triples writes it.", "any -> string")
 def full_text(value: Value) -> Result:
     """The value as a term of N-Triples."""
-    return values.string(terms.ntriples(value))
+    return values.string(conversions.ntriples(value))
 
 
 @function("LANG(literal)", 'The language of the text, "" without one.', "plain -> string")
@@ -94,7 +94,7 @@ def datatype(value: Value) -> Result:
     """The IRI of the datatype; no value for blank nodes."""
     if value.kind is Kind.BLANK:
         return None
-    return values.iri(terms.datatype(value) or XSD + "anyURI")
+    return values.iri(conversions.datatype(value) or XSD + "anyURI")
 
 
 @function("STRDT(text, datatype)", "The text read as the datatype writes it.", "string, iri -> plain")
@@ -157,7 +157,7 @@ def to_integer(value: Value) -> Result:
         case Kind.INTEGER:
             return value
         case Kind.DECIMAL | Kind.BIG:  # plain text has a point only before a fraction
-            return read_as(values.string(terms.plain(value)), "integer")
+            return read_as(values.string(conversions.plain(value)), "integer")
         case Kind.BOOLEAN:
             return values.integer(int(value.content))
         case Kind.DOUBLE if float(value.content).is_integer():

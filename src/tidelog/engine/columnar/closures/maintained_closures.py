@@ -13,21 +13,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import closure_kernels, layout
-from tidelog.engine.columnar.closures_ import EquivalenceClosure, TransitiveClosure
-from tidelog.engine.columnar.external_pairs import NO_PAIRS, PART, Pairs
-from tidelog.engine.columnar.looking_up import GIVEN, LookUps
-from tidelog.engine.columnar.runner import ANSWERS
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.closures import closure_kernels
+from tidelog.engine.columnar.closures.closure_structures import (
+    NO_PAIRS,
+    PART,
+    EquivalenceClosure,
+    Pairs,
+    TransitiveClosure,
+)
+from tidelog.engine.columnar.interpreter.executor import GIVEN, LookUps
+from tidelog.engine.columnar.interpreter.plan_runner import ANSWERS
 from tidelog.engine.columnar.transactions.change_runner import RowSet
 from tidelog.engine.columnar.transactions.counters import MaintainedEngine
 from tidelog.engine.events import Listener
 from tidelog.engine.fixpoint import materialise
-from tidelog.engine.maintaining import Counters, Flag, Outgrown
+from tidelog.engine.protocol import Counters, Flag, Outgrown
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.compile import full_plan
-from tidelog.rewrite.closures import ClosureKind, ClosureModule
-from tidelog.rewrite.splitting import is_auxiliary
+from tidelog.rewrite.auxiliary_relations import ClosureKind, ClosureModule, is_auxiliary
 
 Ids = npt.NDArray[np.int32]
 Structure = TransitiveClosure | EquivalenceClosure

@@ -2,7 +2,7 @@
 
 Only what is exact in 64 bits is computed here: integers, doubles, and the order of texts and times. A row
 that needs more (decimals, mixed kinds, an overflow to report) is marked ASK_PYTHON and computed by
-`logic.builtins`, the one definition of every function.
+`logic.functions.builtins`, the one definition of every function.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, subroutine
-from tidelog.engine.columnar.dictionary_kernels import (
+from tidelog.data.dictionary_kernels import (
     D_CAPACITY,
     D_EXTENT,
     D_EXTRA,

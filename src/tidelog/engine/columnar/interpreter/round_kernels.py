@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.compiled import int32_at, int64_at, kernel, subroutine
-from tidelog.engine.columnar.interpreter_ import run_plan
+from tidelog.engine.columnar.interpreter.interpreter import run_plan
 from tidelog.engine.columnar.layout import (
     ARITY,
     CAPACITY,

@@ -13,21 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.arrow import numbers_of, truths_of
+from tidelog.data.columns import Batch, Column
 from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.aggregate import aggregate
-from tidelog.engine.columnar.arrow import numbers_of, truths_of
-from tidelog.engine.columnar.assemble import assemble
-from tidelog.engine.columnar.index import Index, IndexKey
-from tidelog.engine.columnar.runner import Runner, Workspace
-from tidelog.engine.columnar.steps import Store as AssemblerStore
-from tidelog.engine.columnar.table import Table
+from tidelog.engine.columnar.interpreter.assemble import Store as AssemblerStore
+from tidelog.engine.columnar.interpreter.assemble import assemble
+from tidelog.engine.columnar.interpreter.executor import aggregate
+from tidelog.engine.columnar.interpreter.plan_runner import Runner, Workspace
+from tidelog.engine.columnar.storage.table import Index, IndexKey, Table
 from tidelog.engine.limits import MATCHES
 from tidelog.engine.protocol import Outcome, Runnable
-from tidelog.io.columns import Batch, Column
-from tidelog.logic.evaluate import evaluate
+from tidelog.logic.conversions import read_typed
+from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import Assignment, Constant, Variable
-from tidelog.logic.terms import read_typed
 from tidelog.logic.values import ColumnType, Kind, Value, decimal
 from tidelog.plan.algebra import Aggregate, Part, Project, RulePlan
 

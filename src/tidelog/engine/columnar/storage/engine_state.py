@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data import dictionary_kernels
 from tidelog.data.dictionary import TEXT_KINDS, Dictionary
-from tidelog.engine.columnar import dictionary_kernels, layout
+from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.closures.maintained_closures import Closed, ClosingEngine
-from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import Counters
+from tidelog.engine.columnar.storage.table import Table
+from tidelog.engine.protocol import Counters
 from tidelog.logic.program import Rule
 from tidelog.logic.values import Kind
-from tidelog.rewrite.closures import ClosureModule
+from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 Array = npt.NDArray[Any]
 

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter.plan_runner import RoundRunner, Runner
 from tidelog.engine.columnar.interpreter.round_kernels import clear_tables
-from tidelog.engine.columnar.round_runner import RoundRunner
-from tidelog.engine.columnar.runner import Runner
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine, Ids
-from tidelog.engine.columnar.table import Log
+from tidelog.engine.columnar.storage.table import Log
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import RulePlan
 

@@ -13,16 +13,13 @@ import numpy.typing as npt
 
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.assemble import Assembled, assemble
-from tidelog.engine.columnar.index import Index
-from tidelog.engine.columnar.interpreter_ import run_plan
-from tidelog.engine.columnar.notes import noted_by
-from tidelog.engine.columnar.runner import BATCH, PythonFunction, Workspace
-from tidelog.engine.columnar.runner import Store as RunnerStore
-from tidelog.engine.columnar.steps import Store as AssemblerStore
-from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import Counters, Effect, Noting
-from tidelog.engine.protocol import Outcome
+from tidelog.engine.columnar.interpreter.assemble import Assembled, assemble, noted_by
+from tidelog.engine.columnar.interpreter.assemble import Store as AssemblerStore
+from tidelog.engine.columnar.interpreter.interpreter import run_plan
+from tidelog.engine.columnar.interpreter.plan_runner import BATCH, PythonFunction, Workspace
+from tidelog.engine.columnar.interpreter.plan_runner import Store as RunnerStore
+from tidelog.engine.columnar.storage.table import Index, Table
+from tidelog.engine.protocol import Counters, Effect, Noting, Outcome
 from tidelog.plan.algebra import ChangePlan, Support
 
 Rows = npt.NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The columnar engine as maintenance algorithms see it: plans run, instances are counted. Mutates itself.
 
-How many instances a fact has, and its rank, stand beside its row. See `engine.maintaining.Maintainable` for
+How many instances a fact has, and its rank, stand beside its row. See `engine.protocol.Maintainable` for
 what the methods promise.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar import change_kernels as kernels
 from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.transactions import change_kernels as kernels
 from tidelog.engine.columnar.transactions.change_runner import COUNTERS, EMPTY, ChangeRunner, RowSet
 from tidelog.engine.columnar.transactions.marks import NotedEngine
 from tidelog.engine.columnar.transactions.rank_loop import RankedUpdate
 from tidelog.engine.columnar.transactions.transactions import Ids
-from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, MaintainedClosures, Where
-from tidelog.engine.profile import PlanListener
+from tidelog.engine.events import PlanListener
+from tidelog.engine.protocol import Counters, Effect, Flag, LoopSection, MaintainedClosures, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part

@@ -1,7 +1,7 @@
 """The columnar engine with what marking notes of facts, beside their rows. Mutates itself.
 
 Notes are right as long as every change of facts is noted: they are kept from one transaction to the next if
-nothing was derived, compacted or taken back in between. See `engine.maintaining.Maintainable` for what the
+nothing was derived, compacted or taken back in between. See `engine.protocol.Maintainable` for what the
 methods promise.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.notes import NOTHING
-from tidelog.engine.columnar.table import Table
+from tidelog.engine.columnar.interpreter.assemble import NOTHING
+from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.columnar.transactions import mark_kernels
 from tidelog.engine.columnar.transactions.change_runner import EMPTY, RowSet
 from tidelog.engine.columnar.transactions.transactions import TransactionEngine
-from tidelog.engine.maintaining import Effect, Notes, Noting
+from tidelog.engine.protocol import Effect, Notes, Noting
 
 FIRST_GATHERED = 256  # facts that lean on others for which there is room at first
 # What is kept of notes beside rows, by where it stands in T.

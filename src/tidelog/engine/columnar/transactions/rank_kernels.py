@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, subroutine
-from tidelog.engine.columnar.change_kernels import SETTLED, STANDING, counter_of, raise_rows, touch
-from tidelog.engine.columnar.interpreter_ import run_plan
+from tidelog.engine.columnar.interpreter.interpreter import run_plan
 from tidelog.engine.columnar.layout import (
     ALIVE,
     APPLY,
@@ -72,6 +71,13 @@ from tidelog.engine.columnar.layout import (
     Z_WISH,
 )
 from tidelog.engine.columnar.storage.table_kernels import LOWER, index_rows
+from tidelog.engine.columnar.transactions.change_kernels import (
+    SETTLED,
+    STANDING,
+    counter_of,
+    raise_rows,
+    touch,
+)
 
 # ---- families of plans; what drives each
 (

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.runner import BATCH, Workspace
+from tidelog.engine.columnar.interpreter.plan_runner import BATCH, Workspace
 from tidelog.engine.columnar.storage.table_kernels import LOWER
 from tidelog.engine.columnar.transactions import rank_kernels
 from tidelog.engine.columnar.transactions.change_runner import (
@@ -24,7 +24,7 @@ from tidelog.engine.columnar.transactions.change_runner import (
     Store,
     codes_of,
 )
-from tidelog.engine.maintaining import Family, LoopOutcome, LoopSection
+from tidelog.engine.protocol import Family, LoopOutcome, LoopSection
 
 Rows = npt.NDArray[np.int64]
 

@@ -1,6 +1,6 @@
 """The columnar engine in transactions: facts come and go, and a journal knows what they were. Mutates itself.
 
-A set of facts is the numbers of its rows, relation by relation. See `engine.maintaining.Maintainable` for
+A set of facts is the numbers of its rows, relation by relation. See `engine.protocol.Maintainable` for
 what the methods promise.
 """
 
@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import batch_kernels, layout
-from tidelog.engine.columnar import change_kernels as kernels
+from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.rounds import FollowedEngine
-from tidelog.engine.columnar.table import Table
+from tidelog.engine.columnar.storage.table import Table
+from tidelog.engine.columnar.transactions import change_kernels
+from tidelog.engine.columnar.transactions import change_kernels as kernels
 from tidelog.engine.columnar.transactions.change_runner import EMPTY, Lists, RowSet
-from tidelog.engine.maintaining import Flag, Where
+from tidelog.engine.protocol import Flag, Where
 
 Ids = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
@@ -157,7 +158,7 @@ class TransactionEngine(FollowedEngine):
         most = min(len(codes), len(self.tables))
         tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(len(codes), np.int64)
-        found = int(batch_kernels.group_rows(codes, self._row_counts, tables, starts, rows))
+        found = int(change_kernels.group_rows(codes, self._row_counts, tables, starts, rows))
         tables, starts = tables[:found], starts[: found + 1]
         parts = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
         named = {self.tables[table].name: rows[first:end] for table, (first, end) in parts}
@@ -186,7 +187,7 @@ class TransactionEngine(FollowedEngine):
         found = np.empty(batch.rows, np.int64)
         done = 0
         while True:
-            done = int(batch_kernels.find_or_enter(self.descriptors, *batch.parts, done, create, found))
+            done = int(change_kernels.find_or_enter(self.descriptors, *batch.parts, done, create, found))
             if done == batch.rows:
                 break
             table, more = batch.left(done)
@@ -209,7 +210,7 @@ class TransactionEngine(FollowedEngine):
             self.table(relation).complete(self.check)
         batch = self._batch(given)
         standing = np.empty(batch.rows, np.uint8)
-        batch_kernels.stand(self.descriptors, *batch.parts, standing)
+        change_kernels.stand(self.descriptors, *batch.parts, standing)
         return standing
 
     def _batch(self, given: Mapping[str, Columns]) -> Batch:
@@ -239,7 +240,7 @@ class TransactionEngine(FollowedEngine):
         counts = starts[1:] - starts[:-1]
         sizes = self.descriptors[tables, layout.ARITY] * counts
         ids = np.empty(int(sizes.sum()), np.int32)
-        batch_kernels.gather(self.descriptors, tables, counts, rows, ids)
+        change_kernels.gather(self.descriptors, tables, counts, rows, ids)
         return Gathered(tuple(facts.rows), counts, sizes, ids)
 
     def select(self, facts: Any, where: Where) -> RowSet:

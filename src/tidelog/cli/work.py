@@ -1,0 +1,546 @@
+"""Programs as the command line names them, a reasoner made from its options, and what it says while it
+works.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Event as ThreadEvent
+from threading import Lock, Thread
+from time import monotonic, perf_counter
+from types import TracebackType
+from typing import Any, Final
+
+from tidelog.cli.options import READING, UsageError, is_time_said, time_settings
+from tidelog.cli.output import Messages
+from tidelog.data.columns import Nulls, is_counted_apart
+from tidelog.engine.events import Event, Listener, Notice, Tally
+from tidelog.engine.registry import EngineSettings, settings_of
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    Inconsistent,
+    ProgramError,
+    Severity,
+    Source,
+    Span,
+    TidelogError,
+    counted,
+    suggest,
+    visible,
+)
+from tidelog.errors.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
+from tidelog.io.data_file import TRIPLE, data_file, data_files, format_of, predicate_of
+from tidelog.io.reader import read
+from tidelog.io.rejects import OnError
+from tidelog.logic.program import OPEN, Predicate, Program, Sandbox
+from tidelog.logic.resolve import EMPTY, SUFFIX, resolve
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance import registry
+from tidelog.ontology.ontology import Ontology, load_ontology
+from tidelog.query.strategy import TABLE_MEMORY
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.storing import StoredReasoner, open_store
+from tidelog.store.store import DURABILITY, Folder
+from tidelog.syntax.parser import parse_with_faults
+
+# ---- Programs as the command line names them: files, folders of them, standard input.
+
+STANDARD_INPUT: Final = "-"
+UNUSED_DATA: Final = "W701"
+
+
+def program_files(names: Sequence[str]) -> list[str]:
+    """The programs that are named; a folder stands for all programs below it."""
+    files: list[str] = []
+    for name in names:
+        folder = Path(name)
+        if name != STANDARD_INPUT and folder.is_dir():
+            files += [str(path) for path in sorted(folder.rglob(f"*{SUFFIX}"))]
+        else:
+            files.append(name)
+    return files
+
+
+def read_source(name: str) -> Source:
+    """The text of a program; raises `DataError` if it cannot be read."""
+    path = Path(name)
+    try:
+        if name == STANDARD_INPUT:
+            return Source("<stdin>", sys.stdin.read())
+        return Source(name, path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as fault:
+        reason, help = f"it is not UTF-8 (byte {fault.start + 1})", None
+    except OSError as fault:
+        reason, help = (fault.strerror or str(fault)).lower(), _near(path)
+    raise DataError(Diagnostic("E501", f"cannot read the program: {reason}", place=name, help=help))
+
+
+def _near(path: Path) -> str | None:
+    """The program beside the missing one whose name is nearest to it."""
+    try:
+        names = [str(child) for child in path.parent.iterdir() if child.suffix == SUFFIX]
+    except OSError:
+        return None
+    return suggest(str(path), names) or suggest(f"{path}{SUFFIX}", names)
+
+
+def sandbox_of(options: Namespace) -> Sandbox:
+    """What the program may read and write: anything, unless the options say; ontologies are the user's."""
+    if options.allow_read is None and options.allow_write is None:
+        return OPEN
+    return Sandbox.of([*(options.allow_read or ()), *getattr(options, "ontology", ())], options.allow_write)
+
+
+def load_program(
+    name: str,
+    parameters: Mapping[str, str],
+    known: Mapping[str, Predicate] | None = None,
+    sandbox: Sandbox = OPEN,
+) -> Program:
+    """The program that a name on the command line means, if these predicates are known anyway."""
+    return resolve_source(read_source(name), name, parameters, known, sandbox)
+
+
+def resolve_source(
+    source: Source,
+    name: str,
+    parameters: Mapping[str, str],
+    known: Mapping[str, Predicate] | None = None,
+    sandbox: Sandbox = OPEN,
+) -> Program:
+    """The program of a text that was read under this name."""
+    path = None if name == STANDARD_INPUT else Path(name)
+    return resolve(
+        parse_with_faults(source),
+        parameters=parameters,
+        folder=Path() if path is None else path.parent,
+        known=known,
+        path=path,
+        sandbox=sandbox,
+    )
+
+
+def load_beside(
+    name: str, parameters: Mapping[str, str], files: Sequence[Path], sandbox: Sandbox = OPEN
+) -> Program:
+    """The program of a name, which may put out what only the data files beside it provide."""
+    source = read_source(name)
+    try:
+        return resolve_source(source, name, parameters, sandbox=sandbox)
+    except ProgramError as error:
+        known = provided(files) if asks_for_unknown(error) else {}
+        if not known:
+            raise
+    return resolve_source(source, name, parameters, known, sandbox)
+
+
+def asks_for_unknown(error: TidelogError) -> bool:
+    """Whether all that is wrong is that a program puts out predicates of which it says nothing."""
+    errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
+    return all(item.code == UNKNOWN_PREDICATE for item in errors)
+
+
+def provided(files: Iterable[Path]) -> dict[str, Predicate]:
+    """The predicates that data files hold, by what their first rows tell."""
+    found: dict[str, Predicate] = {}
+    for path in files:
+        name = predicate_of(path, {})
+        from tidelog.io.reader import read  # with all that reads data, which checking a program does not need
+
+        first = next(read(replace(data_file(path, None), limit=1)), None)
+        if first is not None:
+            arity = len(first.columns)
+            found[name] = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
+    return found
+
+
+def shown_name(name: str) -> str:
+    """The name of a program in titles."""
+    return "<stdin>" if name == STANDARD_INPUT else Path(name).name
+
+
+# ---- data files beside a program
+
+
+def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The files that `--data` names; raises `DataError` with all that do not exist."""
+    paths = tuple(paths)
+    missing = []
+    for path in paths:
+        if not path.exists():
+            names = [str(child) for child in path.parent.iterdir()] if path.parent.is_dir() else []
+            message = f"there is no file or folder `{path}`"
+            missing.append(Diagnostic("E501", message, place=str(path), help=suggest(str(path), names)))
+    if missing:
+        raise DataError(missing)
+    return data_files(paths)
+
+
+def warnings(program: Program, files: Iterable[Path]) -> tuple[Diagnostic, ...]:
+    """The program's warnings; predicates that data files fill are not empty."""
+    filled = {predicate_of(path, program.predicates) for path in files}
+    spans = [program.predicates[name].span for name in filled if name in program.predicates]
+    return tuple(item for item in program.warnings if item.code != EMPTY_PREDICATE or item.span not in spans)
+
+
+def unused(program: Program, files: Iterable[Path]) -> dict[Path, Diagnostic]:
+    """A warning for each data file whose predicate the program does not use."""
+    found: dict[Path, Diagnostic] = {}
+    for path in files:
+        name = predicate_of(path, program.predicates)
+        if name not in program.predicates:
+            message = f"the program has no predicate `{name}`, so `{path}` is not read"
+            known = [predicate.written for predicate in program.predicates.values()]
+            found[path] = Diagnostic(
+                UNUSED_DATA, message, None, suggest(name, known), severity=Severity.WARNING, place=str(path)
+            )
+    return found
+
+
+# ---- Progress: one line that tells how far the work is, once it takes longer than a second.
+
+WAIT: Final = 1.0  # seconds before the line appears
+LOGGED: Final = 300.0  # seconds between two lines of a log
+_PERIOD: Final = 0.1
+_CLEAR: Final = "\r\x1b[2K"
+
+
+class Progress:
+    """While it is entered, a thread keeps the line up to date on a terminal; on leaving, the line is gone.
+
+    `line` returns the text, given the seconds since the block began. With `logged`, standard error that is no
+    terminal gets a line every five minutes.
+    """
+
+    def __init__(self, line: Callable[[float], str], quiet: bool = False, logged: bool = False) -> None:
+        self._line = line
+        self._is_terminal = sys.stderr.isatty()
+        self._is_shown = not quiet and (self._is_terminal or logged)
+        self._ended = ThreadEvent()
+        self._writing = Lock()
+        self._thread: Thread | None = None
+        self._start = 0.0
+
+    def __enter__(self) -> Progress:
+        self._start = monotonic()
+        if self._is_shown:
+            self._thread = Thread(target=self._show, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """In the block, other text can be written: the line is gone, and comes back after it."""
+        with self._writing:
+            if self._is_shown and self._is_terminal:
+                sys.stderr.write(_CLEAR)
+            yield
+
+    def _show(self) -> None:
+        first, then = (WAIT, _PERIOD) if self._is_terminal else (LOGGED, LOGGED)
+        wait = first
+        while not self._ended.wait(wait):
+            line = visible(self._line(monotonic() - self._start))
+            with self._writing:
+                self._write(line)
+            wait = then
+        if wait == then and self._is_terminal:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+    def _write(self, line: str) -> None:
+        width = shutil.get_terminal_size().columns
+        sys.stderr.write(f"{_CLEAR}{line[: width - 1]}" if self._is_terminal else f"{line}\n")
+        sys.stderr.flush()
+
+
+def progress_line(tally: Tally, seconds: float) -> str:
+    """How far the work is, in one line.
+
+    >>> progress_line(Tally(loaded=1200), 1.5)
+    'reading · 1,200 facts · 1.5 s'
+    """
+    facts = f"{counted(tally.loaded + tally.derived, 'fact')} · {seconds:.1f} s"
+    stratum = tally.stratum
+    if stratum is None:
+        return f"reading · {facts}"
+    names = ", ".join(stratum.predicates)
+    return f"stratum {stratum.number + 1} of {stratum.count} · round {tally.round + 1} · {facts} · {names}"
+
+
+# ---- A reasoner made from the options of the command line, and what it says while it works.
+
+QUAD: Final = "quad"
+TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)
+QUADS: Final = Predicate(QUAD, 4, (None,) * 4, (ColumnType.ANY,) * 4, QUAD)
+WITH_GRAPHS: Final = frozenset({"nquads", "trig", "jsonld"})
+REJECTS: Final = Path("rejects.csv")
+HEADERS: Final = {"auto": None, "yes": True, "no": False}
+
+
+class Work:
+    """A program, its data, and the reasoner that derives what follows. Mutable, as the reasoner is."""
+
+    def __init__(self, options: Namespace, listeners: Iterable[Listener] = ()) -> None:
+        self.start = perf_counter()
+        self.options = options
+        self.listeners = tuple(listeners)
+        self.messages = Messages(options.quiet)
+        on_error, rejects = faults_of(options)
+        self.files = existing_data(options.data)
+        self.maintainer, self.marking = _algorithm(options)
+        self.rejects = (on_error, rejects)
+        named = options.program
+        self.sandbox = sandbox_of(options)
+        program = load_beside(named, parameters(options), self.files, self.sandbox) if named else None
+        self.ontology = self._load_ontology()
+        if self.ontology is not None:
+            program = self.ontology.joined(program or EMPTY)
+        is_about_rdf = self.ontology is not None or options.command == "sparql"
+        self.graphs = (QUAD,) if is_about_rdf and any(map(_has_graphs, self.files)) else ()
+        self.store: Path | None = getattr(options, "store", None)
+        if is_about_rdf and (program is not None or self.store is None):
+            program = program or EMPTY
+            known = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
+            program = replace(program, predicates={**known, **program.predicates})
+        self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
+        self.reasoner.warn = self._doubt
+        self.tally = self.reasoner.statistics  # what each rule did
+        self.reasoning: float | None = None  # seconds, where the tally does not tell
+        self.reasoner.runtime.started = monotonic()
+
+    def begin(self, program: Program) -> Reasoner:
+        """A reasoner as the options want it."""
+        return Reasoner(program, **self._settings)
+
+    def open(self, program: Program | None) -> Reasoner:
+        """The reasoner of the store that the options name; one that is new begins when the data is read."""
+        assert self.store is not None
+        options = self.options
+        settings = self._settings
+        if Folder(self.store).is_store:  # it knows how it was made
+            settings = {name: given for name, given in settings.items() if _is_said(options, name)}
+        return open_store(
+            self.store,
+            program,
+            durability=getattr(options, "durability", None) or DURABILITY[0],
+            read_only=options.command in READING or getattr(options, "read_only", False),
+            later=True,
+            **settings,
+        )
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """The settings of a reasoner that the options ask for."""
+        options = self.options
+        on_error, rejects = self.rejects
+        megabytes: int | None = getattr(options, "table_memory", None)
+        processes: int | None = getattr(options, "processes", None)
+        return {
+            **({} if processes is None else {"processes": processes}),
+            "engine": engine_of(options),
+            "maintainer": self.maintainer,
+            "marking": self.marking,
+            "modules": options.modules,
+            "equality": options.equality,
+            "unique_names": options.unique_names,
+            "equal": options.equal,
+            "threads": options.threads,
+            "timeout": options.timeout,
+            "max_facts": options.max_facts,
+            "table_memory": TABLE_MEMORY if megabytes is None else megabytes << 20,
+            "on_error": on_error,
+            "rejects": rejects,
+            "listeners": [self._listen, *self.listeners],
+            "time": time_settings(options),
+            "allow_read": self.sandbox.read,
+            "allow_write": self.sandbox.write,
+        }
+
+    def __enter__(self) -> Work:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self.reasoner, StoredReasoner):
+            self.reasoner.close()
+
+    def replace(self, reasoner: Reasoner) -> None:
+        """Go on with another reasoner."""
+        self.reasoner = reasoner
+        reasoner.warn = self._doubt
+        self.tally = reasoner.statistics
+
+    @property
+    def program(self) -> Program:
+        """The program as it is now."""
+        return self.reasoner.program
+
+    def _doubt(self, doubts: Sequence[Diagnostic]) -> None:
+        """Say what is doubtful about a query; about those of the program it is said with the rest."""
+        queries = [query.rule.span for query in self.program.queries if query.rule.span is not None]
+        told = {item.message for item in self.program.warnings if _is_within(item.span, queries)}
+        self.messages.diagnose(item for item in doubts if item.message not in told)
+
+    def warn(self, *, about_unused: bool = True) -> None:
+        """Say what is doubtful about the program and its data; data that nothing uses is left out."""
+        found = unused(self.program, self.files) if about_unused else {}
+        outside = self.ontology.summary if self.ontology else ()
+        self.messages.diagnose((*warnings(self.program, self.files), *outside, *found.values()))
+        self.files = tuple(path for path in self.files if path not in found)
+
+    def derive(self) -> None:
+        """Read the data and derive everything; raises what stops it."""
+        with self.showing_progress(), self.keeping_rejects():
+            self.read()
+            self.reasoner.materialise()
+        self.report_rejects()
+        self.report_completeness()
+
+    def read(self, paths: Sequence[Path] | None = None) -> None:
+        """Read data files, by default those of the options."""
+        files = self.files if paths is None else paths
+        if files:
+            self.reasoner.read(*files, header=HEADERS[self.options.input_header])
+        for path in filter(_has_graphs, files) if self.graphs else ():
+            # One that was written by `run` is named after `quad`: it is read as that, and holds triples too.
+            other = TRIPLES if predicate_of(path, self.program.predicates) == QUAD else QUADS
+            self.reasoner.load(other.name, read(data_file(path, other), self.reasoner.faults))
+        if isinstance(self.reasoner, StoredReasoner):
+            self.reasoner.begin()
+
+    def _load_ontology(self) -> Ontology | None:
+        """The ontology that the options name."""
+        paths: list[Path] = getattr(self.options, "ontology", [])
+        if not paths:
+            return None
+        options = self.options
+        return load_ontology(
+            *paths, equality=options.same_as, unique_names=options.unique_names, tell=self.messages.say
+        )
+
+    def showing_progress(self) -> Progress:
+        """The work in the block shows how far it is."""
+        return Progress(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
+
+    @contextmanager
+    def keeping_rejects(self) -> Iterator[None]:
+        """The file of rejected rows is kept if the block reads all data, and is gone otherwise."""
+        faults = self.reasoner.faults
+        try:
+            yield
+        except Inconsistent:
+            raise
+        except BaseException:
+            if faults.report.rejects is not None:
+                faults.close()
+                faults.report.rejects.unlink(missing_ok=True)
+            raise
+        finally:
+            faults.close()
+
+    def report_rejects(self) -> None:
+        """Say how many rows were left out."""
+        report = self.reasoner.faults.report
+        if report.skipped:
+            count = counted(report.skipped, "row")
+            kept = f"; see {report.rejects}" if report.rejects else ""
+            self.messages.say(f"left out {count} that could not be read{kept}")
+        for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
+            if is_counted_apart(done):
+                self.messages.say(told_of_nulls(file, column, done, rows))
+
+    def report_completeness(self) -> None:
+        """Say whether all is there that follows over time."""
+        outcome = self.reasoner.time.outcome
+        if self.program.timed and outcome is not None:
+            self.messages.say(str(outcome))
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self.messages.say(event.text)
+
+
+def told_of_nulls(place: str, column: str | None, done: str, rows: int) -> str:
+    """What became of rows that lack a value, in a line."""
+    what = "left out" if done == Nulls.DROP_ROW.value else "kept"
+    where = "" if column is None else f" in column `{column}`"
+    return f"{what} {counted(rows, 'row')} of {place} without a value{where}"
+
+
+def _is_within(span: Span | None, others: Iterable[Span]) -> bool:
+    """Whether a place lies in one of the others."""
+    return span is not None and any(
+        span.source is other.source and other.start <= span.start and span.end <= other.end
+        for other in others
+    )
+
+
+def _is_said(options: Namespace, setting: str) -> bool:
+    """Whether the options say how a setting is that the facts of a store depend on; true of all others."""
+    match setting:
+        case "equality":
+            return bool(options.is_equality_said)
+        case "unique_names":
+            return bool(options.unique_names)
+        case "time":
+            return is_time_said(options)
+    return True
+
+
+def _has_graphs(path: Path) -> bool:
+    """Whether a file of triples has them in named graphs, which are kept beside the triples."""
+    return format_of(path) in WITH_GRAPHS and predicate_of(path, {}) == TRIPLE
+
+
+def engine_of(options: Namespace) -> EngineSettings:
+    """The engine that the options ask for; a usage error if its settings make no sense."""
+    if options.engine == "spark":
+        message = f"`tidelog {options.command}` runs in this process, not on Spark"
+        raise UsageError(message, "`tidelog run`, `query` and `pipeline` take --engine spark")
+    if options.master is not None or options.conf:
+        raise UsageError("--master and --conf make no sense without --engine spark")
+    return settings_of(options.engine)
+
+
+def parameters(options: Namespace) -> dict[str, str]:
+    """The parameters given on the command line."""
+    return dict(options.param)
+
+
+def _algorithm(options: Namespace) -> tuple[str, str]:
+    """The maintainer and the marking; a usage error if there are none such, or they do not go together."""
+    name: str = getattr(options, "maintainer", registry.DEFAULT)
+    marking: str = getattr(options, "marking", "none")
+    try:
+        registry.check_names(name, marking)
+    except ProgramError as error:
+        fault = error.diagnostics[0]
+        raise UsageError(fault.message, fault.help) from None
+    return name, marking
+
+
+def faults_of(options: Namespace) -> tuple[OnError, Path]:
+    """What to do about rows that cannot be read, and where to collect them."""
+    if options.rejects is not None and options.on_error in ("fail", "skip"):
+        raise UsageError(
+            f"--rejects makes no sense with --on-error {options.on_error}", "use --on-error collect"
+        )
+    otherwise = "fail" if options.rejects is None else "collect"
+    return OnError(options.on_error or otherwise), options.rejects or REJECTS

@@ -1,0 +1,190 @@
+"""Between Arrow, NumPy and Python by their buffers; structs for values of several types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.logic.types import Type
+from tidelog.logic.values import ColumnType
+
+# ---- Between Arrow and NumPy by their buffers.
+#
+# `pa.array` and `to_numpy` import pandas where it is installed, a third of a second; buffers do not.
+
+TYPES = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+}
+
+
+def numbers_of(array: pa.Array, dtype: str) -> npt.NDArray[Any]:
+    """A view of the numbers of an Arrow column without missing values, bit for bit of this type."""
+    if not len(array):
+        return np.zeros(0, dtype)
+    buffer = array.buffers()[1]
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
+
+
+def truths_of(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The truth values of an Arrow column as 0 and 1."""
+    return numbers_of(pc.cast(array, pa.int64()), "int64")
+
+
+def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
+    """The numbers as an Arrow column that shares their memory."""
+    numbers = np.ascontiguousarray(numbers)
+    return pa.Array.from_buffers(TYPES[numbers.dtype.name], len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def mask_of(flags: npt.NDArray[np.bool_]) -> pa.Array:
+    """The flags as an Arrow column of truth values."""
+    bits = np.packbits(flags, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(bits)])
+
+
+def taken(values: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
+    """The values at these places."""
+    return pc.take(values, array_of(places), boundscheck=False, memory_pool=pool_for_results())
+
+
+@cache
+def pool_for_results() -> pa.MemoryPool:
+    """Where columns lie that are made for results: large ones take half the time with jemalloc.
+
+    Arrow's own choice, mimalloc, takes memory in such pieces that every page of it is a fault of its own.
+    """
+    try:
+        return pa.jemalloc_memory_pool()
+    except NotImplementedError:  # Arrow has it on some systems only
+        return pa.default_memory_pool()
+
+
+# ---- Arrow arrays of Python's and NumPy's values, by their buffers.
+#
+# `pa.array`, `pa.scalar` and `to_numpy` import pandas wherever it is installed, which takes a third of a
+# second; buffers do not.
+
+Array = Any  # pa.Array or pa.ChunkedArray; pyarrow has no type hints
+_LARGEST_OFFSET = 2**31 - 1
+
+
+def text_array(texts: Sequence[str]) -> Array:
+    """The texts as an Arrow array; raises `UnicodeEncodeError` for half a surrogate pair."""
+    joined = "".join(texts)
+    if joined.isascii():
+        data, lengths = joined.encode(), map(len, texts)
+    else:
+        encoded = [text.encode() for text in texts]
+        data, lengths = b"".join(encoded), map(len, encoded)
+    is_large = len(data) > _LARGEST_OFFSET
+    offsets = np.zeros(len(texts) + 1, np.int64 if is_large else np.int32)
+    np.cumsum(np.fromiter(lengths, offsets.dtype, len(texts)), out=offsets[1:])
+    kind = pa.LargeStringArray if is_large else pa.StringArray
+    return kind.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def number_array(numbers: Any, arrow_type: Any) -> Array:
+    """The numbers as an Arrow array of the type; raises `OverflowError` if one does not fit."""
+    if pa.types.is_boolean(arrow_type):
+        return mask(np.fromiter(numbers, bool, len(numbers)))
+    dtype = np.dtype(np.float64 if pa.types.is_floating(arrow_type) else f"i{arrow_type.bit_width // 8}")
+    return pa.Array.from_buffers(arrow_type, len(numbers), [None, pa.py_buffer(np.array(numbers, dtype))])
+
+
+def places(numbers: Any) -> Array:
+    """NumPy's integers as Arrow's, to take values by."""
+    return number_array(numbers, pa.int64())
+
+
+def mask(flags: Any) -> Array:
+    """NumPy's truth values as Arrow's, to filter by."""
+    bits = np.packbits(flags, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(bits)])
+
+
+def flags_of(array: Array) -> Any:
+    """Arrow's truth values, none missing, as NumPy's."""
+    bits = np.unpackbits(np.frombuffer(array.buffers()[1], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(bool)
+
+
+def integers_of(array: Array) -> Any:
+    """Arrow's 32-bit integers, none missing, as NumPy's."""
+    if len(array) == 0:
+        return np.zeros(0, np.int32)
+    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
+
+
+@cache
+def text_scalar(text: str) -> Any:
+    """The text as a scalar of Arrow."""
+    return text_array([text])[0]
+
+
+ZERO = number_array([0.0], pa.float64())[0]
+
+
+def joined(*parts: Any, separator: str = "") -> Array:
+    """The texts of the columns, row by row, with the separator between two; a text stands for all rows."""
+    scalars = [text_scalar(part) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*scalars, text_scalar(separator))
+
+
+# ---- Structs that hold values of several types: a nullable field for each, of which exactly one has a value.
+#
+# Fields are named after types, such as `int`, `string` and `iri`, and of Arrow's type for them; those of
+# `langString` and `literal` are exact terms, as text.
+
+MISSING, SEVERAL = -1, -2  # instead of the number of a field
+_IS_TEXT: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_FIELDS: Final = {
+    Type.BOOLEAN: (pa.types.is_boolean,),
+    Type.INTEGER: (pa.types.is_integer,),
+    Type.DECIMAL: (pa.types.is_decimal,),
+    Type.DOUBLE: (pa.types.is_floating,),
+    Type.DATE: (pa.types.is_date,),
+    Type.DATETIME: (lambda of: pa.types.is_timestamp(of) and of.tz is not None,),
+    Type.LOCAL_DATETIME: (lambda of: pa.types.is_timestamp(of) and of.tz is None,),
+    Type.STRING: _IS_TEXT,
+    Type.LANGUAGE_STRING: _IS_TEXT,
+    Type.LITERAL: _IS_TEXT,
+    Type.IRI: _IS_TEXT,
+}
+_NAMES: Final = {one.value: one for one in _FIELDS}
+# How the texts of fields are read.
+MARKS: Final = {
+    Type.STRING: ColumnType.STRING,
+    Type.LANGUAGE_STRING: ColumnType.TERM,
+    Type.LITERAL: ColumnType.TERM,
+    Type.IRI: ColumnType.IRI,
+}
+
+
+def fields_of(of: Any) -> tuple[Type, ...] | None:
+    """Return the types that the fields of an Arrow type hold; None if it is no such struct."""
+    if not pa.types.is_struct(of) or of.num_fields < 2:
+        return None
+    found = []
+    for field in of:
+        one = _NAMES.get(field.name)
+        if one is None or one in found or not any(test(field.type) for test in _FIELDS[one]):
+            return None
+        found.append(one)
+    return tuple(found)
+
+
+def chosen_fields(array: Array) -> Any:
+    """Return which field of each struct has its value, `MISSING` or `SEVERAL`."""
+    children = array.flatten()  # with what is missing in the structs themselves
+    valid = np.stack([pc.is_valid(child).to_numpy(zero_copy_only=False) for child in children])
+    counts = valid.sum(axis=0)
+    chosen = np.where(counts == 1, valid.argmax(axis=0), SEVERAL)
+    return np.where(counts == 0, MISSING, chosen)

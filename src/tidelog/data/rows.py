@@ -1,0 +1,163 @@
+"""Sets of rows of ids: few of them as Python tuples, many by sorting; the net rows of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.rewrite.auxiliary_relations import is_auxiliary
+
+# ---- Sets of rows of ids: few of them as Python tuples, many by sorting, neither by way of an engine.
+
+Ids = npt.NDArray[np.int32]
+
+
+Columns = tuple[Ids, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Distinct facts of one relation, as columns of ids; `count` tells how many where there is no column."""
+
+    columns: Columns
+    count: int
+
+
+class LateRows(Mapping[str, Rows]):
+    """Rows by relation that are found when somebody looks at them.
+
+    `kept` has those that stand for them, and may have others beside; `total` is how many stand for them.
+    """
+
+    def __init__(self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]) -> None:
+        self.kept = kept
+        self.total = total
+        self._find = find
+
+    def __getitem__(self, name: str) -> Rows:
+        return self._find()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._find())
+
+    def __len__(self) -> int:
+        return len(self._find())
+
+
+FEW = 64  # so many rows are compared one by one: less work than setting up columns
+
+Keys = list[tuple[int, ...]]
+
+
+def distinct(parts: Sequence[Rows]) -> Rows:
+    """All rows, each once."""
+    rows = joined(parts)
+    if rows.count <= 1:
+        return rows
+    if rows.count <= FEW:
+        keys = dict.fromkeys(keys_of(rows))
+        return rows if len(keys) == rows.count else rows_of(list(keys), len(rows.columns))
+    _, places = np.unique(codes_of(rows), return_index=True)
+    return Rows(tuple(column[places] for column in rows.columns), len(places))
+
+
+def without(rows: Rows, others: Rows) -> Rows:
+    """The rows that are none of the others."""
+    if rows.count + others.count <= FEW:
+        left_out = set(keys_of(others))
+        kept = [key for key in keys_of(rows) if key not in left_out]
+        return rows if len(kept) == rows.count else rows_of(kept, len(rows.columns))
+    codes = codes_of(joined([rows, others]))
+    return taken(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
+
+
+def codes_of(rows: Rows) -> npt.NDArray[np.int64]:
+    """A number for each row, equal for equal rows."""
+    if not rows.columns:
+        return np.zeros(rows.count, np.int64)
+    codes = rows.columns[0].astype(np.int64)
+    for place, column in enumerate(rows.columns[1:]):
+        if place:  # three columns and more: number the pairs first
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+        codes = (codes << 32) | column
+    return codes
+
+
+def keys_of(rows: Rows) -> Keys:
+    """The rows as tuples."""
+    if not rows.columns:
+        return [()] * rows.count
+    return list(zip(*(column.tolist() for column in rows.columns), strict=True))
+
+
+def rows_of(keys: Keys, arity: int) -> Rows:
+    """The rows of tuples."""
+    if not arity or not keys:
+        return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), len(keys))
+    return Rows(tuple(np.array(column, np.int32) for column in zip(*keys, strict=True)), len(keys))
+
+
+def joined(rows: Sequence[Rows]) -> Rows:
+    """All rows, one part after the other."""
+    if len(rows) == 1:
+        return rows[0]
+    columns = zip(*(item.columns for item in rows), strict=True)
+    return Rows(tuple(np.concatenate(parts) for parts in columns), sum(item.count for item in rows))
+
+
+def taken(rows: Rows, places: npt.NDArray[np.bool_]) -> Rows:
+    """The rows for which `places` holds."""
+    if places.all():
+        return rows
+    return Rows(tuple(column[places] for column in rows.columns), int(np.count_nonzero(places)))
+
+
+# ---- What went or came in a transaction, by relation; rows are made when somebody looks at them.
+
+
+class NetRows(Mapping[str, Rows]):
+    """The rows of the program's own relations among those that an engine tells of.
+
+    `counts` are how many rows each relation has; `found` has their ids. Most transactions are never asked
+    what they have changed, and few are asked about every relation.
+    """
+
+    __slots__ = ("_counts", "_found")
+
+    def __init__(self, counts: Mapping[str, int], found: Mapping[str, tuple[Columns, int]]) -> None:
+        self._counts = counts
+        self._found = found
+
+    def __getitem__(self, name: str) -> Rows:
+        if name not in self:
+            raise KeyError(name)
+        return Rows(*self._found[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._counts and not is_auxiliary(str(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._counts if not is_auxiliary(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many rows each relation has, auxiliary ones included."""
+        return self._counts
+
+    @property
+    def total(self) -> int:
+        """How many rows there are."""
+        return sum(count for name, count in self._counts.items() if not is_auxiliary(name))
+
+
+def total(rows: Mapping[str, Rows]) -> int:
+    """How many rows there are, of all relations; of those that are found late, how many stand for them."""
+    if type(rows) is NetRows or type(rows) is LateRows:  # `isinstance` asks abstract classes, which is slow
+        return rows.total
+    return sum(some.count for some in rows.values())

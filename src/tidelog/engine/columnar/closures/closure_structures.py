@@ -1,0 +1,526 @@
+"""Closures kept by structures of their own instead of by rules, and their external pairs. Mutates itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.data import memory
+from tidelog.engine.columnar.closures import closure_kernels, reach_kernels
+from tidelog.engine.columnar.closures import closure_kernels as kernels
+
+# ---- External pairs of a closure, their nodes, and the journal of a transaction over them. Mutates itself.
+#
+# Whatever kind of closure stands on them owns the memory here that kernels reach by address.
+
+Ids = npt.NDArray[np.int32]
+Pairs = tuple[Ids, Ids]
+Check = Callable[[int], None]
+
+FIRST_NODES = 64
+FIRST_POOL = 256
+PART = 1 << 24  # pairs, or words of rows, that are written between two checks: a tenth of a second
+ENTERED = 1 << 16  # pairs that are entered between two checks: each may be looked for in a long list
+
+NOTHING: Ids = np.empty(0, np.int32)
+NO_PAIRS: Pairs = (NOTHING, NOTHING)
+
+
+def columns(count: int) -> Pairs:
+    """Two columns for so many pairs."""
+    return memory.empty(count, np.int32), memory.empty(count, np.int32)
+
+
+@dataclass(slots=True)
+class Change:
+    """One call within a transaction: external pairs that came or went, and its effect, if it got so far."""
+
+    added: bool
+    external: Pairs
+    effect: Any = None
+
+
+class ExternalPairs(ABC):
+    """The external pairs of a closure, their nodes numbered, and the journal of a transaction."""
+
+    def __init__(self, vectors: int = kernels.OWN_VECTORS) -> None:
+        self.words = np.zeros(kernels.C_SIZE, np.int64)
+        self.vectors = np.zeros((vectors, 0), np.int32)
+        self.pools = [NOTHING, NOTHING]
+        self.journal: list[Change] | None = None
+        self.count = 0
+        self.check: Check = proceed  # told how many pairs come, and called while they are written
+        self.tidied = FIRST_NODES
+        self._make_vectors(FIRST_NODES)
+        self._grow_pools()
+
+    def __len__(self) -> int:
+        """How many pairs the closure has."""
+        return self.count
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes are numbered."""
+        return int(self.words[kernels.NODES])
+
+    @property
+    def edges(self) -> int:
+        """How many external pairs there are."""
+        return int(self.words[kernels.EDGES])
+
+    @property
+    def bytes(self) -> int:
+        """The memory it takes."""
+        pools = sum(pool.nbytes for pool in self.pools)
+        return self.words.nbytes + self.vectors.nbytes + self.slots.nbytes + pools
+
+    def externals(self) -> Pairs:
+        """The external pairs."""
+        left, right = columns(self.edges)
+        kernels.write_externals(self.words, left, right)
+        return left, right
+
+    def fill(self, left: Ids, right: Ids) -> None:
+        """Let a closure without pairs have these external ones; nobody is told what became true."""
+        self._enter(left, right, self.check)
+        self._refresh(self.check)
+
+    # ---- transactions
+
+    def checkpoint(self) -> None:
+        """Begin a transaction: from now on changes can be undone."""
+        self._tidy()  # not later, because the journal is undone with the numbers it was kept with
+        self.journal = []
+
+    def commit(self) -> None:
+        """End the transaction and keep its changes."""
+        self.journal = None
+
+    def roll_back(self) -> None:
+        """End the transaction, and let external pairs and closure be what they were when it began."""
+        changes, self.journal = self.journal or [], None
+        for change in reversed(changes):
+            if change.added:
+                self._remove(*change.external)
+            else:
+                self._enter(*change.external, proceed)  # nothing stops it
+        self._undo(changes)
+
+    @abstractmethod
+    def _undo(self, changes: list[Change]) -> None:
+        """Let the closure fit the external pairs, which are those before the changes."""
+
+    def _note(self, added: bool, sources: Ids, targets: Ids) -> None:
+        """Enter into the journal, if one is kept, that external pairs have come or gone."""
+        if self.journal is not None:
+            ids = self.vectors[kernels.IDS]
+            self.journal.append(Change(added, (ids[sources], ids[targets])))
+
+    def _note_effect(self, effect: Any) -> None:
+        """Complete the latest entry of the journal: what undoes the change of the closure."""
+        if self.journal is not None:
+            self.journal[-1].effect = effect
+
+    # ---- external pairs
+
+    def _enter(self, left: Ids, right: Ids, check: Check) -> Pairs:
+        """Enter pairs of ids; the numbers of those that are new."""
+        sources, targets = columns(len(left))
+        words = self.words
+        words[kernels.KEPT] = done = 0
+        try:
+            while done < len(left):
+                end = min(done + ENTERED, len(left))
+                while (done := kernels.add_pairs(words, left, right, done, end, sources, targets)) < end:
+                    self._grow()
+                check(0)
+        finally:  # also for a lack of memory: the journal knows what was entered until then
+            kept = words[kernels.KEPT]
+            self._note(True, sources[:kept], targets[:kept])
+        return sources[:kept], targets[:kept]
+
+    def _remove(self, left: Ids, right: Ids) -> Pairs:
+        """Remove pairs of ids; the numbers of those that were there."""
+        sources, targets = columns(len(left))
+        kept = kernels.remove_pairs(self.words, left, right, sources, targets)
+        self._note(False, sources[:kept], targets[:kept])
+        return sources[:kept], targets[:kept]
+
+    # ---- growing
+
+    def _grow(self) -> None:
+        """Make room for nodes, or else for pairs."""
+        if self.nodes + 2 > self.vectors.shape[1]:
+            self._make_vectors(2 * self.vectors.shape[1])
+        else:
+            self._grow_pools()
+
+    def _make_vectors(self, capacity: int) -> None:
+        """Larger vectors, and slots that stay half empty."""
+        count, used = len(self.vectors), self.nodes
+        vectors = memory.zeros(count * capacity, np.int32).reshape(count, capacity)
+        vectors[:, :used] = self.vectors[:, :used]
+        slots = memory.zeros(2 * capacity, np.int64)
+        self._begin_vectors(vectors, used)
+        self.vectors, self.slots = vectors, slots
+        words = self.words
+        words[kernels.CAPACITY] = capacity
+        words[kernels.VECTORS] = vectors.ctypes.data
+        words[kernels.SLOTS] = slots.ctypes.data
+        words[kernels.SLOT_COUNT] = len(slots)
+        words[kernels.SHIFT] = 64 - (len(slots).bit_length() - 1)
+        if used:  # else a kernel need not be loaded
+            kernels.enter_nodes(words)
+
+    def _tidy(self) -> None:
+        """Number the nodes anew if they have doubled since last time and most have no pair left."""
+        if self.nodes < 2 * self.tidied:
+            return
+        self.tidied = self.nodes
+        if 2 * kernels.count_idle(self.words) > self.nodes:
+            fresh = type(self)()
+            fresh.check = self.check
+            fresh.fill(*self.externals())
+            self.__dict__ = fresh.__dict__
+
+    @abstractmethod
+    def _refresh(self, check: Check) -> None:
+        """Write the whole closure anew, from the external pairs."""
+
+    def _forget_nodes(self, kept: int) -> None:
+        """Forget the nodes numbered last, which have no pairs, until no more than `kept` are left."""
+        self.words[kernels.NODES] = min(self.nodes, kept)
+        self.slots[:] = 0
+        kernels.enter_nodes(self.words)
+
+    def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:  # noqa: B027 – often nothing
+        """Set what is not 0 for nodes to come."""
+
+    def _grow_pools(self) -> None:
+        """Larger pools for whichever lists are short of room."""
+        for side, pool in enumerate(self.pools):
+            base = kernels.ABREAST * side
+            top = int(self.words[kernels.POOL_TOP + base])
+            # A list that moves wants twice its length, and none is longer than there are pairs.
+            larger = memory.grown(pool, top, max(FIRST_POOL, 2 * len(pool), top + 2 * self.edges))
+            self.pools[side] = larger
+            self.words[kernels.POOL + base] = larger.ctypes.data
+            self.words[kernels.POOL_CAPACITY + base] = len(larger)
+
+
+def proceed(count: int) -> None:
+    """The check that never stops anything."""
+
+
+# ---- Closures kept by structures of their own instead of by rules. Mutates itself.
+#
+# A closure is given *external* pairs, those that facts and other rules derive, and owns what a rule of
+# transitivity, or one of symmetry and one of transitivity, make of them. It tells exactly which pairs became
+# true and which ceased to be. The cost is that of what changes, where rules pay for each instance: n³ in a
+# clique.
+#
+# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+# Programs with Equality, IJCAI 2015, names the problem; Italiano: Amortized Efficiency of a Path Retrieval
+# Data Structure, Theoretical Computer Science 1986, for rows of reached nodes.
+#
+# Invariant: the pairs are the closure of the external pairs, before and after each call. External pairs are a
+# set: adding one that is there, or deleting one that is not, changes nothing.
+
+MOST_MATRIX_BYTES = 256 << 20
+BYTES_PER_PAIR = 1 << 11  # a matrix much larger than its pairs is mostly empty: rules need less
+FEW_PAIRS = 1 << 12  # so few are never too few
+SEARCHES = 4  # how often searches after a deletion may look at each pair, before they are given up
+FEW_COLUMNS = 64  # nodes that a deletion may lose before rows are written anew
+
+Words = npt.NDArray[np.int64]
+NO_WORDS: Words = np.empty(0, np.int64)
+
+
+class TransitiveClosure(ExternalPairs):
+    """All (x, z) that a path of one or more external pairs leads from x to z.
+
+    >>> closure = TransitiveClosure()
+    >>> left, right = closure.add(np.array([1, 2], np.int32), np.array([2, 3], np.int32))
+    >>> sorted(zip(left.tolist(), right.tolist()))
+    [(1, 2), (1, 3), (2, 3)]
+    >>> left, right = closure.delete(np.array([2], np.int32), np.array([3], np.int32))
+    >>> sorted(zip(left.tolist(), right.tolist()))
+    [(1, 3), (2, 3)]
+    """
+
+    def __init__(self) -> None:
+        self.matrix = NO_WORDS.reshape(0, 0)
+        self.total = NO_WORDS
+        super().__init__(reach_kernels.VECTOR_COUNT)
+
+    @staticmethod
+    def fits(nodes: int, edges: int) -> bool:
+        """Whether a graph of this size is for this structure: its matrix has a bit per pair of nodes."""
+        size = nodes * nodes // 8
+        return size <= MOST_MATRIX_BYTES and size <= BYTES_PER_PAIR * max(edges, FEW_PAIRS)
+
+    @property
+    def bytes(self) -> int:
+        """The memory it takes."""
+        return super().bytes + self.matrix.nbytes + self.total.nbytes
+
+    def add(self, left: Ids, right: Ids) -> Pairs:
+        """The pairs that became true by adding external pairs."""
+        sources, targets = self._enter(left, right, self.check)
+        self._fit_matrix()
+        missing = len(sources)
+        if self.count:
+            missing = reach_kernels.keep_missing(self.words, sources, targets, missing)
+        if missing == 0:
+            gained = NO_PAIRS
+        elif missing <= self._most_single():
+            gained = self._extend_each(sources[:missing], targets[:missing])
+        else:
+            gained = self._rewrite(sources[:missing])
+        self.count += len(gained[0])
+        self._note_effect(gained)
+        return gained
+
+    def delete(self, left: Ids, right: Ids) -> Pairs:
+        """The pairs that ceased to be true by deleting external pairs."""
+        sources, targets = self._remove(left, right)
+        budget = SEARCHES * (self.edges + self.nodes)
+        broken = reach_kernels.keep_broken(self.words, sources, targets, len(sources), budget)
+        lost = NO_PAIRS if broken == 0 else self._break(sources[:broken], targets[:broken])
+        self.count -= len(lost[0])
+        self._note_effect(lost)
+        return lost
+
+    def pairs(self) -> Pairs:
+        """All pairs of the closure."""
+        listed = reach_kernels.list_all(self.words)
+        return self._written(reach_kernels.write_gained, listed, NO_WORDS, self.count, are_new=False)
+
+    def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
+        """For each pair whether it is in the closure."""
+        found = np.empty(len(left), np.bool_)
+        reach_kernels.contains_pairs(self.words, left, right, found)
+        return found
+
+    # ---- changing rows
+
+    def _most_single(self) -> int:
+        """How many pairs are added one by one, each at most a pass over the nodes, and not in one search."""
+        return 4 + 4 * self.edges // self.nodes + self.matrix.shape[1]
+
+    def _extend_each(self, sources: Ids, targets: Ids) -> Pairs:
+        """Add pairs one by one to the rows; what becomes true."""
+        steps: list[Pairs] = []
+        known = 0  # pairs of the steps before
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            steps.append(self._extend(source, target, known))
+            known += len(steps[-1][0])
+        return steps[0] if len(steps) == 1 else _joined(steps)
+
+    def _extend(self, source: int, target: int, known: int) -> Pairs:
+        """Add one pair to the rows; what becomes true."""
+        listed, gained, low, high = reach_kernels.extend(self.words, source, target)
+        self.check(known + gained)
+        if gained == 0:
+            return NO_PAIRS
+        left, right = columns(gained)
+        place = count = 0
+        while place < listed:
+            place, count = reach_kernels.write_extended(
+                self.words, listed, low, high, left, right, place, count, count + PART
+            )
+            self.check(known + count)
+        return left, right
+
+    def _rewrite(self, sources: Ids) -> Pairs:
+        """Add many pairs by writing the rows of all that reach their sources anew; what becomes true."""
+        listed, old_words, _ = reach_kernels.list_reaching(self.words, sources, len(sources))
+        old = memory.empty(old_words, np.int64)
+        gained, _ = self._recompute(listed, old, self.check)
+        self.check(gained)
+        return self._written(reach_kernels.write_gained, listed, old, gained, are_new=True)
+
+    def _recompute(self, listed: int, old: Words, check: Check) -> tuple[int, int]:
+        """Write the listed rows anew and the old ones into `old`; how many pairs are gained and lost."""
+        reach_kernels.keep_rows(self.words, listed, old)
+        reach_kernels.begin_closing(self.words, listed)
+        index = visited = depth = top = 0
+        while index < listed:
+            index, visited, depth, top = reach_kernels.close_listed(
+                self.words, listed, index, visited, depth, top, PART
+            )
+            check(0)
+        gained, lost = reach_kernels.count_differences(self.words, listed, old)
+        return gained, lost
+
+    def _written(
+        self, write: Callable[..., Any], listed: int, old: Words, pairs: int, are_new: bool
+    ) -> Pairs:
+        """The pairs, so many, in which the listed rows differ from the old ones, as a kernel writes them."""
+        left, right = columns(pairs)
+        index = offset = count = 0
+        while index < listed:
+            index, offset, count = write(
+                self.words, listed, old, left, right, index, offset, count, count + PART
+            )
+            self.check(count if are_new else 0)
+        return left, right
+
+    def _break(self, sources: Ids, targets: Ids) -> Pairs:
+        """Take what hung on broken pairs out of the rows; what ceases to be true.
+
+        Column by column if few nodes are lost and searches for them are cheap, else, or for the rest, by
+        writing the rows of all that reached the sources anew.
+        """
+        words = self.words
+        listed, old_words, pairs = reach_kernels.list_reaching(words, sources, len(sources))
+        source = -1
+        if len(sources) == 1 and _steps(old_words, pairs) > self.edges:
+            # Two more searches, and the pairs that cease lie between few nodes.
+            source = int(sources[0])
+            listed, old_words, pairs = reach_kernels.keep_losing(words, listed, int(targets[0]))
+        lost = reach_kernels.list_lost(words, targets, len(targets), source, FEW_COLUMNS)
+        cleared, done = NO_PAIRS, False
+        if lost <= FEW_COLUMNS:
+            left, right = columns(lost * listed)
+            budget = _steps(old_words, pairs)
+            count, done = reach_kernels.clear_columns(words, listed, lost, budget, left, right)
+            cleared = left[:count].copy(), right[:count].copy()
+        if done:
+            return cleared
+        old = memory.empty(old_words, np.int64)
+        _, fewer = self._recompute(listed, old, self.check)
+        rest = self._written(reach_kernels.write_lost, listed, old, fewer, are_new=False)
+        return _joined([cleared, rest]) if len(cleared[0]) else rest
+
+    def _undo(self, changes: list[Change]) -> None:
+        if any(change.effect is None for change in changes):  # the last call did not end
+            self._forget_nodes(len(self.matrix))
+            self._refresh(proceed)
+            return
+        for change in reversed(changes):
+            reach_kernels.set_pairs(self.words, *change.effect, not change.added)
+            self.count += -len(change.effect[0]) if change.added else len(change.effect[0])
+
+    def _refresh(self, check: Check) -> None:
+        self._fit_matrix()
+        self.matrix[:] = 0
+        self.vectors[[reach_kernels.FIRST, reach_kernels.END, reach_kernels.ORDER]] = 0
+        listed = reach_kernels.list_all(self.words)
+        self.count, _ = self._recompute(listed, NO_WORDS, check)
+
+    # ---- growing
+
+    def _fit_matrix(self) -> None:
+        """Let the matrix have a row and a bit for every node."""
+        nodes = self.nodes
+        rows, stride = self.matrix.shape
+        if nodes <= rows:
+            return
+        stride_wanted = -(-(nodes + nodes // 4 if rows else nodes) // 64)
+        matrix = memory.zeros(64 * stride_wanted * stride_wanted, np.int64).reshape(-1, stride_wanted)
+        matrix[:rows, :stride] = self.matrix
+        self.total = np.zeros(stride_wanted, np.int64)
+        self.matrix = matrix
+        self.words[kernels.MATRIX] = matrix.ctypes.data
+        self.words[kernels.MATRIX_LENGTH] = matrix.size
+        self.words[kernels.STRIDE] = stride_wanted
+        self.words[kernels.TOTAL] = self.total.ctypes.data
+
+
+class EquivalenceClosure(ExternalPairs):
+    """All (x, y) that external pairs, taken both ways, connect; (x, x) for every x of an external pair.
+
+    >>> closure = EquivalenceClosure()
+    >>> left, right = closure.add(np.array([1, 2], np.int32), np.array([2, 2], np.int32))
+    >>> sorted(zip(left.tolist(), right.tolist()))
+    [(1, 1), (1, 2), (2, 1), (2, 2)]
+    >>> left, right = closure.delete(np.array([1], np.int32), np.array([2], np.int32))
+    >>> sorted(zip(left.tolist(), right.tolist()))
+    [(1, 1), (1, 2), (2, 1)]
+    """
+
+    def __init__(self) -> None:
+        super().__init__(closure_kernels.VECTOR_COUNT)
+
+    @staticmethod
+    def fits(nodes: int, edges: int) -> bool:
+        """Whether a graph of this size is for this structure: any, since it takes no more than its pairs."""
+        return True
+
+    def add(self, left: Ids, right: Ids) -> Pairs:
+        """The pairs that became true by adding external pairs."""
+        sources, targets = self._enter(left, right, self.check)
+        gained = closure_kernels.merge(self.words, sources, targets, len(sources))
+        self.check(gained)
+        self.count += gained
+        return self._write_changed(gained, are_new=True)
+
+    def delete(self, left: Ids, right: Ids) -> Pairs:
+        """The pairs that ceased to be true by deleting external pairs."""
+        sources, targets = self._remove(left, right)
+        budget = SEARCHES * (self.edges + self.nodes)
+        lost = closure_kernels.split(self.words, sources, targets, len(sources), budget)
+        self.count -= lost
+        return self._write_changed(lost, are_new=False)
+
+    def pairs(self) -> Pairs:
+        """All pairs of the closure."""
+        left, right = columns(self.count)
+        closure_kernels.write_pairs(self.words, left, right)
+        return left, right
+
+    def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
+        """For each pair whether it is in the closure."""
+        found = np.empty(len(left), np.bool_)
+        closure_kernels.contains_pairs(self.words, left, right, found)
+        return found
+
+    def _write_changed(self, count: int, are_new: bool) -> Pairs:
+        """The pairs that change, written out; the journal learns which nodes have changed."""
+        if count == 0:
+            self._note_effect(NOTHING)
+            return NO_PAIRS
+        if self.journal is not None:
+            members = self.vectors[kernels.LISTED, : self.words[kernels.MEMBERS]]
+            self._note_effect(self.vectors[kernels.IDS][members])
+        left, right = columns(count)
+        place = piece = group = written = 0
+        while written < count:
+            place, piece, group, written = closure_kernels.write_changed(
+                self.words, left, right, place, piece, group, written, written + PART
+            )
+            self.check(written if are_new else 0)
+        return left, right
+
+    def _undo(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.effect is None:  # the last call did not end
+                self._refresh(proceed)
+                return
+        closure_kernels.restore(self.words, np.concatenate([NOTHING, *(each.effect for each in changes)]))
+        self.count = closure_kernels.count_pairs(self.words)
+
+    def _refresh(self, check: Check) -> None:
+        closure_kernels.restore(self.words, self.vectors[kernels.IDS, : self.nodes])
+        self.count = closure_kernels.count_pairs(self.words)
+
+    def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:
+        """Let every node to come be alone."""
+        nodes = np.arange(used, vectors.shape[1], dtype=np.int32)
+        vectors[[closure_kernels.LABEL, closure_kernels.NEXT], used:] = nodes
+
+
+def _steps(words: int, pairs: int) -> int:
+    """What it costs to write rows of so many words and pairs anew, in steps of a search."""
+    return 4 * pairs + words // 4
+
+
+def _joined(steps: list[Pairs]) -> Pairs:
+    """The pairs of all steps."""
+    return np.concatenate([left for left, _ in steps]), np.concatenate([right for _, right in steps])

@@ -1,0 +1,610 @@
+"""From a plan to the words that the interpreter runs, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter.expression_kernels import DEEPEST
+from tidelog.engine.columnar.storage.table import IndexKey
+from tidelog.engine.protocol import PARTS, PRESENT, Notes, Noting
+from tidelog.errors import Diagnostic, EvaluationError, Span
+from tidelog.logic.program import (
+    Apply,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Term,
+    Variable,
+    literal_variables,
+    variables_of,
+)
+from tidelog.logic.values import Value
+from tidelog.plan.algebra import (
+    AntiJoin,
+    ChangePlan,
+    Extend,
+    Filter,
+    Join,
+    Node,
+    Part,
+    Project,
+    Scan,
+    Support,
+    Unit,
+    Witness,
+    chain,
+)
+from tidelog.plan.algebra import chain as nodes_of
+
+# ---- The words of one step: what it reads and looks up, and where each of its outputs comes from.
+
+OPERATIONS = {
+    "+": layout.X_ADD,
+    "-": layout.X_SUBTRACT,
+    "*": layout.X_MULTIPLY,
+    "/": layout.X_DIVIDE,
+    "NEG": layout.X_NEGATE,
+    "=": layout.X_EQUAL,
+    "!=": layout.X_UNEQUAL,
+    "<": layout.X_LESS,
+    "<=": layout.X_LESS_EQUAL,
+    ">": layout.X_GREATER,
+    ">=": layout.X_GREATER_EQUAL,
+}
+LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
+
+# What a step hands on beside the variables of a rule: numbers that are no ids.
+HIGHEST_RANK = Variable("highest rank of own facts")  # no variable of a rule has a space
+GIVEN_ROW = Variable("number of the given row")
+LINKED_ROW = Variable("number of the fact to lean on")
+HIGHEST_MARK = Variable("marks in the body")
+STATED = Variable("whether facts stay by themselves")  # beside it: never handed on
+
+
+class Store(Protocol):
+    """What the assembler asks of the engine."""
+
+    def table_number(self, relation: str) -> int:
+        """The row of T that describes a relation."""
+
+    def index_number(self, key: IndexKey) -> int:
+        """The row of X that describes an index, made now if it is not there."""
+
+    def identity(self, value: Value) -> int:
+        """The id of a value."""
+
+    def has_dead(self, relation: str) -> bool:
+        """Whether some rows of a relation are no facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonStep:
+    """A step whose expression Python computes for the rows that kernels leave to it."""
+
+    expression: Expression | Comparison | Condition
+    slots: tuple[tuple[Variable, int], ...]  # the input column of each variable
+
+
+def scan_of(node: Node) -> Scan | None:
+    """The scan by which a node reads a relation."""
+    match node:
+        case Scan():
+            return node
+        case Witness(scan) | Join(_, scan):
+            return scan
+        case _:
+            return None
+
+
+def step_of(
+    node: Node,
+    given: list[Term],
+    outputs: list[Term],
+    store: Store,
+    numbers: tuple[Variable, ...] | None,
+) -> tuple[list[int], PythonStep | None]:
+    """The words of one step, and what Python computes of it; its rows' numbers are called `numbers`."""
+    match node:
+        case Unit():
+            return _words(layout.UNIT, outputs=_outputs(outputs, given, (), None, store)), None
+        case Scan() | Witness():
+            return _first(node, given, _row_outputs(node, given, outputs, store, numbers), store), None
+        case Join(_, scan):
+            return _join(scan, given, _row_outputs(node, given, outputs, store, numbers), store), None
+        case AntiJoin(_, scan):
+            return _absent(scan, given, outputs, store), None
+        case Filter(_, test):
+            return _expression_step(layout.SELECT, test, None, given, outputs, store)
+        case Extend(_, variable, expression):
+            return _expression_step(layout.COMPUTE, expression, variable, given, outputs, store)
+        case _:
+            raise AssertionError(node)
+
+
+def _row_outputs(
+    node: Node, given: list[Term], outputs: list[Term], store: Store, numbers: tuple[Variable, ...] | None
+) -> list[tuple[int, int]]:
+    """Where each output of a step that matches rows comes from."""
+    scan = scan_of(node)
+    assert scan is not None
+    sources = []
+    inputs, columns = _places(given), _places(scan.terms)
+    for output in outputs:
+        if output == HIGHEST_RANK and scan.own:
+            sources.append((layout.FROM_RANK, inputs.get(output, -1)))
+        elif output == HIGHEST_MARK and numbers is not None:
+            origin = layout.FROM_STATED_MARK if STATED in numbers else layout.FROM_MARK
+            sources.append((origin, inputs.get(output, -1)))
+        elif numbers is not None and output in numbers:
+            sources.append((layout.FROM_NUMBER, 0))
+        else:
+            sources.append(_output(output, inputs, columns, None, store))
+    return sources
+
+
+def _first(
+    node: Scan | Witness, given: list[Term], outputs: list[tuple[int, int]], store: Store
+) -> list[int]:
+    """The words of the step that scans rows, or takes those that are given."""
+    scan = node if isinstance(node, Scan) else node.scan
+    table = store.table_number(scan.relation)
+    mask, want = _wanted(scan, store)
+    if isinstance(node, Witness):
+        wild = {scan.terms[column] for column in range(len(scan.terms)) if column not in node.bound}
+        checks = _filters(scan.terms, [], store)
+        columns = tuple(
+            c for c, term in enumerate(scan.terms) if isinstance(term, Variable) and term not in wild
+        )
+        index = store.index_number(IndexKey(table, columns, tuple(checks)))
+        unless = int(PRESENT[node.unless])
+        peer = layout.ALIVE if node.unless is Part.BEFORE else layout.BEFORE
+    else:
+        checks, index, unless, peer = _filters(scan.terms, given, store), 0, 0, 0
+    keys = [word for column, wanted in checks for word in (column, -1 - wanted)]
+    step = _words(layout.SCAN, table=table, index=index, keys=keys, key_count=len(checks), outputs=outputs)
+    step[layout.S_MASK], step[layout.S_WANT] = mask, want
+    step[layout.S_UNLESS], step[layout.S_PEER] = unless, peer
+    return step
+
+
+def _wanted(scan: Scan, store: Store) -> tuple[int, int]:
+    """The flags that a scan looks at, and what they must be."""
+    where = PARTS.get(scan.part)
+    if where is not None:
+        return int(where.mask), int(where.want)
+    if scan.part is not Part.GIVEN and store.has_dead(scan.relation):
+        return layout.ALIVE, layout.ALIVE
+    return 0, 0
+
+
+def _words(
+    kind: int,
+    *,
+    table: int = 0,
+    index: int = 0,
+    limit: int = layout.ALL_ROWS,
+    keys: Iterable[int] = (),
+    key_count: int | None = None,
+    outputs: Iterable[tuple[int, int]] = (),
+    expression: Iterable[int] = (),
+) -> list[int]:
+    keys, outputs, expression = list(keys), list(outputs), list(expression)
+    count = len(keys) if key_count is None else key_count
+    head = [kind, table, index, limit, 0, 0, 0, 0, -1, count, len(outputs), len(expression)]
+    return [*head, *keys, *(word for pair in outputs for word in pair), *expression]
+
+
+def _filters(terms: tuple[Term, ...], given: list[Term], store: Store) -> list[tuple[int, int]]:
+    """(column, id) for constants, (column, -1 - earlier column) for variables that occur twice."""
+    first: dict[Variable, int] = {}
+    known = frozenset(given)
+    filters = []
+    for column, term in enumerate(terms):
+        if isinstance(term, Constant):
+            filters.append((column, store.identity(term.value)))
+        elif term not in known:
+            if term in first:
+                filters.append((column, -1 - first[term]))
+            first.setdefault(term, column)
+    return filters
+
+
+def _outputs(
+    outputs: list[Term],
+    given: list[Term],
+    terms: tuple[Term, ...],
+    computed: Variable | None,
+    store: Store,
+) -> list[tuple[int, int]]:
+    """Where each output comes from."""
+    inputs, columns = _places(given), _places(terms)
+    return [_output(output, inputs, columns, computed, store) for output in outputs]
+
+
+def _output(
+    output: Term,
+    inputs: Mapping[Term, int],
+    columns: Mapping[Term, int],
+    computed: Variable | None,
+    store: Store,
+) -> tuple[int, int]:
+    """Where an output comes from: the input, the matched row, a constant, or the computed column."""
+    if isinstance(output, Constant):
+        return layout.FROM_CONSTANT, store.identity(output.value)
+    if output == computed:
+        return layout.FROM_RESULT, 0
+    if output in inputs:
+        return layout.FROM_INPUT, inputs[output]
+    return layout.FROM_ROW, columns[output]
+
+
+def _places(terms: Sequence[Term]) -> dict[Term, int]:
+    """The first place of each term: there may be thousands, so that nobody can look for each."""
+    return {term: place for place, term in reversed(list(enumerate(terms)))}
+
+
+def _source(term: Term, given: list[Term], store: Store) -> int:
+    """An input column, or -1 - id for a constant."""
+    return -1 - store.identity(term.value) if isinstance(term, Constant) else given.index(term)
+
+
+def _join(scan: Scan, given: list[Term], outputs: list[tuple[int, int]], store: Store) -> list[int]:
+    table = store.table_number(scan.relation)
+    if all(isinstance(term, Constant) or term in given for term in scan.terms):
+        limit = LIMITS.get(scan.part, layout.ALL_ROWS)
+        keys = [_source(term, given, store) for term in scan.terms]
+        step = _words(layout.MEMBER, table=table, limit=limit, keys=keys, outputs=outputs)
+    else:
+        index, keys = _lookup(scan, table, given, store)
+        # An index holds the rows up to the current round: only the older part needs a look at row numbers.
+        limit = layout.OLD_ROWS if scan.part is Part.OLD else layout.ALL_ROWS
+        step = _words(layout.PROBE, table=table, index=index, limit=limit, keys=keys, outputs=outputs)
+    step[layout.S_MASK], step[layout.S_WANT] = _wanted(scan, store)
+    return step
+
+
+def _absent(scan: Scan, given: list[Term], outputs: list[Term], store: Store) -> list[int]:
+    table = store.table_number(scan.relation)
+    outs = _outputs(outputs, given, (), None, store)
+    if all(isinstance(term, Constant) or term in given for term in scan.terms):
+        limit = LIMITS.get(scan.part, layout.ALL_ROWS)
+        keys = [_source(term, given, store) for term in scan.terms]
+        step = _words(layout.ABSENT, table=table, limit=limit, keys=keys, outputs=outs)
+    else:
+        index, keys = _lookup(scan, table, given, store)
+        step = _words(layout.ABSENT_INDEX, table=table, index=index, keys=keys, outputs=outs)
+    present = PRESENT.get(scan.part)
+    step[layout.S_MASK] = int(present) if present is not None else _wanted(scan, store)[0]
+    return step
+
+
+def _lookup(scan: Scan, table: int, given: list[Term], store: Store) -> tuple[int, list[int]]:
+    """The index that answers a scan whose variables in `given` are known, and the key to ask it for."""
+    columns = tuple(column for column, term in enumerate(scan.terms) if term in given)
+    filters = tuple(_filters(scan.terms, given, store))
+    index = store.index_number(IndexKey(table, columns, filters))
+    return index, [_source(scan.terms[column], given, store) for column in columns]
+
+
+# ---- expressions
+
+
+def _expression_step(
+    kind: int,
+    expression: Expression | Comparison | Condition,
+    computed: Variable | None,
+    given: list[Term],
+    outputs: list[Term],
+    store: Store,
+) -> tuple[list[int], PythonStep]:
+    words = _compiled(expression, given, store) or [layout.X_PYTHON, 0]
+    variables: Iterable[Variable] = (
+        literal_variables(expression)
+        if isinstance(expression, Comparison | Condition)
+        else variables_of(expression)
+    )
+    slots = tuple((variable, given.index(variable)) for variable in dict.fromkeys(variables))
+    step = _words(kind, outputs=_outputs(outputs, given, (), computed, store), expression=words)
+    return step, PythonStep(expression, slots)
+
+
+def _compiled(
+    expression: Expression | Comparison | Condition, given: list[Term], store: Store
+) -> list[int] | None:
+    """The expression in postfix words, or None if kernels cannot compute it."""
+    match expression:
+        case Comparison(operator, left, right):
+            words = _postfix((left, right), OPERATIONS[operator], given, store)
+        case Variable() | Constant() | Apply():
+            words = _operand(expression, given, store)
+        case _:
+            return None
+    return words if words is not None and len(words) // 2 < DEEPEST else None
+
+
+def _operand(expression: Expression, given: list[Term], store: Store) -> list[int] | None:
+    match expression:
+        case Variable():
+            return [layout.X_LOAD, given.index(expression)]
+        case Constant(value):
+            return [layout.X_CONSTANT, store.identity(value)]
+        case Apply(function, arguments) if function in ("+", "-", "*", "/", "NEG"):
+            return _postfix(arguments, OPERATIONS[function], given, store)
+        case _:
+            return None
+
+
+def _postfix(
+    operands: tuple[Expression, ...], operation: int, given: list[Term], store: Store
+) -> list[int] | None:
+    words: list[int] = []
+    for operand in operands:
+        part = _operand(operand, given, store)
+        if part is None:
+            return None
+        words += part
+    return [*words, operation, 0]
+
+
+# ---- From a plan to the words that the interpreter runs.
+#
+# Each node of the plan's chain becomes one step. A step's outputs are the variables that later steps need,
+# in the last step the head's terms: nothing is copied that is not read again.
+
+LOOKING_UP = (layout.MEMBER, layout.ABSENT)
+INDEXED = (layout.PROBE, layout.ABSENT_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a plan hands on for notes of heads, and the scans that it comes from."""
+
+    column: Variable  # LINKED_ROW or HIGHEST_MARK
+    scans: tuple[Scan, ...]
+    staying: frozenset[str] = frozenset()  # of marks: the relations whose facts stay by themselves
+    returns: bool = False  # whether heads may return
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A plan as words, and what Python must know of it."""
+
+    words: tuple[int, ...]
+    relation: str
+    width: int
+    steps: int
+    pivot: int | None  # the table that is scanned, None for a body without atoms
+    part: Part
+    tables: frozenset[int] = frozenset()  # all that it reads or writes
+    own: frozenset[int] = frozenset()  # those of its stratum, if its rule is recursive
+    looked_up: frozenset[int] = frozenset()  # those in whose sets of rows it looks facts up
+    indexes: tuple[int, ...] = ()
+    python: dict[int, PythonStep] = field(default_factory=dict)
+
+
+def assemble(
+    relation: str,
+    root: Project | Support,
+    store: Store,
+    ranked: bool = False,
+    noted: Noted | None = None,
+    span: Span | None = None,
+) -> Assembled:
+    """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared.
+
+    `span` is where the rule is written.
+    """
+    chain = nodes_of(root.input)
+    if len(chain) > layout.MOST_STEPS:
+        message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
+        raise EvaluationError(Diagnostic("E604", message, span, help="let another rule derive a part of it"))
+    is_recursive = any(_is_own(node) for node in chain)
+    terms = _results(root, ranked and is_recursive, noted)
+    numbered = _numbered(chain, root, noted)
+    needed = _needed_after(chain, terms, numbered)
+    layout_now: list[Term] = []
+    steps: list[list[int]] = []
+    python: dict[int, PythonStep] = {}
+    for level, node in enumerate(chain):
+        outputs = list(terms) if level == len(chain) - 1 else needed[level]
+        step, python_step = step_of(node, layout_now, outputs, store, numbered.get(level))
+        if GIVEN_ROW in layout_now:
+            step[layout.S_GIVEN] = layout_now.index(GIVEN_ROW)
+        steps.append(step)
+        if python_step is not None:
+            python[level] = python_step
+        layout_now = outputs
+    first = scan_of(chain[0])
+    widths = [len(terms), *map(len, needed), 1]
+    return Assembled(
+        tuple(_joined(relation, root, steps, _rank_word(root, is_recursive, ranked), noted, store)),
+        relation,
+        max(widths),
+        len(steps),
+        store.table_number(first.relation) if first is not None else None,
+        first.part if first is not None else Part.ALL,
+        frozenset((store.table_number(relation), *(step[layout.S_TABLE] for step in steps))),
+        _own_tables(relation, chain, store) if is_recursive else frozenset(),
+        frozenset(step[layout.S_TABLE] for step in steps if step[layout.S_KIND] in LOOKING_UP),
+        tuple({step[layout.S_INDEX] for step in steps if _has_index(step)}),
+        python,
+    )
+
+
+def _joined(
+    relation: str,
+    root: Project | Support,
+    steps: list[list[int]],
+    rank: int,
+    noted: Noted | None,
+    store: Store,
+) -> Iterator[int]:
+    """The words of the whole plan: what stands before the steps, the steps, the tables of the support."""
+    atoms = root.atoms if isinstance(root, Support) else ()
+    offset = layout.P_OFFSETS + len(steps)
+    offsets = []
+    for step in steps:
+        offsets.append(offset)
+        offset += len(step)
+    note = (-1, 0)
+    if noted is not None and isinstance(root, Project):
+        is_link = noted.column == LINKED_ROW
+        about = store.table_number(noted.scans[0].relation) if is_link else int(noted.returns)
+        note = len(root.terms) + (rank >= 0), about
+    yield from (store.table_number(relation), len(steps), rank, *note, len(atoms), offset, *offsets)
+    for step in steps:
+        yield from step
+    yield from (store.table_number(atom.relation) for atom in atoms)
+
+
+def _rank_word(root: Project | Support, is_recursive: bool, ranked: bool) -> int:
+    """The output with the highest rank; -1 for a nonrecursive rule, -2 where ranks are not compared."""
+    if not is_recursive:
+        return -1
+    return len(root.terms) if ranked and isinstance(root, Project) else -2
+
+
+def _has_index(step: list[int]) -> bool:
+    return step[layout.S_KIND] in INDEXED or step[layout.S_UNLESS] != 0
+
+
+def _is_own(node: Node) -> bool:
+    scan = scan_of(node)
+    return scan is not None and scan.own
+
+
+def _own_tables(relation: str, chain: list[Node], store: Store) -> frozenset[int]:
+    scans = [scan for node in chain if (scan := scan_of(node)) is not None and scan.own]
+    return frozenset(store.table_number(name) for name in (relation, *(scan.relation for scan in scans)))
+
+
+def _results(root: Project | Support, ranked: bool, noted: Noted | None) -> tuple[Term, ...]:
+    """What the last step hands to what becomes of heads."""
+    if isinstance(root, Project):
+        ranks = (HIGHEST_RANK,) if ranked else ()
+        return (*root.terms, *ranks, *(() if noted is None else (noted.column,)))
+    return (GIVEN_ROW, *(_number_of(place) for place in range(len(root.atoms))))
+
+
+def _number_of(place: int) -> Variable:
+    return Variable(f"number of own fact {place}")
+
+
+def _numbered(
+    chain: list[Node], root: Project | Support, noted: Noted | None
+) -> dict[int, tuple[Variable, ...]]:
+    """The steps whose row numbers or marks are asked for, and what they are called."""
+    if isinstance(root, Project):
+        scans = () if noted is None else noted.scans
+        levels = (level for level, node in enumerate(chain) if _matches_one_of(node, scans))
+        return {level: _noted_columns(chain[level], noted) for level in levels if noted is not None}
+    numbered: dict[int, tuple[Variable, ...]] = {0: (GIVEN_ROW,)}
+    matched = [scan_of(node) for node in chain]
+    for place, atom in enumerate(root.atoms):
+        level = matched.index(atom, 1)
+        numbered[level] = (*numbered.get(level, ()), _number_of(place))
+    return numbered
+
+
+def _noted_columns(node: Node, noted: Noted) -> tuple[Variable, ...]:
+    scan = scan_of(node)
+    return (noted.column, STATED) if scan is not None and scan.relation in noted.staying else (noted.column,)
+
+
+def _matches_one_of(node: Node, scans: tuple[Scan, ...]) -> bool:
+    """Whether a node matches facts that notes are made of; a negation's witness is none."""
+    return isinstance(node, Scan | Join) and scan_of(node) in scans
+
+
+def _reads(node: Node) -> Iterable[Variable]:
+    """The variables that a node needs or binds."""
+    match node:
+        case Scan() | Witness() | Join():
+            scan = scan_of(node)
+            return [term for term in scan.terms if isinstance(term, Variable)] if scan is not None else ()
+        case AntiJoin(_, scan):
+            return [term for term in scan.terms if isinstance(term, Variable)]
+        case Filter(_, test):
+            return literal_variables(test)
+        case Extend(_, _, expression):
+            return variables_of(expression)
+        case _:
+            return ()
+
+
+def _needed_after(
+    chain: list[Node], terms: tuple[Term, ...], numbered: dict[int, tuple[Variable, ...]]
+) -> list[list[Term]]:
+    """For each node, the variables bound by then that later nodes or the head read."""
+    since = _bound_since(chain, numbered)
+    later: list[Variable] = [term for term in terms if isinstance(term, Variable)]
+    needed: list[list[Term]] = []
+    for level in range(len(chain) - 2, -1, -1):
+        read = dict.fromkeys((*_reads(chain[level + 1]), *later))
+        later = [variable for variable in read if since.get(variable, len(chain)) <= level]
+        needed.append(list(later))
+    return needed[::-1]
+
+
+def _bound_since(chain: list[Node], numbered: dict[int, tuple[Variable, ...]]) -> dict[Variable, int]:
+    """For each variable, the first level whose rows have it."""
+    since: dict[Variable, int] = {}
+    for level, node in enumerate(chain):
+        bound: list[Variable] = [*numbered.get(level, ())]
+        if isinstance(node, Extend):
+            bound.append(node.variable)
+        elif isinstance(node, Scan | Witness | Join):
+            bound += _reads(node)
+        if _is_own(node):
+            bound.append(HIGHEST_RANK)
+        for variable in bound:
+            since.setdefault(variable, level)
+    return since
+
+
+# ---- What plans hand on so that something can be noted of the heads they find.
+
+NOTHING = Noting()
+
+
+def noted_by(plan: ChangePlan, noting: Noting) -> Noted | None:
+    """What a plan hands on, None if it has nothing that could be noted."""
+    if plan.relation not in noting.heads or isinstance(plan.root, Support):
+        return None
+    if noting.notes is Notes.LINKS:
+        leant_on = first_source(plan, noting)
+        return None if leant_on is None else Noted(LINKED_ROW, (leant_on,))
+    passing = tuple(_passing_marks(plan, plan.root, noting))
+    if not passing:
+        return None
+    # A negation that broke, or may break, is not known to hold next time.
+    returns = bool(noting.staying) and not plan.rule.negated
+    return Noted(HIGHEST_MARK, passing, noting.staying, returns)
+
+
+def first_source(plan: ChangePlan, noting: Noting) -> Scan | None:
+    """The scan of the first atom in the rule's body whose facts are leant on."""
+    atom = next((atom for atom in plan.rule.positive if atom.predicate in noting.sources), None)
+    if atom is None:
+        return None
+    matched = matched_in(plan.root.input)
+    return next(scan for scan in matched if scan.relation == atom.predicate and scan.terms == atom.terms)
+
+
+def _passing_marks(plan: ChangePlan, root: Project, noting: Noting) -> Iterator[Scan]:
+    """The scans of body facts whose marks are passed on: not that of given heads."""
+    for scan in matched_in(root.input):
+        is_head = scan.part is Part.GIVEN and scan.relation == plan.relation and not scan.own
+        if scan.relation in noting.sources and not is_head:
+            yield scan
+
+
+def matched_in(node: Node) -> Iterator[Scan]:
+    """The scans below a node that match facts, rather than look for their absence."""
+    for item in reversed(chain(node)):
+        if isinstance(item, Scan | Join):
+            yield item if isinstance(item, Scan) else item.scan

@@ -1,0 +1,559 @@
+"""Running assembled plans, one or a round of them: batches and state per thread, growing what kernels ask
+for, functions in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.data import memory
+from tidelog.data.arrow import flags_of
+from tidelog.data.dictionary import Dictionary
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter.assemble import Assembled, PythonStep
+from tidelog.engine.columnar.interpreter.head_kernels import close_gaps, insert_emitted
+from tidelog.engine.columnar.interpreter.interpreter import run_plan
+from tidelog.engine.columnar.interpreter.round_kernels import E_TABLE, run_round, run_rounds
+from tidelog.engine.columnar.storage.table import Index, Table
+from tidelog.engine.protocol import NOTHING, Outcome, Runnable
+from tidelog.logic.functions.builtins import Overflow, evaluate, holds, lookup
+from tidelog.logic.functions.strings import Pattern, pattern_of
+from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
+from tidelog.logic.values import Kind, Value
+from tidelog.plan.algebra import Part
+
+# ---- Running assembled plans: batches and state per thread, growing what kernels ask for, functions in
+# Python.
+#
+# Mutates the engine's tables. With several threads a plan runs in turns: first all threads match and hand
+# each head row to the thread that owns its place in the set, then each inserts what it owns. Threads never
+# share a place they write to, and the outcome does not depend on their number.
+
+BATCH = 4096
+LEAST_BATCH = 16
+MOST_ROOM = 1 << 26  # ids in the batches of a thread, unless they would be smaller than the least
+ANSWERS = "?- answers"  # the relation of a query's answers; a name with a space is no predicate's
+PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
+EMITTED_ROWS = (
+    1 << 20
+)  # rows that two threads hold back for each owner; longer turns wait less for each other
+BLOCK = 256  # rows that a thread writes next to each other
+MOST_THREADS = 16
+KINDS = max(Kind) + 1
+FEW = 256  # values that are computed in Python between two checks
+
+Words = npt.NDArray[np.int64]
+
+
+class Store(Protocol):
+    """What running a plan needs of the engine."""
+
+    tables: list[Table]
+    dictionary: Dictionary
+    threads: int
+    descriptors: Words
+    indexes: Words
+    check: Callable[..., None]
+    budget: Callable[..., int]
+    workspaces: list[Workspace]
+    pool: ThreadPoolExecutor
+
+    def index(self, number: int) -> Index:
+        """The index that a row of X describes."""
+
+
+class Workspace:
+    """The batches and the state of one thread."""
+
+    def __init__(self) -> None:
+        self.state = np.zeros(layout.Z_SIZE, np.int64)
+        self.batch = BATCH
+        self.left = np.zeros(self.batch, np.int32)
+        self.right = np.zeros(self.batch, np.int32)
+        self.result = np.zeros(self.batch, np.int32)
+        self.buffer = np.zeros(0, np.int32)
+        self.emitted = np.zeros(MOST_THREADS, np.int64)
+        self.rows = np.zeros(0, np.int32)  # emitted rows, owner by owner
+        state = self.state
+        state[layout.Z_BATCH] = self.batch
+        state[layout.Z_LEFT] = self.left.ctypes.data
+        state[layout.Z_RIGHT] = self.right.ctypes.data
+        state[layout.Z_RESULT] = self.result.ctypes.data
+        state[layout.Z_EMITTED] = self.emitted.ctypes.data
+
+    def fit(self, plan: Assembled) -> None:
+        """Make room for the plan's batches and forget the last plan's state."""
+        self.make_room(plan.steps, plan.width)
+        state = self.state
+        state[layout.Z_RUNNING] = 0
+        state[layout.Z_WIDTH] = plan.width
+        state[layout.Z_SINK] = layout.INSERT
+        state[layout.Z_LIST] = 0
+        state[layout.Z_BATCH] = self.batch
+        state[layout.Z_MATCHES] = 0
+        state[layout.Z_NEW] = 0
+        state[layout.Z_NO_VALUE] = 0
+
+    def make_room(self, steps: int, width: int) -> None:
+        """Make room for batches of so many columns for so many steps; those of long bodies are smaller.
+
+        A batch never grows: other arrays have its length, and plans that are kept have room for it.
+        """
+        self.batch = min(self.batch, max(LEAST_BATCH, MOST_ROOM // (steps * width)))
+        self.state[layout.Z_BATCH] = self.batch
+        size = steps * width * self.batch
+        if len(self.buffer) < size:
+            self.buffer = np.zeros(size, np.int32)
+            self.state[layout.Z_BUFFER] = self.buffer.ctypes.data
+
+    def emit_to(self, owners: int, arity: int) -> None:
+        """Hand head rows to the threads that own them instead of inserting them."""
+        # Buffers for every pair of threads: the more threads, the smaller each.
+        capacity = max(EMITTED_ROWS * 4 // owners**2, BATCH)
+        size = owners * capacity * max(arity, 1)
+        if len(self.rows) < size:
+            self.rows = np.empty(size, np.int32)
+        state = self.state
+        state[layout.Z_SINK] = layout.EMIT
+        state[layout.Z_PARTS] = owners
+        state[layout.Z_EMIT] = self.rows.ctypes.data
+        state[layout.Z_EMIT_CAPACITY] = capacity
+        self.emitted[:] = 0
+
+    def own(self, part: int, base: int) -> None:
+        """Insert rows of this partition at once, into the thread's own blocks from `base` on."""
+        state = self.state
+        state[layout.Z_OWN] = part
+        state[layout.Z_BASE] = base
+        state[layout.Z_NEXT] = base + BLOCK * part
+        state[layout.Z_BLOCK] = BLOCK
+
+    def scan(self, first: int, count: int) -> None:
+        """Let the plan's first step read these rows."""
+        self.state[layout.Z_FIRST] = first
+        self.state[layout.Z_COUNT] = count
+
+    def column(self, level: int, place: int, width: int) -> npt.NDArray[np.int32]:
+        """A column of a level's batch."""
+        batch = int(self.state[layout.Z_BATCH])
+        start = (level * width + place) * batch
+        return self.buffer[start : start + batch]
+
+
+class Runner:
+    """A plan that can be run any number of times."""
+
+    def __init__(self, plan: Assembled, store: Store, head: Table) -> None:
+        self.plan = plan
+        self.store = store
+        self.head = head
+        self.words = np.array(plan.words, np.int64)
+        self.indexes = [store.index(number) for number in plan.indexes]
+        self.constants = _scanned_constants(self.words)
+        self.python = {level: PythonFunction(step, store) for level, step in plan.python.items()}
+        self.are_answers = head.name == ANSWERS
+        self.is_counted = " #" not in head.name  # what is gathered for an aggregate are no facts
+
+    def __call__(self) -> Outcome:
+        first, count = self._scanned()
+        if count == 0:
+            return NOTHING
+        # Indexes follow their tables when they are used: one that no plan uses any more costs nothing.
+        if any(index.is_behind for index in self.indexes):
+            if self._is_idle(first, count):
+                return NOTHING
+            for index in self.indexes:
+                index.update(len(self.store.dictionary))
+        threads = min(self.store.threads, MOST_THREADS)
+        if threads > 1 and count >= PARALLEL_FROM and not self.python and self.head.arity:
+            return ParallelRun(self, threads).run(first, count)
+        return self._run_alone(first, count)
+
+    def _scanned(self) -> tuple[int, int]:
+        """The rows that the first step reads."""
+        if self.plan.pivot is None:
+            return 0, 1
+        words = self.store.descriptors[self.plan.pivot]
+        old, current = int(words[layout.OLD_END]), int(words[layout.CURRENT_END])
+        match self.plan.part:
+            case Part.NEW:
+                return old, current - old
+            case Part.OLD:
+                return 0, old
+            case _:
+                return 0, current
+
+    def _is_idle(self, first: int, count: int) -> bool:
+        """Whether no row to scan has the constants that the first step asks for."""
+        if self.plan.pivot is None or not self.constants:
+            return False
+        columns = self.store.tables[self.plan.pivot].columns
+        passed = np.ones(count, bool)
+        for column, identity in self.constants:
+            passed &= columns[column][first : first + count] == identity
+        return not passed.any()
+
+    def _run_alone(self, first: int, count: int) -> Outcome:
+        workspace = self.store.workspaces[0]
+        workspace.fit(self.plan)
+        workspace.scan(first, count)
+        state = workspace.state
+        state[layout.Z_BUDGET] = self.budget(0)
+        while (wish := self.step(workspace)) != layout.DONE:
+            self.grant(int(wish), workspace, int(state[layout.Z_NEW]))
+        return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
+
+    def budget(self, found: int) -> int:
+        """How many matches may be looked at before the next check, this run having found so many facts."""
+        return self.store.budget(found if self.is_counted else 0, self.are_answers)
+
+    def check(self, found: int) -> None:
+        """Raise if a limit is reached, this run having found so many facts."""
+        self.store.check(found if self.is_counted else 0, self.are_answers)
+
+    def step(self, workspace: Workspace) -> Any:
+        """Run until the plan is done or asks for something."""
+        store = self.store
+        return run_plan(
+            store.descriptors, store.indexes, store.dictionary.words, self.words, 0, workspace.state
+        )
+
+    def grant(self, wish: int, workspace: Workspace, found: int) -> None:
+        """Do what a kernel has asked for, which has found so many facts."""
+        if wish == layout.GROW_TABLE:
+            self.head.reserve(BATCH, len(self.store.dictionary))
+        elif wish == layout.GROW_DICTIONARY:
+            self.store.dictionary.grow(BATCH)
+        elif wish == layout.EVALUATE:
+            level = int(workspace.state[layout.Z_LEVEL])
+            rows = int(workspace.state[layout.Z_ROWS + level - 1])
+            self.python[level].fill(workspace, level - 1, rows, self.plan.width)
+        else:
+            workspace.state[layout.Z_BUDGET] = self.budget(found)
+        self.check(found)
+
+
+def _scanned_constants(words: Words) -> list[tuple[int, int]]:
+    """The columns in which the first step of a plan asks for an id, and these ids."""
+    step = words[words[layout.P_OFFSETS] :]
+    if step[layout.S_KIND] != layout.SCAN:
+        return []
+    checks = step[layout.S_LISTS : layout.S_LISTS + 2 * step[layout.S_KEYS]].reshape(-1, 2)
+    return [(int(column), -1 - int(wanted)) for column, wanted in checks if wanted < 0]
+
+
+class PythonFunction:
+    """An expression step in Python: each distinct combination of arguments is computed once.
+
+    A test of what kind a value is needs no value: ids have kinds.
+    """
+
+    def __init__(self, step: PythonStep, store: Store) -> None:
+        self.store = store
+        self.dictionary = store.dictionary
+        self.places = [place for _, place in step.slots]
+        self.variables = [variable for variable, _ in step.slots]
+        self.expression = step.expression
+        self.known: dict[tuple[int, ...], int] = {}
+        self.by_kind = _results_by_kind(step.expression)
+        self.pattern = _pattern(step.expression)
+
+    def fill(self, workspace: Workspace, level: int, rows: int, width: int) -> None:
+        """Write the result of every row that asks for it."""
+        asking = np.flatnonzero(workspace.result[:rows] == layout.ASK_PYTHON)
+        columns = [workspace.column(level, place, width)[asking] for place in self.places]
+        if self.by_kind is not None:
+            workspace.result[asking] = self.by_kind[self.dictionary.kind[columns[0]]]
+            return
+        if self.pattern is not None:
+            workspace.result[asking] = self._match(columns[0], *self.pattern)
+            return
+        keys = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(asking)
+        for first in range(0, len(keys), FEW):
+            self.store.check()
+            places = asking[first : first + FEW]
+            workspace.result[places] = [self._compute(key) for key in keys[first : first + FEW]]
+
+    def _match(self, ids: npt.NDArray[np.int32], pattern: Pattern, negated: bool) -> npt.NDArray[np.int32]:
+        """Whether a pattern is found in each text, or is not; what is no text has no value."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        results = np.full(len(distinct), layout.NO_VALUE, np.int32)
+        texts = np.isin(self.dictionary.kind[distinct], (Kind.STRING, Kind.LANGUAGE_STRING))
+        found = flags_of(pattern.is_found_in(self.dictionary.texts(distinct[texts])))
+        results[texts] = found != negated
+        return results[places]
+
+    def _compute(self, key: tuple[int, ...]) -> int:
+        identity = self.known.get(key)
+        if identity is None:
+            decoded = map(self.dictionary.decode, key)
+            identity = self.known[key] = self._evaluate(dict(zip(self.variables, decoded, strict=True)))
+        return identity
+
+    def _evaluate(self, binding: dict[Variable, Value]) -> int:
+        if isinstance(self.expression, Comparison | Condition):
+            truth = holds(self.expression, binding)
+            return layout.NO_VALUE if truth is None else int(truth)
+        value = evaluate(self.expression, binding)
+        return layout.NO_VALUE if value is None else self.dictionary.encode(value)
+
+
+def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDArray[np.int32] | None:
+    """Whether a test holds of a value of each kind, if it asks for nothing else."""
+    match expression:
+        case Condition(Apply(name, (Variable(),)), negated):
+            function = lookup(name)
+            if function is not None and function.kinds is not None:
+                return np.array([(kind in function.kinds) != negated for kind in range(KINDS)], np.int32)
+    return None
+
+
+def _pattern(expression: Expression | Comparison | Condition) -> tuple[Pattern, bool] | None:
+    """The pattern that a text is tested for, and whether it must not be found, if nothing else is asked."""
+    match expression:
+        case Condition(Apply("REGEX", (Variable(), Constant(pattern))), negated):
+            flags = None
+        case Condition(Apply("REGEX", (Variable(), Constant(pattern), Constant(flags))), negated):
+            pass
+        case _:
+            return None
+    try:
+        found = pattern_of(pattern, flags)
+    except Overflow:
+        return None  # raised when it is computed
+    return None if found is None else (found, negated)
+
+
+class ParallelRun:
+    """One run of a plan on several threads, in turns of matching and inserting."""
+
+    def __init__(self, runner: Runner, threads: int) -> None:
+        self.runner = runner
+        self.threads = threads
+        self.head = runner.head
+        self.workspaces = runner.store.workspaces[:threads]
+        self.waiting: list[tuple[int, int]] = []
+        self.suspended = [False] * threads
+
+    def run(self, first: int, count: int) -> Outcome:
+        """Match all scanned rows and insert what follows."""
+        head = self.head
+        head.reserve(max(BATCH, BLOCK * self.threads), len(self.runner.store.dictionary))
+        head.reserve_segments()
+        size = max(count // (8 * self.threads), 1024)
+        self.waiting = [
+            (start, min(size, first + count - start)) for start in range(first, first + count, size)
+        ]
+        base = len(head)
+        for thread, workspace in enumerate(self.workspaces):
+            workspace.fit(self.runner.plan)
+            workspace.emit_to(self.threads, head.arity)
+            workspace.own(thread, base)
+        while self.waiting or any(self.suspended):
+            budget = self.runner.budget(self._found(base)) // self.threads
+            self._together(lambda thread: self._match(thread, budget))  # noqa: B023 - it does not outlive it
+            self._reserve(base)
+            self._together(lambda owner: self._insert(owner, base))
+            for workspace in self.workspaces:
+                workspace.emitted[:] = 0
+            self.runner.check(self._found(base))
+        close_gaps(head.descriptors, head.number, base, self._nexts(), BLOCK)
+        matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
+        return Outcome(matches, len(head) - base)
+
+    def _nexts(self) -> Words:
+        """The next row that each thread may write."""
+        return np.array([workspace.state[layout.Z_NEXT] for workspace in self.workspaces])
+
+    def _together(self, work: Callable[[int], Any]) -> list[Any]:
+        """What each thread's work gives; this thread does its share."""
+        others = [self.runner.store.pool.submit(work, thread) for thread in range(1, self.threads)]
+        try:
+            first = work(0)
+        finally:
+            wait(others)  # whatever happens, nobody works on when this returns
+        return [first, *(other.result() for other in others)]
+
+    def _found(self, base: int) -> int:
+        """How many facts have been inserted, in blocks that the threads take in turn."""
+        full, within = np.divmod(self._nexts() - base, BLOCK * self.threads)
+        return int((full * BLOCK + within - BLOCK * np.arange(self.threads)).sum())
+
+    def _match(self, thread: int, budget: int) -> None:
+        """Match until a buffer is full or no rows are left."""
+        workspace = self.workspaces[thread]
+        state = workspace.state
+        state[layout.Z_BUDGET] = budget
+        while True:
+            if not self.suspended[thread]:
+                try:
+                    workspace.scan(*self.waiting.pop(0))
+                except IndexError:
+                    return
+            wish = self.runner.step(workspace)
+            self.suspended[thread] = wish != layout.DONE
+            if self.suspended[thread]:
+                return
+
+    def _reserve(self, base: int) -> None:
+        """Make room for all emitted rows, whoever owns them, and for some batches of the next turn."""
+        nexts = self._nexts()
+        most = max(
+            int(nexts[owner])
+            + self.threads * (sum(int(w.emitted[owner]) for w in self.workspaces) + 4 * (BATCH + BLOCK))
+            for owner in range(self.threads)
+        )
+        words = self.head.words
+        words[layout.ROWS] = int(nexts.max())  # rows beyond the base have been written too
+        try:
+            self.head.reserve(most - int(nexts.max()), 0)
+        finally:
+            words[layout.ROWS] = base
+
+    def _insert(self, owner: int, base: int) -> None:
+        """Insert the rows that a thread owns and others have matched."""
+        head = self.head
+        state = self.workspaces[owner].state
+        for workspace in self.workspaces:
+            count = int(workspace.emitted[owner])
+            capacity = int(workspace.state[layout.Z_EMIT_CAPACITY])
+            address = workspace.rows.ctypes.data + 4 * owner * capacity * head.arity
+            if count:
+                state[layout.Z_NEXT] = insert_emitted(
+                    head.descriptors,
+                    head.number,
+                    address,
+                    count,
+                    base,
+                    int(state[layout.Z_NEXT]),
+                    BLOCK,
+                    self.threads,
+                )
+
+
+# ---- Running many small plans at once: a round of rules, or all rounds, is one call of a kernel.
+#
+# Mutates the engine's tables.
+
+FIRST_WORDS = 1 << 12
+MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # that are kept: some are of plans that nobody has any more
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the kernel must know of plans that run together."""
+
+    entries: Words
+    indexes: Words  # the numbers of their indexes, plan after plan
+    pivots: Words  # the tables that drive them
+
+
+class RoundRunner:
+    """Plans that run together: their words, and where each begins."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._words: Words = memory.zeros(FIRST_WORDS, np.int64)
+        self._used = 0
+        self._places: dict[Runner, int] = {}
+        self._batches: dict[tuple[Runnable, ...], Batch | None] = {}
+
+    def run(self, prepared: Sequence[Runnable]) -> list[int]:
+        """Run what is ready to run, in turn; how many new facts each has found."""
+        batch = self._known(tuple(prepared))
+        if batch is None or self._is_worth_threads(batch):
+            return [ready().new for ready in prepared]
+        return self._run(cast("Sequence[Runner]", prepared), batch)
+
+    def run_to_end(self, prepared: Sequence[Runnable], tables: Words) -> bool:
+        """Run rounds until nothing is new of the tables; whether it can, else nothing is done."""
+        batch = self._known(tuple(prepared))
+        if batch is None:
+            return False
+        self._run(cast("Sequence[Runner]", prepared), batch, tables)
+        return True
+
+    def _known(self, key: tuple[Runnable, ...]) -> Batch | None:
+        """What the kernel must know of plans; None if it cannot run one of them."""
+        if key not in self._batches:
+            self._batches[key] = self._batch(key)
+        return self._batches[key]
+
+    def _forget(self) -> None:
+        """Let nothing be kept of any plan: some are no longer there."""
+        self._places, self._batches, self._used = {}, {}, 0
+
+    def _is_worth_threads(self, batch: Batch) -> bool:
+        """Whether there are several threads, and rows enough for them."""
+        words, pivots = self._store.descriptors, batch.pivots
+        new = words[pivots, layout.CURRENT_END] - words[pivots, layout.OLD_END]
+        return self._store.threads > 1 and bool(new.max() >= PARALLEL_FROM)
+
+    def _batch(self, prepared: Sequence[Runnable]) -> Batch | None:
+        """The same, found out."""
+        if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
+            self._forget()
+        workspace = self._store.workspaces[0]
+        entries: list[tuple[int, ...]] = []
+        indexes: list[int] = []
+        for runner in prepared:
+            if not isinstance(runner, Runner) or runner.plan.part is not Part.NEW:
+                return None
+            plan = runner.plan
+            assert plan.pivot is not None
+            workspace.make_room(plan.steps, plan.width)
+            entries.append((self._place(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
+            indexes += plan.indexes
+        pivots = {entry[E_TABLE] for entry in entries}
+        return Batch(*(np.array(list(some), np.int64) for some in (entries, indexes, pivots)))
+
+    def _place(self, runner: Runner) -> int:
+        """Where the words of a plan begin."""
+        known = self._places.get(runner)
+        if known is not None:
+            return known
+        words, begin = runner.words, self._used
+        if begin + len(words) > len(self._words):
+            self._words = memory.grown(self._words, begin, 2 * (begin + len(words)))
+        self._words[begin : begin + len(words)] = words
+        self._used += len(words)
+        self._places[runner] = begin
+        return begin
+
+    def _run(self, runners: Sequence[Runner], batch: Batch, tables: Words | None = None) -> list[int]:
+        """Run plans once, or if there are tables, until nothing is new of these."""
+        store = self._store
+        workspace = store.workspaces[0]
+        state = workspace.state
+        news = np.zeros(len(runners), np.int64)
+        state[layout.Z_NUMBER] = 0 if tables is None else len(runners)
+        state[layout.Z_RUNNING] = 0
+        state[layout.Z_BATCH] = workspace.batch
+        heads = np.unique([runner.head.number for runner in runners])
+        before = self._rows(heads)
+        state[layout.Z_BUDGET] = store.budget()
+        while True:
+            known = store.descriptors, store.indexes, store.dictionary.words
+            plans = self._words, batch.entries, batch.indexes
+            if tables is None:
+                wish = run_round(*known, *plans, news, state)
+            else:
+                wish = run_rounds(*known, *plans, tables, news, state)
+            if wish == layout.DONE:
+                found: list[int] = news.tolist()
+                return found
+            if wish == layout.GROW_INDEX:
+                store.index(int(state[layout.Z_WISH])).update(len(store.dictionary))
+            else:
+                new = self._rows(heads) - before
+                runners[int(state[layout.Z_NUMBER])].grant(int(wish), workspace, new)
+
+    def _rows(self, tables: Words) -> int:
+        """How many rows there are in tables."""
+        return int(self._store.descriptors[tables, layout.ROWS].sum())

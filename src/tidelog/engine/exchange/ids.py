@@ -1,0 +1,385 @@
+"""Values between tasks: ids inside a task, hashes on the wire; what tasks tell one another of the given
+facts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.data import memory
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary
+from tidelog.data.dictionary_kernels import gather_texts
+from tidelog.engine.exchange import owner_kernels
+from tidelog.errors import Diagnostic, TidelogError, codes
+from tidelog.logic.program import Program
+from tidelog.logic.type_inference import Columns
+from tidelog.logic.types import types_of_kinds
+from tidelog.logic.values import Kind, Value
+from tidelog.rewrite.localise import Sizes
+from tidelog.rewrite.localise_plans import constants_of
+from tidelog.rewrite.localise_rules import has_sums
+
+# ---- Values between tasks: dense ids inside a task, hashes on the wire, texts told once. Mutates itself.
+#
+# A parcel is what one task sends another in a round: rows of several relations. It lists the distinct values
+# of its rows once, by hash; the rows are numbers into that list. A value that the other task may not know is
+# told: what it is stands in the parcel too.
+#
+# Invariant: within a task each hash belongs to one value. Whoever meets a second value with the hash of
+# another, among its own or those that it is told, raises `Collision`: the run must begin again with another
+# seed.
+
+Ids = npt.NDArray[np.int32]
+
+FIRST_CAPACITY: Final = 1024
+LOAD: Final = 0.5  # the part of the slots that may be taken
+NO_ROWS: Final = np.zeros(0, np.int32)
+IS_TEXT: Final = np.isin(np.arange(256), [int(kind) for kind in TEXT_KINDS])
+IS_QUALIFIED: Final = np.isin(np.arange(256), [int(Kind.LANGUAGE_STRING), int(Kind.LITERAL)])
+HEAD: Final = 3  # words for each relation of a parcel: its number, columns, rows
+PARTS: Final = 8  # of a parcel
+HEADS, NUMBERS, HASHES, PLACES, KINDS, EXTRAS, WORDS, TEXTS = range(PARTS)
+
+
+class Collision(TidelogError):  # noqa: N818 - what was met
+    """Two values have the same hash: the run must begin again with another seed."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a relation, given by its number; of the columns' rows those that are `chosen`, None for all."""
+
+    relation: int
+    columns: Sequence[Ids]
+    count: int
+    chosen: Ids | None = None
+
+
+class Values:
+    """The values of a dictionary by their hashes, and which of them other tasks have been told."""
+
+    def __init__(self, dictionary: Dictionary, tasks: int, seed: int, bits: int = 64) -> None:
+        self.dictionary = dictionary
+        self.seed = seed
+        self.told = 0  # values, in all parcels
+        self._mask = -1 if bits == 64 else (1 << bits) - 1
+        self._known = 0  # entries of the dictionary whose hashes are known
+        self._width = (tasks + 7) // 8
+        self.hashes: npt.NDArray[np.int64] = memory.empty(FIRST_CAPACITY, np.int64)
+        self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the parcel in the making
+        self._is_told = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
+        self._slots: Ids = memory.zeros(2 * FIRST_CAPACITY, np.int32)
+
+    # ---- hashes
+
+    def know(self, more: int = 0) -> None:
+        """Hash what has come to the dictionary, with room for about so many values more; raises Collision."""
+        count = len(self.dictionary)
+        if count > self._known:
+            self._grow(count)
+            words = self.dictionary.words
+            owner_kernels.hash_entries(words, self._known, count, self.seed, self._mask, self.hashes)
+            self._enter(count, more)
+
+    def _grow(self, count: int) -> None:
+        """Make room for so many values."""
+        if count > len(self.hashes):
+            size = 2 * count
+            told = memory.zeros(size * self._width, np.uint8)
+            told[: len(self._is_told)] = self._is_told
+            self.hashes, self._is_told = memory.grown(self.hashes, self._known, size), told
+            self._numbers = memory.zeros(size, np.int32)  # no parcel is in the making
+
+    def _enter(self, count: int, more: int = 0) -> None:
+        """Let values be found by their hashes; about so many more will come."""
+        first = self._known
+        if count > LOAD * len(self._slots):
+            self._slots = memory.zeros(1 << (2 * (count + more)).bit_length(), np.int32)
+            first = 0
+        slots = self._slots
+        twice = int(
+            owner_kernels.enter(self.hashes, slots.ctypes.data, len(slots), self._shift, first, count)
+        )
+        if twice >= 0:
+            raise self._collision(twice)
+        self._known = count
+
+    @property
+    def _shift(self) -> int:
+        return owner_kernels.BITS - (len(self._slots).bit_length() - 1)
+
+    def _collision(self, identity: int) -> Collision:
+        message = f"{self.dictionary.decode(identity).content!r} has the hash of another value"
+        return Collision(Diagnostic(codes.COLLISION, message, help="run it again: the seed will be another"))
+
+    def by_owner(self, column: Ids, tasks: int) -> list[Ids]:
+        """Return for each task the numbers of the rows whose value it owns."""
+        rows = np.empty(len(column), np.int32)
+        starts = np.zeros(tasks + 1, np.int64)
+        owner_kernels.by_owner(column, self.hashes, tasks, rows, starts)
+        return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
+
+    # ---- parcels that leave
+
+    def pack(self, several: Sequence[Rows], task: int | None) -> tuple[Any, ...]:
+        """Return the parcel for a task, which knows then what it is told; one for all tells everything.
+
+        The hashes of all values are known.
+        """
+        total = sum(rows.count * len(rows.columns) for rows in several)
+        numbers = np.empty(total, np.int32)
+        listed = np.empty(min(total, self._known), np.int32)
+        heads = np.empty(HEAD * len(several), np.int64)
+        count = place = 0
+        for number, rows in enumerate(several):
+            heads[HEAD * number : HEAD * (number + 1)] = rows.relation, len(rows.columns), rows.count
+            chosen = NO_ROWS if rows.chosen is None else rows.chosen
+            for column in rows.columns:
+                out = numbers[place : place + rows.count]
+                count = int(owner_kernels.number_values(column, chosen, self._numbers, listed, count, out))
+                place += rows.count
+        listed = self._with_qualifiers(listed[:count], task)
+        new = self._new(listed, task)
+        parcel = heads, numbers, self.hashes[listed], *self._tell(listed, new)
+        self._numbers[listed] = 0
+        if task is not None:
+            self._mark(listed[new], task)
+        return parcel
+
+    def _new(self, listed: Ids, task: int | None) -> npt.NDArray[np.int64]:
+        """Return the places of values that a task does not know, those with a qualifier last."""
+        if task is None:
+            new = np.arange(len(listed))
+        else:
+            at, bit = task >> 3, 1 << (task & 7)
+            new = np.flatnonzero((self._is_told[listed.astype(np.int64) * self._width + at] & bit) == 0)
+        qualified = IS_QUALIFIED[self.dictionary.kind[listed[new]]]
+        return np.concatenate((new[~qualified], new[qualified])) if qualified.any() else new
+
+    def _with_qualifiers(self, listed: Ids, task: int | None) -> Ids:
+        """Return the values and the qualifiers that are told with them, all numbered."""
+        if not IS_QUALIFIED[self.dictionary.kind[listed]].any():
+            return listed
+        new = listed[self._new(listed, task)]
+        qualifiers = np.unique(self.dictionary.extra[new[IS_QUALIFIED[self.dictionary.kind[new]]]])
+        missing = qualifiers[self._numbers[qualifiers] == 0]
+        self._numbers[missing] = 1 + np.arange(len(listed), len(listed) + len(missing), dtype=np.int32)
+        return np.concatenate((listed, missing))
+
+    def _tell(self, listed: Ids, new: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        """Return what values at these places of the list are."""
+        words, ids = self.dictionary.words, listed[new]
+        kinds, extras = np.empty(len(ids), np.uint8), np.empty(len(ids), np.int32)
+        told, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
+        owner_kernels.describe(words, ids, kinds, extras, told, offsets)
+        qualified = IS_QUALIFIED[kinds]
+        if qualified.any():
+            extras[qualified] = self._numbers[extras[qualified]] - 1
+        texts = np.empty(int(offsets[-1]), np.uint8)
+        gather_texts(words, ids, offsets, texts.ctypes.data)
+        self.told += len(ids)
+        return new.astype(np.int32), kinds, extras, told, texts
+
+    def _mark(self, ids: Ids, task: int) -> None:
+        """Note that a task knows these values."""
+        self._is_told[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
+
+    # ---- parcels that arrive
+
+    def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[Rows]:
+        """Yield the rows of a parcel, as ids of the dictionary; a task that told values knows them, if named.
+
+        Raises Collision.
+        """
+        self.know()
+        hashes = np.frombuffer(parcel[HASHES], np.int64)
+        ids = np.empty(len(hashes), np.int32)
+        slots = self._slots
+        owner_kernels.look_up(hashes, self.hashes, slots.ctypes.data, len(slots), self._shift, ids)
+        places = np.frombuffer(parcel[PLACES], np.int32)
+        if len(places):
+            self._learn(parcel, places, hashes, ids)
+            if task is not None:
+                self._mark(ids[places], task)
+        if len(ids) and ids.min() < 0:
+            raise AssertionError("a value was not told")
+        values = ids[np.frombuffer(parcel[NUMBERS], np.int32)]
+        place = 0
+        for relation, width, count in np.frombuffer(parcel[HEADS], np.int64).reshape(-1, HEAD).tolist():
+            columns = [values[place + at * count : place + (at + 1) * count] for at in range(width)]
+            place += width * count
+            yield Rows(relation, columns, count)
+
+    def _learn(self, parcel: Sequence[Any], places: Ids, hashes: Any, ids: Ids) -> None:
+        """Give ids to the values that a parcel tells."""
+        kinds = np.frombuffer(parcel[KINDS], np.uint8)
+        extras = np.frombuffer(parcel[EXTRAS], np.int32)
+        words = np.frombuffer(parcel[WORDS], np.int64)
+        texts = parcel[TEXTS]
+        ends = np.cumsum(np.where(IS_TEXT[kinds], words, 0))
+        offsets = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        dictionary, new = self.dictionary, ids[places] < 0
+        dictionary.grow(int(np.count_nonzero(new)), int(words[new & IS_TEXT[kinds]].sum()))
+        at = texts.ctypes.data
+        done = int(owner_kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids))
+        if done < 0:
+            raise self._collision(int(ids[places[-1 - done]]))
+        count = len(dictionary)
+        self._grow(count)
+        self.hashes[ids[places]] = hashes[places]
+        self._enter(count)
+
+
+# ---- What tasks tell one another of the given facts, so that all of them plan alike.
+#
+# Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie at
+# several tasks: sketches are merged by the larger of each two registers.
+#
+# Frequent values are guessed from a sample of each column. Any values are right, see `rewrite.localise_rules`.
+
+Part = tuple[Sequence[Ids], int]  # columns and rows
+Column = tuple[str, int]
+
+SAMPLE: Final = 2048  # rows of a column
+FEWEST: Final = 16  # rows of the sample that have a value which may be frequent
+SKEWED_FROM: Final = 10_000  # rows of a relation for which skew matters
+MOST_HEAVY: Final = 10  # values of a column
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a task has counted of its part, and how it is sent: for each predicate, column and constant."""
+
+    rows: npt.NDArray[np.int64]
+    sketches: npt.NDArray[np.uint8]
+    matching: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.int64]  # of the values that may be frequent: about how many rows have each
+    kinds: npt.NDArray[np.int64]  # of the values of each column, a bit for each; none unless that matters
+    frequent: tuple[Any, ...]  # a parcel with these values; relations are numbers of columns
+
+
+class Counting:
+    """What is counted of a program's given facts; the same at all tasks."""
+
+    def __init__(self, program: Program) -> None:
+        self.names = sorted(program.predicates)
+        read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
+        self.columns: list[Column] = [
+            (name, place)
+            for name in self.names
+            if name in read
+            for place in range(program.predicates[name].arity)
+        ]
+        self.needs_kinds = has_sums(program)
+        self.constants = sorted(constants_of(program), key=lambda each: (each[0], each[1], repr(each[2])))
+
+    def count(self, given: Mapping[str, Sequence[Part]], values: Values, tasks: int) -> Counts:
+        """Count a task's part of the given facts."""
+        rows = np.array([sum(count for _, count in given.get(name, ())) for name in self.names], np.int64)
+        sketches = np.zeros((len(self.columns), owner_kernels.SKETCH), np.uint8)
+        kinds = np.zeros(len(self.columns), np.int64)
+        weights: list[int] = []
+        frequent: list[Rows] = []
+        for number, (name, place) in enumerate(self.columns):
+            parts = [columns[place] for columns, count in given.get(name, ()) if count]
+            for part in parts:
+                owner_kernels.sketch(part, values.hashes, sketches[number])
+                if self.needs_kinds:
+                    found = np.flatnonzero(np.bincount(values.dictionary.kind[part]))
+                    kinds[number] |= sum(1 << kind for kind in found.tolist())
+            if tasks > 1 and parts:
+                ids, about = _frequent(parts, tasks)
+                weights += about
+                frequent.append(Rows(number, (ids,), len(ids)))
+        matching = [self._matching(given, values, *each) for each in self.constants]
+        return Counts(
+            rows,
+            sketches,
+            np.array(matching, np.int64),
+            np.array(weights, np.int64),
+            kinds,
+            values.pack(frequent, None),
+        )
+
+    def _matching(
+        self, given: Mapping[str, Sequence[Part]], values: Values, name: str, place: int, value: Value
+    ) -> int:
+        identity = values.dictionary.find(value) if name in given else None
+        if identity is None:
+            return 0
+        return sum(int(np.count_nonzero(columns[place] == identity)) for columns, _ in given[name])
+
+    def sizes(self, counts: Sequence[Counts], values: Values, tasks: int) -> tuple[Sizes, dict[Column, Ids]]:
+        """Return the sizes of all tasks' parts together, and the frequent values of columns."""
+        rows = dict(zip(self.names, np.sum([each.rows for each in counts], axis=0).tolist(), strict=True))
+        sketches = np.maximum.reduce([each.sketches for each in counts])
+        matching = np.sum([each.matching for each in counts], axis=0).tolist()
+        distinct = {
+            column: max(1, min(rows[column[0]], round(_estimate(registers))))
+            for column, registers in zip(self.columns, sketches, strict=True)
+            if rows[column[0]]
+        }
+        heavy, weights = self._heavy(counts, values, rows, tasks)
+        known = {each: count for each, count in zip(self.constants, matching, strict=True) if rows[each[0]]}
+        return Sizes(rows, distinct, known, weights, self._types(counts)), heavy
+
+    def _types(self, counts: Sequence[Counts]) -> dict[str, Columns]:
+        """Return the types of given facts, of the predicates that are read, where these matter."""
+        found: dict[str, Columns] = {}
+        masks = np.bitwise_or.reduce([each.kinds for each in counts]).tolist() if self.needs_kinds else ()
+        for (name, _), mask in zip(self.columns, masks, strict=False):
+            types = types_of_kinds(kind for kind in Kind if mask >> kind & 1)
+            found[name] = (*found.get(name, ()), types)
+        return found
+
+    def _heavy(
+        self, counts: Sequence[Counts], values: Values, rows: Mapping[str, int], tasks: int
+    ) -> tuple[dict[Column, Ids], dict[Column, int]]:
+        """Return values that more rows of a column have than half a task's share, and how many have them."""
+        found: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for each in counts:
+            place = 0
+            for part in values.unpack(each.frequent, None):
+                for identity in part.columns[0].tolist():
+                    found[part.relation][identity] += int(each.weights[place])
+                    place += 1
+        heavy: dict[Column, Ids] = {}
+        weights: dict[Column, int] = {}
+        for number, about in found.items():
+            column = self.columns[number]
+            least = rows[column[0]] / (2 * tasks)
+            hashes = {identity: int(values.hashes[identity]) for identity in about}
+            often = sorted(
+                (identity for identity in about if about[identity] > least),
+                key=lambda identity: (-about[identity], hashes[identity]),
+            )[:MOST_HEAVY]
+            if often and rows[column[0]] >= SKEWED_FROM:
+                heavy[column] = np.array(often, np.int32)
+                weights[column] = sum(about[identity] for identity in often)
+        return heavy, weights
+
+
+def _frequent(parts: Iterable[Ids], tasks: int) -> tuple[Ids, list[int]]:
+    """Return the values that seem frequent in a column, and about how many rows have each."""
+    column = np.concatenate([part[:: max(1, len(part) // SAMPLE)] for part in parts])
+    size = sum(map(len, parts))
+    ids, counts = np.unique(column, return_counts=True)
+    often = counts >= max(FEWEST, len(column) // (4 * tasks))
+    return ids[often], (counts[often] * (size / max(1, len(column)))).astype(np.int64).tolist()
+
+
+def _estimate(registers: npt.NDArray[np.uint8]) -> float:
+    """Return about how many distinct values a sketch has seen."""
+    size = len(registers)
+    empty = int(np.count_nonzero(registers == 0))
+    estimate = 0.7213 / (1 + 1.079 / size) * size**2 / float(np.sum(np.exp2(-registers.astype(np.float64))))
+    return size * log(size / empty) if empty and estimate <= 2.5 * size else estimate

@@ -1,0 +1,263 @@
+"""Equality by axioms: programs with equality are seen with its axioms as rules; what programs mean over
+representatives, cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from tidelog.data.rows import Rows, without
+from tidelog.equality import conflicts
+from tidelog.equality.classes import Classes
+from tidelog.equality.listing import Listing
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.equality_axioms import axiomatise, has_equality
+from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule
+from tidelog.logic.values import Value
+from tidelog.maintenance.maintainer import Maintainer, Update
+from tidelog.query.strategy import Answers
+from tidelog.rewrite.representatives import over_representatives
+
+# ---- What programs mean over representatives, kept as long as the same programs are asked for. Mutates
+# itself.
+#
+# Invariant: a program has the very same meaning, one object, while the representatives of its constants are
+# the same; and where two have the same rules, these are the same object.
+
+KEPT = 8  # programs
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A program, the representatives of its constants, and what it means with them."""
+
+    said: Program
+    constants: dict[Value, Value]
+    meant: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The program whose meaning was asked for last, the classes as they were then, and what it means."""
+
+    said: Program
+    classes: Classes
+    version: int
+    meant: Program
+
+    def is_about(self, program: Program, classes: Classes) -> bool:
+        """Whether it is the meaning of a program with these classes."""
+        return self.said is program and self.classes is classes and self.version == classes.version
+
+
+class Meanings:
+    """The programs that were asked for last, and what they mean."""
+
+    def __init__(self) -> None:
+        self._engine: Any = None
+        self._programs: list[Known] = []
+        self._asked: Asked | None = None
+        self._constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
+
+    def attach(self, engine: Any) -> None:
+        """Let the engine be known whose dictionary classes are of."""
+        self._engine = engine
+
+    def of(self, program: Program, classes: Classes) -> Program:
+        """The program over representatives."""
+        if self._asked is None or not self._asked.is_about(program, classes):
+            self._asked = Asked(program, classes, classes.version, self._find(program, classes))
+        return self._asked.meant
+
+    def said(self, meant: Program) -> Program | None:
+        """The program that has this meaning, if it was asked for not long ago."""
+        return next((known.said for known in reversed(self._programs) if known.meant is meant), None)
+
+    def _find(self, program: Program, classes: Classes) -> Program:
+        if not has_equality(program.predicates):
+            return program
+        constants = self.constants(program, classes)
+        for known in self._programs:
+            if known.said is program and known.constants == constants:
+                return known.meant
+        meant = self._sharing(over_representatives(program, constants))
+        self._programs = [*self._programs[1 - KEPT :], Known(program, constants, meant)]
+        return meant
+
+    def _sharing(self, meant: Program) -> Program:
+        """What a program means, with the very rules of an earlier one if they are the same."""
+        for known in self._programs:
+            if known.meant.rules == meant.rules:
+                return replace(meant, rules=known.meant.rules)
+        return meant
+
+    # ---- constants in rules
+
+    def constants(self, program: Program, classes: Classes) -> dict[Value, Value]:
+        """The representatives of the constants in rules, of those that do not stand for themselves."""
+        if not classes:
+            return {}
+        if self._constants is None or self._constants[0] is not program.rules:
+            self._constants = program.rules, list(dict.fromkeys(constants_of(program.rules)))
+        return self.renamed(self._constants[1], classes)
+
+    def renamed(self, constants: Iterable[Value], classes: Classes) -> dict[Value, Value]:
+        """The representatives of constants that do not stand for themselves."""
+        values = list(dict.fromkeys(constants))
+        if not values:
+            return {}
+        dictionary = self._engine.dictionary
+        ids = dictionary.encode_values(values)
+        own = classes.representatives(ids)
+        return {
+            value: dictionary.decode(int(representative))
+            for value, identity, representative in zip(values, ids, own, strict=True)
+            if identity != representative
+        }
+
+
+def constants_of(rules: Iterable[Rule]) -> list[Value]:
+    """The constants in atoms of rules."""
+    return [
+        term.value
+        for rule in rules
+        for atom in (rule.head, *rule.positive, *rule.negated)
+        for term in atom.terms
+        if isinstance(term, Constant)
+    ]
+
+
+# ---- Equality by axioms: programs with equality are seen with its axioms as rules. Mutates itself.
+
+SWITCHED_OFF = "E606"
+OVER_TIME = "E609"
+
+
+class Derive(Protocol):
+    """How everything is derived, or what some rules give; anew, or beside what was derived before."""
+
+    def __call__(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
+        """Derive."""
+
+
+class Axiomatised:
+    """What programs mean with the axioms of equality as rules; those without equality mean themselves."""
+
+    name = "axiomatise"
+
+    def __init__(self, unique_names: bool = False) -> None:
+        self.unique_names = unique_names
+        self._known: list[tuple[Program, Program]] = []  # the last programs, and what they mean
+
+    def meaning(self, program: Program) -> Program:
+        """The program with all rules that its facts follow by, the same object for the same program."""
+        return self.by_axioms(program)
+
+    def by_axioms(self, program: Program) -> Program:
+        """The program with the axioms of equality as rules, the same object for the same program."""
+        if not has_equality(program.predicates):
+            return program
+        for said, meant in self._known:
+            if said is program:
+                return meant
+        meant = self._sharing_rules(program, axiomatise(program, unique_names=self.unique_names))
+        self._known = [*self._known[-1:], (program, meant)]  # before and after a transaction
+        return meant
+
+    def _sharing_rules(self, program: Program, meant: Program) -> Program:
+        """What a program means, with the very rules of an earlier one if they are the same."""
+        for said, earlier in self._known:
+            if said.rules is program.rules and earlier.rules == meant.rules:
+                return replace(meant, rules=earlier.rules)
+        return meant
+
+    def check(self, program: Program) -> None:
+        """Nothing, if equality can be treated in a program as a whole; else raises ProgramError."""
+        if program.timed and has_equality(program.predicates):
+            message = "equality does not go with facts that hold at times"
+            raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
+
+    def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
+        """The maintainer that keeps facts right: the given one. Called once, before all others."""
+        self._engine = runtime.engine
+        return maintainer
+
+    def complete(self, program: Program, derive: Derive) -> None:
+        """Derive everything that a program means; `derive(True)` begins with forgetting what was derived."""
+        derive(False)
+
+    def resume(self) -> None:
+        """Let equality be as it is in an engine that holds all facts, and that derived none of them."""
+
+    def lose_late(self) -> None:
+        """Drop deltas that are not computed yet: what they are computed from is gone."""
+
+    def rows(self, program: Program, predicate: str, shown: str) -> Rows:
+        """All facts of a predicate: members are all that there is to be shown."""
+        return Rows(*self._engine.rows(predicate))
+
+    def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
+        """How answers are looked up, if not in the predicates' own relations."""
+        return None
+
+    def listing(self, program: Program, shown: str) -> Listing | None:
+        """How facts are listed, if not as the predicates' own relations hold them."""
+        return None
+
+    def restored(
+        self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
+    ) -> tuple[dict[str, Rows], dict[str, Rows]]:
+        """What an engine holds that was given explicit facts and has derived the others, by relation."""
+        others = {name: without(rows, explicit[name]) for name, rows in facts.items() if name in explicit}
+        found = {**facts, **others}
+        return dict(explicit), {name: rows for name, rows in found.items() if rows.count}
+
+    def resume_restored(self, program: Program, derive: Derive) -> None:
+        """Go on with an engine that holds what `restored` has told, and nothing else."""
+
+    def relation(self, predicate: str) -> str:
+        """The relation that holds all facts of a predicate."""
+        return predicate
+
+    def known_classes(self) -> Classes:
+        """The classes of equal constants, as they are now."""
+        classes = Classes()
+        (left, right), count = self._engine.rows(EQUAL)
+        if count:
+            classes.merge(left, right)
+        return classes
+
+    def violation(self, program: Program) -> Diagnostic | None:
+        """Two constants that are equal and must not be, if there are such."""
+        meant = self.meaning(program)
+        is_open = BOTTOM in meant.predicates and self._engine.size(BOTTOM)
+        return conflicts.violation(meant, self._engine) if is_open and meant is not program else None
+
+    def update(self, update: Update, before: Program, after: Program) -> Update:
+        """A transaction between two programs as one between what they mean."""
+        first, last = self.meaning(before), self.meaning(after)
+        if (first is before and last is after) or first.rules is last.rules:
+            return update
+        old, new = frozenset(first.rules), frozenset(last.rules)
+        return replace(
+            update,
+            rules_removed=tuple(rule for rule in first.rules if rule not in new),
+            rules_added=tuple(rule for rule in last.rules if rule not in old),
+        )
+
+
+class SwitchedOff(Axiomatised):
+    """Programs with equality are refused."""
+
+    name = "off"
+
+    def meaning(self, program: Program) -> Program:
+        """The program itself; raises ProgramError if it has equality."""
+        if has_equality(program.predicates):
+            rules = (rule for rule in program.rules if has_equality([rule.head.predicate]))
+            span = next((rule.span for rule in rules), None)
+            help = "use `--equality rewrite` or `--equality axiomatise`"
+            raise ProgramError(Diagnostic(SWITCHED_OFF, "equality is switched off", span, help))
+        return program

@@ -1,0 +1,346 @@
+"""Change scripts: from signed facts and rules to what one transaction deletes and adds; when two rules are
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tidelog.errors import Diagnostic, Label, suggest
+from tidelog.logic import clauses
+from tidelog.logic.expressions import Times
+from tidelog.logic.intervals import Interval
+from tidelog.logic.program import Fact, MetricRule, Program, Rule, Variable
+from tidelog.logic.resolve import Resolver
+from tidelog.logic.scopes import Placed, Report, Scope
+from tidelog.logic.signatures import Signatures
+from tidelog.syntax import ast
+
+# ---- What a rule means, whatever its variables are called and in whatever order its literals stand.
+
+
+class Rules:
+    """Rules that can be looked for by what they mean. Mutable: it grows."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self._rules: dict[object, list[Rule]] = {}
+        for rule in rules:
+            self.add(rule)
+
+    def add(self, rule: Rule) -> None:
+        """Let a rule be found."""
+        self._rules.setdefault(_outline(rule), []).append(rule)
+
+    def find(self, wanted: Rule) -> tuple[Rule, ...]:
+        """All rules that mean the same as the wanted one: names, spelling and order do not matter.
+
+        >>> from tidelog import parse
+        >>> rules = parse("p(?x) :- q(?x, ?y), ~r(?y) . q(1, 2) . r(3) .").rules
+        >>> other = parse('#[name("other")] p(?b) :- q(?b, ?a), ~r(?a) . q(1, 2) . r(3) .').rules
+        >>> Rules(rules).find(other[0]) == rules
+        True
+        """
+        return tuple(rule for rule in self._rules.get(_outline(wanted), ()) if is_same(rule, wanted))
+
+
+def is_same(rule: Rule, other: Rule) -> bool:
+    """Whether two rules differ in the names of variables and the order of literals only."""
+    fixed = (rule.head, rule.group, rule.aggregations, rule.after, _moves(rule))
+    wanted = (other.head, other.group, other.aggregations, other.after, _moves(other))
+    names = _matched(fixed, wanted, {})
+    return names is not None and _bodies_match(rule.body, list(other.body), names)
+
+
+def _moves(rule: Rule) -> tuple[object, ...]:
+    """The operators of time in a rule's head."""
+    return rule.moves if isinstance(rule, MetricRule) else ()
+
+
+Names = dict[str, str]
+
+
+def _bodies_match(body: Sequence[object], others: list[Any], names: Names) -> bool:
+    """Whether each literal is one of the others, each of these once, under one renaming."""
+    if not body:
+        return not others
+    for place, other in enumerate(others):
+        extended = _matched(body[0], other, names)
+        if extended is not None and _bodies_match(body[1:], others[:place] + others[place + 1 :], extended):
+            return True
+    return False
+
+
+def _matched(item: object, other: object, names: Names) -> Names | None:
+    """The renaming extended so that it makes the item the other, or None if that cannot be."""
+    if isinstance(item, Variable) and isinstance(other, Variable):
+        known = names.get(item.name)
+        if known is None and other.name not in names.values():
+            return {**names, item.name: other.name}
+        return names if known == other.name else None
+    if type(item) is not type(other):
+        return None
+    parts, others = _parts(item), _parts(other)
+    if parts is None or others is None:
+        return names if item == other else None
+    if len(parts) != len(others):
+        return None
+    for part, counterpart in zip(parts, others, strict=True):
+        extended = _matched(part, counterpart, names)
+        if extended is None:
+            return None
+        names = extended
+    return names
+
+
+def _parts(item: object) -> tuple[object, ...] | None:
+    """What a literal, term or tuple consists of; None if it is a whole."""
+    if isinstance(item, tuple):
+        return item
+    if is_dataclass(item) and type(item).__module__ == Variable.__module__:
+        return tuple(getattr(item, field.name) for field in fields(item))
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _outline(rule: Rule) -> object:
+    """What remains of a rule when all variables are called alike: equal for rules that mean the same."""
+    blind = replace(rule, name=None, span=None)
+    return repr((_blind(blind.head), sorted(map(_blind, blind.body)), _blind(blind.aggregations)))
+
+
+def _blind(item: object) -> str:
+    return "(" + " ".join(_words(item)) + ")"
+
+
+def _words(item: object) -> Iterator[str]:
+    parts = _parts(item)
+    if isinstance(item, Variable):
+        yield "?"
+    elif parts is None:
+        yield repr(item)
+    else:
+        yield type(item).__name__
+        yield from map(_blind, parts)
+
+
+# ---- Change scripts: from signed facts and rules to what one transaction takes away and adds.
+#
+# All errors of a transaction are raised together, as those of a program are. Rules that are taken away are
+# found by what they mean; facts are looked for by whoever has them.
+
+UNSIGNED = "E640"
+NOT_IN_SCRIPTS = "E641"
+COMMIT_INSIDE = "E642"
+RULE_NOT_THERE = "E632"
+SHOWN = 3  # rules that are shown beside one that is not there
+
+_IN_SCRIPTS = (
+    ast.Clause,
+    ast.PrefixDirective,
+    ast.BaseDirective,
+    ast.DeclareDirective,
+    ast.CommitDirective,
+    ast.AdvanceDirective,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChanges:
+    """Rules to take away and to add, as they are written, and the rules that were there before."""
+
+    before: tuple[Rule, ...]
+    wanted: tuple[Rule, ...] = ()
+    written: tuple[Rule, ...] = ()
+
+    def outcome(self) -> RuleOutcome:
+        """What comes of it: rules go, then those that are not there come; what does both does nothing."""
+        known = Rules(self.before)
+        gone: dict[int, Rule] = {}
+        missing = []
+        for wanted in self.wanted:
+            found = known.find(wanted)
+            gone.update((id(rule), rule) for rule in found)
+            if not found:
+                missing.append(_not_there(wanted, self.before))
+        added: list[Rule] = []
+        for written in self.written:
+            found = known.find(written)
+            for rule in found:
+                gone.pop(id(rule), None)
+            if not found:
+                known.add(written)
+                added.append(written)
+        rules = self.before
+        if gone or added:
+            rules = (*(rule for rule in rules if id(rule) not in gone), *added)
+        return RuleOutcome(rules, tuple(gone.values()), tuple(added), tuple(missing))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOutcome:
+    """The rules afterwards, those removed, those added, and what could not be taken away."""
+
+    rules: tuple[Rule, ...]
+    removed: tuple[Rule, ...] = ()
+    added: tuple[Rule, ...] = ()
+    missing: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a text asks for in a transaction: facts, and the rules of the transaction so far.
+
+    `program` is the program afterwards, without facts.
+    """
+
+    program: Program
+    rules: RuleChanges
+    outcome: RuleOutcome
+    removed: tuple[Fact, ...] = ()
+    added: tuple[Fact, ...] = ()
+    advance: Interval | None = None  # the point to which time advances
+
+
+def transactions(document: ast.Document) -> Iterator[ast.Document]:
+    """The transactions of a script: each ends at a commit, the last perhaps at the end of the text."""
+    waiting: list[ast.Statement] = []
+    for statement in document.statements:
+        if isinstance(statement, ast.CommitDirective):
+            yield ast.Document(tuple(waiting))
+            waiting = []
+        else:
+            waiting.append(statement)
+    if waiting:
+        yield ast.Document(tuple(waiting))
+
+
+def is_program(document: ast.Document) -> bool:
+    """Whether several statements stand here, and not one of them is signed."""
+    clauses = [statement for statement in document.statements if isinstance(statement, ast.Clause)]
+    return len(clauses) > 1 and not any(clause.sign for clause in clauses)
+
+
+def resolve_changes(
+    document: ast.Document,
+    program: Program,
+    earlier: RuleChanges,
+    *,
+    unsigned: str | None = None,
+    folder: Path | None = None,
+) -> Changes:
+    """What a text asks for on top of a program, which has no facts of its own.
+
+    `earlier` are the rules that the transaction has changed so far. A clause without a sign has the sign
+    `unsigned`. Without that it is an error, as are directives that say more than how to read what stands
+    here.
+    """
+    resolver = _Resolver(program, earlier, unsigned)
+    after = replace(resolver.resolve(document, folder), facts=(), rules=resolver.outcome.rules)
+    return Changes(
+        program if resolver.is_plain else after,
+        resolver.changes,
+        resolver.outcome,
+        tuple(resolver.facts_removed),
+        tuple(resolver.facts),
+        resolver.advance_to,
+    )
+
+
+class _Resolver(Resolver):
+    """Resolves the statements of one transaction. Mutable: it gathers what they say."""
+
+    def __init__(self, program: Program, earlier: RuleChanges, unsigned: str | None) -> None:
+        super().__init__(program, {}, {})
+        self.changes = earlier
+        self.outcome = RuleOutcome(program.rules)
+        self.unsigned = unsigned
+        self.facts_removed: list[Fact] = []
+        self.advance_to: Interval | None = None
+        self.is_plain = True  # only facts of known predicates, so that the program stays as it is
+        self._count = len(self.signatures.predicates)
+        self._timed = len(self.given_times)
+        # What is taken away says nothing new about predicates, and nobody is warned of it.
+        self._doubts = Report()
+        self._known = Signatures(self._doubts, program.predicates)
+
+    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+        """The program after the changes, or all that is wrong with them; of a program, that it is one."""
+        if self.unsigned is None and is_program(document):
+            count = len(document.statements)
+            message = f"this is a program, not a change script: none of these {count:,} statements has a sign"
+            help = (
+                "write `+` before what is to be added, `-` before what is to be taken away; "
+                "to run a program: `tidelog run`; to add its facts to another: `@include`"
+            )
+            self.report.error(UNSIGNED, message, document.statements[0].span, help)
+            self.report.check()
+        return super().resolve(document, folder)
+
+    def statement(self, placed: Placed) -> None:
+        """Take what a statement says."""
+        statement = placed.statement
+        is_fact = isinstance(statement, ast.Clause) and not statement.body
+        self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirective))
+        if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
+            message = "a change script consists of signed facts and rules"
+            help = "put this into the program"
+            self.report.error(NOT_IN_SCRIPTS, message, statement.span, help)
+            return
+        super().statement(placed)
+
+    def commit(self, directive: ast.CommitDirective) -> None:
+        """Report a commit: here stands one transaction."""
+        message = "one transaction is asked for here, and this ends it before the end"
+        self.report.error(COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions")
+
+    def advance(self, directive: ast.AdvanceDirective) -> None:
+        """Take the time to which time advances."""
+        self.advance_to = Times(self.report, self.parameters).at(directive.to)
+
+    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+        """Take the facts or rules of a clause."""
+        sign = clause.sign or self.unsigned
+        if sign is None:
+            what = "rule" if clause.body else "fact"
+            message = f"a {what} in a change script needs a sign"
+            help = "write `+` before it to add it, `-` to take it away"
+            self.report.error(UNSIGNED, message, clause.span, help)
+        elif sign == "+" and clause.body:
+            written = clauses.rules(clause, self.surroundings(scope))
+            self.changes = replace(self.changes, written=self.changes.written + written)
+        elif sign == "+":
+            self.take_facts(clauses.facts(clause, self.surroundings(scope)))
+        else:
+            around = clauses.Surroundings(scope, self.parameters, self._doubts, self._known)
+            if clause.body:
+                wanted = clauses.rules(clause, around)
+                self.changes = replace(self.changes, wanted=self.changes.wanted + wanted)
+            else:
+                self.facts_removed.extend(clauses.facts(clause, around))
+
+    def check_whole(self) -> None:
+        """Report what only the whole program shows, if it changes."""
+        self.report.add(*self._doubts.errors)
+        self.is_plain = self.is_plain and len(self.signatures.predicates) == self._count
+        self.is_plain = self.is_plain and len(self.given_times) == self._timed
+        if self.is_plain:
+            return
+        self.outcome = self.changes.outcome()
+        self.rules = list(self.outcome.rules)
+        super().check_whole()
+
+
+def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
+    """That a rule cannot be taken away because it is not there."""
+    head = wanted.head.predicate
+    near = [rule.span for rule in rules if rule.head.predicate == head and rule.span is not None]
+    if near:
+        help: str | None = "a rule is found by its meaning: names of variables and order do not matter"
+    else:
+        help = suggest(head, {rule.head.predicate for rule in rules}) or f"no rule derives `{head}`"
+    labels = tuple(Label(span, "this rule is there") for span in near[:SHOWN])
+    return Diagnostic(RULE_NOT_THERE, "there is no such rule to take away", wanted.span, help, labels)

@@ -1,0 +1,443 @@
+"""What a job is: its program, sources, sinks, engine, stream and session; and how a run ends for whoever
+scheduled it.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from tidelog.equality import rewriting as treatments
+from tidelog.equality.listing import EXPAND
+from tidelog.errors import DataError, Diagnostic, Span, Stopped, TidelogError, codes, suggest
+from tidelog.errors import codes as exchange_codes
+from tidelog.errors import codes as spark_codes
+from tidelog.io.data_file import ON_SPARK
+from tidelog.io.data_file import Source as Described
+from tidelog.io.toml_tables import Table
+from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.intervals import read_interval
+from tidelog.logic.program import OPEN, Program, Sandbox
+from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits, read_duration
+from tidelog.pipeline.run_reports import Settings as OpenLineage
+from tidelog.spark.session import NO_JAVA, NO_PYSPARK, NOT_STARTED, SessionSettings, load_pyspark
+from tidelog.spark.strategies import SETTINGS
+from tidelog.temporal.interval_fixpoint import PROCEDURES
+from tidelog.temporal.temporal import TimeSettings
+
+# ---- How a run ends for whoever scheduled it: exit codes, and which errors are worth another attempt.
+
+T = TypeVar("T")
+
+DONE: Final = 0
+ERROR: Final = 1
+USAGE: Final = 2
+NOT_PUBLISHED: Final = 3  # inconsistent facts, or a guard or expectation that does not hold
+LIMIT: Final = 4
+TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h
+UNCHANGED: Final = 99  # only if asked for; Airflow takes it for "skipped"
+INTERRUPTED: Final = 130
+
+EXIT_CODES: Final = {
+    DONE: "done: a version was published, or nothing has changed",
+    ERROR: "the job, the program or the data has errors, or a file cannot be read or written",
+    USAGE: "the command line makes no sense",
+    NOT_PUBLISHED: "nothing was published: inconsistent facts, or a guard or expectation that does not hold",
+    LIMIT: "stopped by a limit: `timeout`, `max-facts`, memory",
+    TEMPORARY: "a temporary failure, after all attempts: another process is publishing, Spark lost tasks, a "
+    "connection failed",
+    UNCHANGED: "nothing has changed, with `--exit-unchanged`; otherwise that is 0",
+    INTERRUPTED: "stopped by Ctrl-C",
+}
+
+# Errors of the program and of the data keep their own codes on Spark, so that these are none of them.
+TEMPORARY_CODES: Final = frozenset(
+    {codes.JOB_LOCKED, spark_codes.FAILED, exchange_codes.LOST, exchange_codes.EXCHANGE_FAILED}
+)
+_TEMPORARY_NUMBERS: Final = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EIO,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.EPIPE,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Return whether the same run may succeed if it is tried again.
+
+    An error of tidelog that was raised because of a temporary one of the system is temporary, too.
+    """
+    if isinstance(error, Stopped):
+        return False
+    if isinstance(error, TidelogError):
+        if error.diagnostics and all(one.code in TEMPORARY_CODES for one in error.diagnostics):
+            return True
+        return isinstance(error.__cause__, OSError) and is_temporary(error.__cause__)
+    if isinstance(error, TimeoutError | ConnectionError):
+        return True
+    return isinstance(error, OSError) and error.errno in _TEMPORARY_NUMBERS
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a run that ended with an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if is_temporary(error):
+        return TEMPORARY
+    return error.exit_code if isinstance(error, TidelogError) else ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a run is tried, and how long to wait before each further attempt: twice as long each time."""
+
+    attempts: int = 1
+    wait: timedelta = timedelta(seconds=10)
+    longest_wait: timedelta = timedelta(minutes=10)
+
+    def delay(self, attempt: int) -> float | None:
+        """Return the seconds to wait after a failed attempt, the first being 1; None if it was the last.
+
+        >>> retry = Retry(4, timedelta(seconds=10), timedelta(seconds=30))
+        >>> [retry.delay(attempt) for attempt in (1, 2, 3, 4)]
+        [10.0, 20.0, 30.0, None]
+        """
+        if attempt >= self.attempts:
+            return None
+        longest = self.longest_wait.total_seconds()
+        return min(self.wait.total_seconds() * 2.0 ** min(attempt - 1, 64), longest)
+
+
+def read_retry(table: Table | None) -> Retry:
+    """Return the `[retry]` of a job file; faults are noted in its document."""
+    if table is None:
+        return Retry()
+    attempts = table.count("attempts", least=1)
+    wait, longest = _wait(table, "wait"), _wait(table, "longest-wait")
+    table.close()
+    default = Retry()
+    return Retry(attempts or 1, wait or default.wait, longest or default.longest_wait)
+
+
+def _wait(table: Table, key: str) -> timedelta | None:
+    text = table.text(key)
+    try:
+        return None if text is None else read_duration(text)
+    except ValueError:
+        table.wrong(key, f"is not a duration: `{text}`", 'write "10 s" or "5 min"')
+        return None
+
+
+def attempt(
+    run: Callable[[int], T],
+    retry: Retry,
+    tell: Callable[[int, float, Exception], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Return what a run returns; try again after temporary errors, as often as the policy allows.
+
+    `run` is given the number of the attempt, the first being 1. Before it waits, `tell` is told the number of
+    the attempt that failed, the seconds to wait, and the error. The last error is raised.
+    """
+    number = 1
+    while True:
+        try:
+            return run(number)
+        except Exception as error:
+            delay = retry.delay(number) if is_temporary(error) else None
+            if delay is None:
+                raise
+            tell(number, delay, error)
+        sleep(delay)
+        number += 1
+
+
+# ---- What a job is: its program, sources, sinks, engine and stream, as a job file or Python describes them.
+
+FACTS, CHANGES = "facts", "changes"
+ENGINES = ("spark", "columnar")
+DEFAULT_ENGINE = ENGINES[0]
+STATE_HELP = 'name a folder on a disk of this machine: state = "state" in [engine]'
+
+
+@dataclass(frozen=True)
+class Source(Described):
+    """A source of a job: with what is done about rows that cannot be read, and what a run has to satisfy."""
+
+    on_error: str = "reject"
+    limits: Limits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the facts of a predicate go, or what changes in it."""
+
+    predicate: str
+    path: str | None = None
+    format: str | None = None
+    what: str = FACTS
+    terms: str | None = None  # `plain`, `exact`, or as values are read again
+    header: bool = True
+    table: str | None = None
+    url: str | None = None
+    driver: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """`file`, `jdbc` or `table`."""
+        return self.format if self.format in ON_SPARK else "file"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.path or self.table or self.url or ""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What reads and reasons: Spark, or this process alone."""
+
+    name: str = DEFAULT_ENGINE
+    maintainer: str = "auto"
+    modules: bool = True
+    threads: int | None = None
+    timeout: float | None = None
+    max_facts: int | None = None
+    max_memory: int | None = None  # bytes that a state may take in this process; else most of what is left
+    partitions: int | None = None  # tasks that derive together; by default as many as the facts need
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    equality: str = treatments.DEFAULT
+    equal: str = EXPAND
+    unique_names: bool = False
+    temporal: str = PROCEDURES[0]
+    horizon: str | None = None
+    state: str | None = None  # the folder of what lies beside tables that are published elsewhere
+
+    @property
+    def time_settings(self) -> TimeSettings:
+        """How what holds at times is derived."""
+        horizon = self.horizon
+        if horizon is not None and horizon[:1] not in ("[", "("):
+            horizon = f"[{horizon}]"
+        return TimeSettings(self.temporal, None, None if horizon is None else read_interval(horizon))
+
+    @property
+    def settings_of_tasks(self) -> dict[str, Any]:
+        """The settings of reasoners in tasks of Spark."""
+        return {
+            "equality": self.equality,
+            "equal": self.equal,
+            "unique_names": self.unique_names,
+            "time": self.time_settings,
+            "modules": self.modules,
+            "timeout": self.timeout,
+            "max_facts": self.max_facts,
+        }
+
+    def treatment_in(self, program: Program) -> str | None:
+        """What tables depend on besides: how equality is treated and shown, and how far time is looked at."""
+        if program.timed:
+            horizon = self.time_settings.horizon
+            return None if horizon is None else f"horizon {horizon}"
+        if not has_equality(program.predicates):
+            return None
+        shown = f", {self.equal}" if self.equality == treatments.DEFAULT else ""
+        return f"{self.equality}{shown}{', unique names' if self.unique_names else ''}"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Records that come: files of a folder, messages, rows of a table, or a streaming DataFrame.
+
+    With `append` records have no operation: all are inserted. `delay` and `idle` are in seconds.
+    """
+
+    path: str | None = None
+    format: str = "csv"
+    predicate: str | None = None
+    op: str = "op"
+    order: str | None = None
+    missing: str = "reject"
+    files_per_batch: int | None = None
+    trigger: float | None = None
+    marking: str = "auto"
+    checkpoint: str | None = None
+    time: str | tuple[str, ...] = ()
+    table: str | None = None
+    value: str | None = None  # how messages are written: json or csv
+    append: bool = False
+    event_time: str | None = None
+    delay: float = 0.0
+    idle: float | None = None
+    bytes_per_batch: int | None = None
+    records_per_batch: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """What columns of the records tell of when a fact holds."""
+        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.path or self.table or f"<{self.format}>"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole job. Relative paths lie in `folder`."""
+
+    publish: str
+    program: str | Program | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+    engine: Engine = field(default_factory=Engine)
+    streams: tuple[Stream, ...] = ()
+    max_rejects: int | None = None
+    folder: Path = Path()
+    sandbox: Sandbox = OPEN  # what the program may read and write
+    format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
+    guards: Guards = field(default_factory=Guards)  # but for those of sources, which these have
+    report: str | None = None  # the folder of reports
+    openlineage: OpenLineage | None = None
+    retry: Retry = field(default_factory=Retry)
+    spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are not shown
+
+    def resolve(self, path: str) -> Path:
+        """A path of the job, in the job's folder unless it is absolute."""
+        return self.folder / path.removeprefix("file://")
+
+    def address(self, path: str) -> str:
+        """The address of something that may lie in an object store, else its path."""
+        return path if is_remote(path) else str(self.resolve(path))
+
+    @property
+    def published(self) -> Path:
+        """The folder of published versions, or of what lies beside them, if that are tables elsewhere."""
+        if not is_remote(self.publish):
+            return self.resolve(self.publish)
+        if self.engine.state is None:
+            message = f"`{self.publish}` has no place for the state of the job, which needs a disk"
+            span = self.spans.get("publish")
+            raise DataError(Diagnostic(codes.MISSING_KEY, message, span, STATE_HELP))
+        return self.resolve(self.engine.state)
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether something about the job needs Spark."""
+        engine = self.engine
+        kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
+        return engine.name == "spark" or not kinds <= {"file", "versioned"}
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is an address elsewhere, such as `s3://bucket/folder`.
+
+    >>> is_remote("s3://bucket/folder"), is_remote("data/a.csv"), is_remote("file:///data/a.csv")
+    (True, False, False)
+    """
+    return "://" in path.removeprefix("file://")
+
+
+# ---- The session of Spark that a job runs in, or an error that names the way without Spark. Imports no
+# Spark.
+
+WITHOUT_SPARK = (
+    'or run the job without Spark: name = "columnar" in the [engine] of its file, or --engine columnar'
+)
+
+
+def check_pyspark(engine: Engine) -> None:
+    """Raise `TidelogError` if pyspark is not installed. Nothing is started."""
+    with _naming_the_other_engine(engine):
+        load_pyspark()
+
+
+def start_session(engine: Engine, session: Any = None) -> Any:
+    """Return the given session, the one that runs already, or a new one.
+
+    Raises `TidelogError` if there is no pyspark, no Java, or no session that fits the job: no other engine
+    takes over.
+    """
+    for key in engine.conf:
+        if key.startswith("tidelog.") and key not in SETTINGS:
+            message = f"there is no setting `{key}` of a program on Spark"
+            help = suggest(key, SETTINGS) or f"there are {', '.join(SETTINGS)}"
+            raise DataError(Diagnostic(codes.BAD_VALUE, message, help=help))
+    with _naming_the_other_engine(engine):
+        load_pyspark()
+        started = SessionSettings(session, engine.master, engine.conf).start()
+    for key, value in engine.conf.items():
+        if key.startswith("tidelog."):  # a session that ran already has them, too
+            started.conf.set(key, value)
+    return started
+
+
+@contextmanager
+def _naming_the_other_engine(engine: Engine) -> Iterator[None]:
+    """In the block, errors about a Spark that cannot be had say which engine needs none."""
+    try:
+        yield
+    except TidelogError as error:
+        if engine.name != "spark":
+            raise
+        raise type(error)(map(_with_way_out, error.diagnostics)) from error
+
+
+def _with_way_out(fault: Diagnostic) -> Diagnostic:
+    if fault.code not in (NO_PYSPARK, NO_JAVA, NOT_STARTED):
+        return fault
+    return replace(fault, help=f"{fault.help}; {WITHOUT_SPARK}" if fault.help else WITHOUT_SPARK)
+
+
+def stages_of(session: Any) -> str:
+    """Return how far the stages are that run now; nothing if none does, or if Spark Connect does not tell."""
+    if is_on_connect(session):
+        return ""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):  # Java may have ended
+        tracker = session.sparkContext.statusTracker()
+        known = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage]
+        return ", ".join(
+            f"stage {stage.stageId}: {stage.numCompletedTasks} of {stage.numTasks} tasks" for stage in known
+        )
+    return ""
+
+
+def description_of(session: Any) -> str:
+    """Return the version of Spark, its master, and the address of its UI if it has one."""
+    if is_on_connect(session):
+        return f"{session.version} by Spark Connect"
+    context = session.sparkContext
+    ui = f", UI at {context.uiWebUrl}" if context.uiWebUrl else ""
+    return f"{session.version} on {context.master}{ui}"
+
+
+def is_on_connect(session: Any) -> bool:
+    """Whether a session is one of Spark Connect, which has no context."""
+    return type(session).__module__.startswith("pyspark.sql.connect")

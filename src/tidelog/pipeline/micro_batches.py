@@ -1,0 +1,606 @@
+"""Streams: each micro-batch of Structured Streaming is one transaction, and publishes one version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from threading import Lock
+from time import time as now
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+from tidelog.errors import DataError, Diagnostic, ProgramError, Source, TidelogError, codes
+from tidelog.io.data_file import file_name
+from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.logic.change_scripts import transactions
+from tidelog.logic.intervals import read_point, write_point
+from tidelog.logic.program import Predicate, Program
+from tidelog.maintenance.maintainer import Update
+from tidelog.pipeline.job import Job
+from tidelog.pipeline.job_file import FILE_STREAMS
+from tidelog.pipeline.job_settings import Settings, Stream, is_on_connect
+from tidelog.pipeline.source_files import find_named
+from tidelog.pipeline.stream_records import Records, Shape, Tally, TimedRecords
+from tidelog.pipeline.version_folder import Batch, Manifest, Progress, no_advance
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.transaction import Change
+from tidelog.syntax import ast
+from tidelog.syntax.parser import parse
+from tidelog.temporal.metric_rules import time_cycle
+from tidelog.temporal.periodic import looked_back
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.stream_sources import Incomes, Incoming
+
+
+# ---- What Spark writes down about a stream: which one it is, and which files it has taken.
+
+
+def stream_of(checkpoint: Path) -> str:
+    """The id of the stream whose checkpoint this is: the same after every restart."""
+    found = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
+    return str(found["id"])
+
+
+def taken_files(checkpoint: Path) -> set[str]:
+    """The files that batches have been made of so far."""
+    taken: set[str] = set()
+    for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
+        for line in log.read_text(encoding="utf-8").splitlines()[1:]:  # the first one names the layout
+            if line.startswith("{"):
+                taken.add(unquote(urlparse(json.loads(line)["path"]).path))
+    return taken
+
+
+def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: int) -> list[Path]:
+    """The files that Spark will take next, as far as they are there: the oldest first."""
+    taken = taken_files(checkpoint)
+    found = []
+    for path in folder.iterdir():
+        if not path.name.endswith(endings):
+            continue
+        if not path.name.startswith((".", "_")) and str(path.resolve()) not in taken:
+            found.append((path.stat().st_mtime_ns, str(path), path))
+    return [path for *_, path in sorted(found)[:count]]
+
+
+# ---- Streams: each micro-batch of Structured Streaming is one transaction, and publishes one version.
+#
+# Exactly once: a version names the stream and the batch that it was made of. Spark writes down what a batch
+# consists of before it begins, and that it is done after we are; in between, however the process ends, the
+# same batch comes again, and is passed over if its version is the current one.
+#
+# Event time: the watermark of a batch is the largest event time less the delay, the least over the streams of
+# the job. It is kept with the version. In the next batch, records of times before it are rejected, and time
+# advances to it where rules are over time, before anything else.
+
+CHECKPOINT = ".stream"
+QUERY = "sql.streaming.queryId"  # where Spark says which stream a batch is of
+
+Told = Callable[[Manifest], None]
+
+
+def follow(job: Job, told: Told | None = None, *, available_now: bool = False) -> None:
+    """Carry out the changes that come to a job's streams, until they end."""
+    with Following(job, None, told=told, available_now=available_now) as following:
+        following.wait()
+
+
+# ---- what can be wrong before anything starts
+
+
+def check_streams(job: Job, streams: Sequence[Stream] | None = None) -> list[Predicate | None]:
+    """Return the predicates that records change, of the job's own streams if none are given.
+
+    Raises `DataError` for all that is wrong with the streams. Nothing is started.
+    """
+    given = job.settings.streams if streams is None else streams
+    if not given:
+        help = "add a table [stream] to the job, or give a streaming DataFrame"
+        raise DataError(Diagnostic(codes.NO_STREAM, "the job has no stream", help=help))
+    program, found, faults = job.program(), list[Predicate | None](), list[Diagnostic]()
+    for stream in given:
+        try:
+            predicate = _checked(job.settings, stream, program)
+        except TidelogError as error:
+            faults += error.diagnostics
+            continue
+        if predicate is not None and predicate in found:
+            message = f"two streams change `{predicate.written}`: which record is the last one is not known"
+            help = "let each change a predicate of its own, and a rule bring these together"
+            faults.append(Diagnostic(codes.NO_STREAM, message, stream.span, help))
+        found.append(predicate)
+    faults += _wrong_watermark(job.settings, given, program)
+    if faults:
+        raise DataError(faults)
+    return found
+
+
+def _checked(settings: Settings, stream: Stream, program: Program) -> Predicate | None:
+    if stream.path is not None and "://" not in stream.path.removeprefix("file://"):
+        folder = settings.resolve(stream.path)
+        if not folder.is_dir():
+            raise DataError(Diagnostic(codes.NO_FILES, f"there is no folder `{folder}`", stream.span))
+    if stream.predicate is None:
+        return None
+    predicate = find_named(stream.predicate, program, stream.span)
+    is_timed = predicate.name in program.timed
+    if is_timed != bool(stream.times):
+        records, holds = ("no times", "at times") if is_timed else ("times", "always")
+        message = f"the stream's records have {records}, and `{predicate.written}` holds {holds}"
+        help = "name the columns that say when: `time`" if is_timed else "leave `time` out"
+        raise DataError(Diagnostic(codes.TIMED, message, stream.span, help))
+    return predicate
+
+
+def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Program) -> list[Diagnostic]:
+    """Return why time cannot advance by the watermark of streams."""
+    stream = next((stream for stream in streams if stream.event_time is not None), None)
+    if stream is None:
+        return []
+    faults = []
+    if stream.event_time in ("interval", "duration") and stream.event_time in stream.times:
+        message = f"`{stream.event_time}` is no point of time that could be the event time"
+        faults.append(Diagnostic(codes.TIMED, message, stream.span, 'use time = ["start", "end"]'))
+    if program.timed_rules and settings.engine.horizon is not None:
+        message = "time cannot advance by a watermark where the engine has a `horizon`"
+        help = "leave the horizon out: what is before the watermark is forgotten anyhow"
+        faults.append(Diagnostic(codes.TIMED, message, stream.span, help))
+    elif time_cycle(program.timed_rules):
+        message = "time cannot advance by a watermark: what follows from these rules repeats without end"
+        help = "leave `event-time` out, or let no rule depend on itself at another time"
+        faults.append(Diagnostic(codes.TIMED, message, stream.span, help))
+    try:
+        looked_back(program)
+    except ProgramError as error:
+        faults += error.diagnostics
+    return faults
+
+
+# ---- the query
+
+
+class Following:
+    """Streams that are being followed. Nobody else publishes meanwhile. Mutates itself."""
+
+    def __init__(
+        self,
+        job: Job,
+        frame: Any = None,
+        *,
+        told: Told | None = None,
+        available_now: bool = False,
+        streams: Sequence[Stream] | None = None,
+    ) -> None:
+        given = tuple(job.settings.streams if streams is None else streams)
+        check_streams(job, given)
+        if job.store.number is None:
+            job.run()
+        self._job = job
+        self._streams = given
+        named = given[0].checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
+        self.checkpoint = job.settings.resolve(named).resolve()  # Spark may be somewhere else
+        self._batches = Batches(job, given, told, self.checkpoint, is_read=frame is None)
+        self._held = ExitStack()
+        self._is_here = not is_on_connect(job.session)
+        if self._is_here:
+            self._held.enter_context(job)  # its reasoner stays at hand, and nobody else changes its state
+        try:
+            self._query = self._start(frame if frame is not None else self._read(), available_now)
+        except BaseException:
+            self._held.close()
+            raise
+
+    def _read(self) -> Any:
+        """The streams as one streaming DataFrame."""
+        from tidelog.pipeline.stream_sources import read_stream, together
+
+        folder = self._job.settings.folder
+        return together([read_stream(self._job.session, stream, folder) for stream in self._streams])
+
+    def _start(self, frame: Any, available_now: bool) -> Any:
+        self._job.refresh_sinks()  # and all that a process has left behind that was killed
+        self._job.reasoner()  # what is wrong with the published version is told now
+        if not self._is_here:
+            self._job.close()  # a process of the server has it from now on
+        writer = frame.writeStream.foreachBatch(self._batches).option(
+            "checkpointLocation", str(self.checkpoint)
+        )
+        writer = writer.queryName(f"tidelog {self._job.settings.publish}")
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif self._streams[0].trigger is not None:
+            writer = writer.trigger(processingTime=f"{int(self._streams[0].trigger * 1000)} milliseconds")
+        return writer.start()
+
+    # ---- until it ends
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether the stream has ended, after it has, or after so many seconds; raises what ended it."""
+        try:
+            ended = self._query.awaitTermination(*(() if seconds is None else (seconds,)))
+        except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
+            raise self._reason(error) from None
+        return True if seconds is None else bool(ended)
+
+    def process_all(self) -> None:
+        """Return when all changes that are there have been taken."""
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
+            raise self._reason(error) from None
+
+    def _reason(self, error: Exception) -> BaseException:
+        if self._batches.fault is not None:
+            return self._batches.fault
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        return DataError(Diagnostic(codes.NO_STREAM, f"the stream has ended: {reason}"))
+
+    def stop(self) -> None:
+        """End the stream, when the batch that is being worked on has been published."""
+        try:
+            self._query.stop()
+        finally:
+            self._batches.close()  # nobody else publishes before the batch is done
+            self._held.close()
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+# ---- batches
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A `Batches` as it is pickled for a process of a server of Spark Connect."""
+
+    settings: Settings
+    streams: tuple[Stream, ...]
+    told: Told | None
+    checkpoint: Path | None
+    is_read: bool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.settings, self.streams, self.told, self.checkpoint, self.is_read)
+
+
+def _restored(settings: Settings, *others: Any) -> Batches:
+    return Batches(Job.of(settings), *others)
+
+
+class Batches:
+    """A function for `foreachBatch`: it carries out the batches of a job's streams, each of them once.
+
+    It can be pickled: the reasoner belongs to the process that uses it, and stays open there until `close`.
+    Mutates itself.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        streams: tuple[Stream, ...],
+        told: Told | None = None,
+        checkpoint: Path | None = None,
+        is_read: bool = False,
+    ) -> None:
+        self.job = job
+        self.streams = streams
+        self.fault: BaseException | None = None
+        self.working = Lock()  # held while a batch is worked on: Spark does that in a thread of its own
+        self._told = told
+        self._checkpoint = checkpoint
+        self._is_read = is_read  # its frame is one of the job's own streams
+        self._open: ExitStack | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how it goes to the process of a server of Connect: with the package, if need be."""
+        from tidelog.spark.session import scratch_folder
+        from tidelog.spark.shipping import carried
+
+        settings = replace(self.job.settings, folder=self.job.settings.folder.resolve())
+        plain = _Plain(settings, self.streams, self._told, self._checkpoint, self._is_read)
+        return carried(plain, scratch_folder())
+
+    def __call__(self, frame: Any, batch_id: int) -> None:
+        """Publish what a batch changes, unless that has been done."""
+        with self.working:
+            try:
+                if self._open is None:
+                    self._open = ExitStack()
+                    self._open.enter_context(self.job)
+                self._take(frame, batch_id)
+            except BaseException as fault:
+                self.fault = fault
+                raise
+
+    def close(self) -> None:
+        """Let other processes publish: the reasoner is opened again when another batch comes."""
+        with self.working:
+            if self._open is not None:
+                self._open.close()
+                self._open = None
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _take(self, frame: Any, number: int) -> None:
+        current = self.job.store.manifest()
+        stream = stream_of(self._checkpoint) if self._checkpoint is not None else _query_of(frame)
+        done = current.batch
+        before = done if done is not None and done.stream == stream else None
+        if before is not None and number <= before.batch:
+            self.job.reached("batch skipped", str(number))
+            return
+        is_kept = len(self.streams) > 1
+        if is_kept:
+            frame.persist()  # each stream takes its rows of it
+        try:
+            taking = _Taking(self, frame, number, stream, before)
+            manifest = self.job.transact(
+                taking.fill,
+                "stream",
+                missing="ignore",
+                batch=taking.so_far,
+                summary=taking.summary,
+                peek=self._peek,
+                advance=None if before is None else before.watermark,
+            )
+        finally:
+            if is_kept:
+                frame.unpersist()
+        self.job.reached("batch published", str(number))
+        if self._told is not None:
+            self._told(manifest)
+
+    def incoming(self, stream: Stream) -> Incoming:
+        """Return how the records of a stream are read."""
+        from tidelog.pipeline.stream_sources import Incoming
+
+        program = self.job.open_reasoner.program
+        predicate = find_named(str(stream.predicate), program, stream.span)
+        return Incoming.of(stream, predicate, program, self.job.settings)
+
+    def records(self, shape: Shape, stream: Stream, faults: Faults, highest: str | None) -> Records:
+        """Return what gathers the records of a stream."""
+        reasoner = self.job.open_reasoner
+        parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"
+        return TimedRecords(reasoner.time, *parts) if stream.times else Records(*parts)
+
+    def _peek(self) -> Update | None:
+        """The facts that the next batch changes, if its files are there; None if that is not known."""
+        from tidelog.pipeline.stream_sources import Incomes, endings_of
+
+        stream = self.streams[0]
+        if len(self.streams) > 1 or not self._is_read or stream.format not in FILE_STREAMS or stream.times:
+            return None  # nothing marks points of time
+        if "://" in str(stream.path) or stream.bytes_per_batch is not None or self._checkpoint is None:
+            return None
+        folder = self.job.settings.resolve(str(stream.path))
+        files = next_files(folder, endings_of(stream.format), self._checkpoint, stream.files_per_batch or 1)
+        if not files:
+            return None
+        incoming = self.incoming(stream)
+        records = self.records(incoming.shape, stream, Faults(OnError.SKIP), None)
+        try:
+            paths = [str(path.resolve()) for path in files]
+            reading, _ = incoming.of_files(self.job.session, paths)
+            incomes = Incomes(incoming, reading, tuple(paths), None)
+            for batch, positions in incomes.batches(self.job.store.incoming):
+                records.take(batch, positions)
+        except (OSError, TidelogError):
+            return None  # it is told when its turn has come
+        changed = records.changed()
+        name = incoming.shape.predicate.name
+        removed = {name: changed.removed} if changed.removed.count else {}
+        return Update(removed, {name: changed.added} if changed.added.count else {})
+
+
+def _query_of(frame: Any) -> str:
+    """Return which query a batch is of, where Spark tells; Connect does not."""
+    if is_on_connect(frame.sparkSession):
+        return "batches"
+    return str(frame.sparkSession.sparkContext.getLocalProperty(QUERY) or "batches")
+
+
+class _Taking:
+    """One batch, from its records to what the manifest tells of it. Mutates itself."""
+
+    def __init__(self, batches: Batches, frame: Any, number: int, stream: str, before: Batch | None) -> None:
+        self._batches = batches
+        self._job = batches.job
+        self._frame = frame
+        self._number = number
+        self._id = stream
+        self._before = before
+        self._now = now()
+        version = (self._job.store.number or 0) + 1
+        self._folder = self._job.store.rejects(version) / "stream"
+        self._faults = Faults(OnError.COLLECT, self._folder / "records.csv")
+        self._files: tuple[str, ...] = ()
+        self._tally = Tally()
+        self._rejected = 0  # by tasks, which have written them
+        self._progress: dict[str, Progress] = {}
+        self._timed: list[tuple[Stream, Progress]] = []  # of streams with an event time
+
+    def fill(self, change: Change) -> None:
+        """Put what the records say into a transaction."""
+        from tidelog.pipeline.stream_sources import rows_of
+
+        streams = self._batches.streams
+        for place, stream in enumerate(streams):
+            rows = rows_of(self._frame, place, len(streams))
+            if stream.format == "changes":
+                self._take_scripts(rows, change)
+            else:
+                self._take_records(self._batches.incoming(stream), rows, change)
+
+    # ---- records
+
+    def _take_records(self, incoming: Incoming, rows: Any, change: Change) -> None:
+        stream, name = incoming.stream, incoming.name
+        known = self._known(name)
+        records = self._batches.records(incoming.shape, stream, self._faults, known.order)
+        records.place = stream.shown
+        incomes = incoming.records(rows, None if self._before is None else self._before.watermark)
+        for batch, positions in incomes.batches(self._job.store.incoming):
+            records.take(batch, positions)
+        self._note_rejects(incomes, name)
+        if isinstance(records, TimedRecords):
+            records.fill(change)
+        else:
+            changed = records.changed()
+            change.delete_rows(incoming.shape.predicate.name, changed.removed)
+            change.insert_rows(incoming.shape.predicate.name, changed.added)
+        tally, rejected = records.tally, incomes.rejected
+        read = tally.records + rejected["malformed"] + rejected["late"]
+        self._tally.records += read
+        self._tally.duplicates += tally.duplicates
+        self._tally.missing += tally.missing
+        self._tally.late += tally.late + rejected["late"]
+        event = _later(known.event, incomes.latest)
+        self._progress[name] = Progress(tally.order, event, self._now if read else known.seen)
+        if stream.event_time is not None:
+            self._timed.append((stream, self._progress[name]))
+
+    def _known(self, name: str) -> Progress:
+        """Return how far a stream had come: as before, but that a new one has been idle since now."""
+        before = self._before
+        if before is None:
+            return Progress(seen=self._now)
+        order = before.order if len(self._batches.streams) == 1 else None  # as it was written once
+        return before.progress.get(name, Progress(order, seen=self._now))
+
+    def _note_rejects(self, incomes: Incomes, name: str) -> None:
+        for error in incomes.refused:
+            self._faults.add(BadRow(error.diagnostics[0], ""))
+        self._files += tuple(Path(path).name for path in incomes.files)
+        count = sum(incomes.rejected.values())
+        self._rejected += count
+        if count:
+            incomes.write_rejects(self._folder / file_name(name, "csv"))
+
+    # ---- change scripts
+
+    def _take_scripts(self, rows: Any, change: Change) -> None:
+        from tidelog.pipeline.stream_sources import path_of
+
+        found = rows.select("path", "modificationTime", "content").collect()
+        found.sort(key=lambda row: (row.modificationTime, row.path))
+        for row in found:
+            path = path_of(row.path)
+            self._files += (Path(path).name,)
+            self._take_script(path, bytes(row.content), change)
+
+    def _take_script(self, name: str, content: bytes, change: Change) -> None:
+        """Put a change script into the transaction; one that has errors is rejected as a whole."""
+        try:
+            source = Source(name, content.decode("utf-8"))
+            documents = list(transactions(parse(source)))
+            if len(documents) > 1:
+                message = f"a file is one transaction, and this one has {len(documents)}"
+                raise DataError(Diagnostic(codes.BAD_RECORD, message, place=name))
+            for document in documents:
+                refuse_advance(document, name)
+                self._tally.records += len(document.statements)
+                change.take(document)
+        except UnicodeDecodeError:
+            fault = Diagnostic("E505", "the text is not UTF-8", place=name)
+            self._reject(DataError(fault), name, content)
+        except TidelogError as error:
+            self._reject(error, name, content)
+
+    def _reject(self, error: TidelogError, place: str, content: bytes) -> None:
+        """Write a whole file aside, with the first reason."""
+        fault = error.diagnostics[0]
+        told = Diagnostic(fault.code, fault.message, place=fault.location or place)
+        self._faults.add(BadRow(told, content.decode("utf-8", "surrogateescape")))
+
+    def summary(self, change: Change) -> Batch:
+        """Return what became of the batch, once its transaction has been committed."""
+        self._note_missing(change.delta)
+        self._faults.close()
+        return self.so_far()
+
+    def so_far(self) -> Batch:
+        """Return what is known of the batch, once its records have been read."""
+        tally, skipped = self._tally, self._faults.skipped + self._rejected
+        (first, *others) = self._progress.values() or [Progress()]
+        return Batch(
+            self._id,
+            self._number,
+            self._files,
+            tally.records,
+            tally.duplicates,
+            tally.missing,
+            tally.late,
+            skipped,
+            None if others else first.order,
+            self._job.store.relative(self._folder) if skipped else None,
+            self._watermark(),
+            self._progress,
+        )
+
+    def _watermark(self) -> str | None:
+        """Return the time before which everything is final, once the batch has been carried out."""
+        before = None if self._before is None else self._before.watermark
+        streams, progress = zip(*self._timed, strict=True) if self._timed else ((), ())
+        return watermark(streams, progress, self._now, before)
+
+    def _note_missing(self, delta: Delta) -> None:
+        """Count what scripts wanted to take away and was not there."""
+        for notice in delta.notices:
+            self._tally.missing += 1
+            if any(each.format == "changes" and each.missing == "reject" for each in self._batches.streams):
+                text = notice.span.text if notice.span is not None else ""
+                told = Diagnostic(notice.code, notice.message, place=notice.location)
+                self._faults.add(BadRow(told, text))
+
+
+def refuse_advance(document: ast.Document, place: str) -> None:
+    """Raise `DataError` if a change script lets time advance."""
+    if any(isinstance(statement, ast.AdvanceDirective) for statement in document.statements):
+        raise no_advance(place)
+
+
+# ---- event time
+
+
+def watermark(
+    streams: Sequence[Stream], progress: Sequence[Progress], at: float, before: str | None
+) -> str | None:
+    """Return the time before which no stream is waited for: it never goes back.
+
+    A stream that no record has come to for as long as its `idle` says does not hold it back.
+    """
+    marks: list[Fraction] = []
+    is_calendar = False
+    for stream, known in zip(streams, progress, strict=True):
+        if stream.idle is not None and at - known.seen > stream.idle:
+            continue
+        if known.event is None:
+            return before
+        point, is_moment = read_point(known.event)
+        assert point is not None, "an event has a time"
+        marks.append(point - Fraction(str(stream.delay)))
+        is_calendar |= is_moment
+    if not marks:
+        return before
+    return _later(before, write_point(min(marks), is_calendar))
+
+
+def _later(one: str | None, other: str | None) -> str | None:
+    """Return the later of two points of time, as they are written."""
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other, key=lambda text: read_point(text)[0] or Fraction(0))

@@ -1,0 +1,622 @@
+"""The published folder of a job: its versions, what each says of itself, the state beside, and whether a
+job can go on from it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidelog.durable import write_text
+from tidelog.errors import DataError, Diagnostic, ProgramError, codes, counted
+from tidelog.errors.codes import NOT_STORABLE
+from tidelog.logic.program import Program
+from tidelog.logic.strata import entangled
+from tidelog.logic.type_inference import Columns
+from tidelog.pipeline.job_settings import Engine, Settings, is_remote
+from tidelog.publish import Published, Version
+from tidelog.publish import Version as PublishedVersion
+from tidelog.publish.object_storage import Folder
+from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
+from tidelog.reasoner.transaction import Change
+from tidelog.store.forms import BatchId
+from tidelog.temporal.metric_rules import time_cycle
+from tidelog.temporal.temporal import NOT_CHANGED
+from tidelog.temporal.timed_relation import BOUNDS
+
+# ---- What a published version says of itself: its tables, what changed in them, and where all of it came
+# from.
+#
+# Tables and their numbers of rows are known to the published folder; all else is kept with the version as
+# JSON.
+
+LAYOUT = 2  # of what is kept with a version
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Something that facts were read from, as it was then.
+
+    `files` holds, for each file, its size, the time of its last change and a hash of its content; `marks`
+    tells all else that matters: how it is read, or what the program states itself. Rejected rows are in the
+    file or folder `rejects`.
+    """
+
+    predicate: str
+    shown: str
+    marks: str
+    files: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()  # as the data names them
+    rows: int = 0
+    filtered: int = 0
+    rejected: int = 0
+    rejects: str | None = None
+    volatile: bool = False  # whether only reading it tells if it has changed
+    version: int | None = None  # of a Delta or Iceberg table
+    identity: str | None = None  # … and which table that is
+    is_edited: bool = False  # whether facts of its predicate were changed otherwise since
+
+    @property
+    def told(self) -> Input:
+        """What matters of it, apart from when its files were written and where rejected rows are."""
+        return replace(self, files={}, rejects=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one stream of a batch has come: the highest order, and the greatest event time."""
+
+    order: str | None = None
+    event: str | None = None  # as programs write points of time
+    seen: float = 0.0  # when a record came last, in seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch of a job's streams: what it brought, and what became of its records.
+
+    All times before the `watermark` are final: the next batch cannot change what holds then.
+    """
+
+    stream: str
+    batch: int
+    files: tuple[str, ...] = ()
+    records: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    late: int = 0
+    rejected: int = 0
+    order: str | None = None  # the highest that came so far
+    rejects: str | None = None
+    watermark: str | None = None
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by the predicates that records change
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Why a version is published, and where its facts came from."""
+
+    reason: str  # full, refresh, incremental, stream, changes or rollback
+    job: str  # a hash of what the job's program means
+    program: str  # … and of the version's own: a stream may have changed its rules
+    rules: str | None  # its rules and declarations, written out; None if they do not read back
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    batch: Batch | None = None
+    engine: str = "columnar"
+    treatment: str | None = None  # of equality and time, where the program has these
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
+    times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table say when
+    names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, where tables differ
+    given: Mapping[str, list[list[str]]] = field(default_factory=dict)  # types of what was read, by predicate
+    is_integer_time: bool = False
+    is_calendar: bool = False  # whether points of time are moments
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept with the version."""
+        return {"layout": LAYOUT, **asdict(self)}
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Origin:
+        """Return what was kept with a version."""
+        made: Origin = _made(Origin, found)
+        inputs = {name: _input(item) for name, item in found["inputs"].items()}
+        batch = None if found["batch"] is None else _batch(found["batch"])
+        types = {name: tuple(each) for name, each in found["types"].items()}
+        return replace(made, inputs=inputs, batch=batch, types=types)
+
+    def knowing(self, known: Mapping[str, Columns]) -> Origin:
+        """Return the same with the types of what was read."""
+        given = {
+            name: [sorted(each.value for each in types) for types in columns]
+            for name, columns in known.items()
+        }
+        return replace(self, given=given)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """How many rows of a table a version inserted and deleted."""
+
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A published version."""
+
+    published: PublishedVersion
+    origin: Origin
+
+    @staticmethod
+    def of(published: PublishedVersion) -> Manifest:
+        """Return the manifest of a version of a published folder."""
+        return Manifest(published, Origin.from_json(published.details))
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+        return self.published.number
+
+    @property
+    def parent(self) -> int | None:
+        """The number of the version before it."""
+        return self.published.parent
+
+    @property
+    def reason(self) -> str:
+        """Why it was published."""
+        return self.origin.reason
+
+    @property
+    def engine(self) -> str:
+        """The engine that derived it."""
+        return self.origin.engine
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """What its facts were read from."""
+        return self.origin.inputs
+
+    @property
+    def batch(self) -> Batch | None:
+        """The last batch of a stream that is in it."""
+        return self.origin.batch
+
+    @property
+    def tables(self) -> Mapping[str, Any]:
+        """Its tables, by the predicates as the program writes them."""
+        return self.published.tables
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why it was set aside instead of published."""
+        return tuple(self.published.details.get("failures", ()))
+
+    @property
+    def feed(self) -> Mapping[str, Feed]:
+        """What it changed, by predicate."""
+        own = (each for each in self.published.all_tables.values() if each.changed_in == self.version)
+        return {each.name: Feed(each.inserted, each.deleted) for each in own if each.inserted or each.deleted}
+
+    @property
+    def added(self) -> int:
+        """How many facts came."""
+        return sum(feed.added for feed in self.feed.values())
+
+    @property
+    def removed(self) -> int:
+        """How many facts went."""
+        return sum(feed.removed for feed in self.feed.values())
+
+    @property
+    def rows(self) -> int:
+        """How many facts there are."""
+        return sum(table.rows for table in self.tables.values())
+
+    @property
+    def rejected(self) -> int:
+        """How many rows of the inputs, or records of the batch, were rejected."""
+        batch = self.batch.rejected if self.batch is not None and self.reason == "stream" else 0
+        return batch + sum(item.rejected for item in self.inputs.values())
+
+
+def _input(item: dict[str, Any]) -> Input:
+    files = {name: (size, time, digest) for name, (size, time, digest) in item["files"].items()}
+    found: Input = _made(Input, {**item, "files": files})
+    return found
+
+
+def _batch(item: dict[str, Any]) -> Batch:
+    progress = {name: _made(Progress, one) for name, one in item.get("progress", {}).items()}
+    found: Batch = _made(Batch, {**item, "progress": progress})
+    return found
+
+
+def _made(kind: Any, item: Mapping[str, Any]) -> Any:
+    """A dataclass of plain values; JSON's arrays are tuples."""
+    known = {one.name for one in fields(kind)}
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in item.items()
+            if name in known
+        }
+    )
+
+
+# ---- The published folder of a job: its versions, and what lies beside their tables.
+#
+# reach/, hops/ …     a table for each predicate
+# _versions/          which version of each table belongs together
+# _state/             the reasoner of the current version
+# _rejects/7/         rows that version 7 has rejected
+
+REJECTS = "_rejects"
+INCOMING = "_incoming"
+FAILED = "failed"  # how a version is called that a guard has kept from being published
+
+
+class Store:
+    """A published folder."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        format: str | None = None,
+        storage: Mapping[str, str] | None = None,
+        beside: Path | None = None,
+    ) -> None:
+        """Open the folder at a path or an address; `beside` is the folder on a disk beside an address."""
+        self.shown = str(path)
+        self.beside = beside if is_remote(self.shown) else Path(path)
+        if self.beside is not None and self.beside.is_dir():
+            self._check_format(self.beside)
+        if is_remote(self.shown):
+            Folder.at(self.shown, storage).check()
+        self.published = Published(path, format, storage)
+
+    @property
+    def path(self) -> Path:
+        """The folder of state and rejected rows, on a disk; raise `DataError` if only the job knows it."""
+        if self.beside is None:
+            message = f"`{self.shown}` has tables only: what lies beside them is on a disk of the job"
+            raise DataError(Diagnostic(codes.JOB_DAMAGED, message, help="name the job's file instead"))
+        return self.beside
+
+    def _check_format(self, path: Path) -> None:
+        """Raise `DataError` for a folder of versions as they were published before there were tables."""
+        if is_former(path):
+            message = f"`{path}` has versions in a format of its own, which is no longer read"
+            help = f"convert it, `tidelog convert {path}`, or publish into another folder"
+            raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path), help=help))
+
+    @property
+    def number(self) -> int | None:
+        """The number of the current version, None if nothing has been published."""
+        return None if self.published.is_empty else self.published.current().number
+
+    def current(self) -> Manifest | None:
+        """Return the current version, None if nothing has been published."""
+        return None if self.published.is_empty else Manifest.of(self.published.current())
+
+    def manifest(self, version: int | None = None) -> Manifest:
+        """Return a version, by default the current one; raise `DataError` if there is none such."""
+        if version is None:
+            found = self.current()
+            if found is None:
+                is_missing = not is_remote(self.shown) and not Path(self.shown).is_dir()
+                help = "the folder does not exist" if is_missing else None
+                message = f"nothing has been published in `{self.shown}`"
+                raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=self.shown, help=help))
+            return found
+        if version not in self.numbers():
+            numbers = self.numbers()
+            known = f"there are versions {numbers[0]} to {numbers[-1]}" if numbers else "there are none"
+            message = f"version {version} is not published in `{self.shown}`"
+            raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=self.shown, help=known))
+        return Manifest.of(self.published.version(version))
+
+    def failed(self) -> Manifest | None:
+        """Return the version that the last run has set aside, as a guard failed; None if there is none."""
+        found = self.published.failed()
+        return None if found is None else Manifest.of(found)
+
+    def looked_at(self, version: int | str | None = None) -> Manifest:
+        """Return a version, or the one that was set aside if it is `failed`; raise `DataError` without it."""
+        if version != FAILED:
+            assert not isinstance(version, str), "only a version that failed has a name"
+            return self.manifest(version)
+        found = self.failed()
+        if found is None:
+            message = f"no version is set aside in `{self.shown}`"
+            help = "a run that fails a guard or an expectation sets one aside; the next run removes it"
+            raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=self.shown, help=help))
+        return found
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return the versions that are kept, the oldest first."""
+        return self.published.numbers()
+
+    def read(self, table: str, version: int | Version) -> pa.Table:
+        """Return the rows of a table."""
+        with self._understood(table):
+            return self.published.read(table, version)
+
+    def changes(self, table: str, after: int, upto: int) -> pa.Table:
+        """Return the rows of a table that changed after a version, as `Published.changes` does."""
+        with self._understood(table):
+            return self.published.changes(table, after, upto)
+
+    @contextmanager
+    def _understood(self, table: str) -> Iterator[None]:
+        """Tell of files that are missing, or are not what they should be."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            message = f"the table `{table}` in `{self.shown}` is damaged: {reason}"
+            help = "restore its files from a copy, or publish everything anew into another folder"
+            raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=self.shown, help=help)) from error
+
+    def rejects(self, number: int) -> Path:
+        """Return the folder for rows that a version rejects."""
+        return self.path / REJECTS / str(number)
+
+    @property
+    def incoming(self) -> Path:
+        """The folder for facts on their way from tasks to this process."""
+        return self.path / INCOMING
+
+    def remove_incoming(self) -> None:
+        """Remove what a process has left behind that was killed."""
+        shutil.rmtree(self.incoming, ignore_errors=True)
+
+    def remove_rejects(self, numbers: Iterable[int]) -> None:
+        """Remove the rows that versions have rejected, unless a later version still names them."""
+        if self.beside is None:
+            return
+        named = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
+        for number in numbers:
+            folder = self.rejects(number)
+            if not any(name and (self.path / name).is_relative_to(folder) for name in named):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def relative(self, path: Path) -> str:
+        """Return a path as manifests name it."""
+        return str(path.relative_to(self.path))
+
+
+def is_former(path: Path) -> bool:
+    """Whether a folder has versions as they were published before there were tables that others read."""
+    return (path / "CURRENT").is_file() and (path / "versions").is_dir()
+
+
+def store_of(settings: Settings) -> Store:
+    """Return the published folder of a job."""
+    try:
+        address = settings.address(settings.publish)
+        return Store(address, settings.format, settings.storage, settings.published)
+    except DataError as error:
+        span = settings.spans.get("publish")
+        raise DataError(replace(each, span=each.span or span) for each in error.diagnostics) from error
+
+
+# ---- The reasoner of a published folder: a durable store beside the tables. Mutates the disk.
+#
+# With it a change derives only what it touches, in this process or in a later one.
+#
+# A store says of which version it is. One that is made for a new version lies beside the current one until
+# that version is published. What a transaction does is committed to the store first, then published. A
+# process that ends in between leaves a store that is one version ahead: `expected` says what was to be
+# published then.
+
+APP: Final = "published"  # the application whose transactions a store counts: their numbers are versions
+FOLDER: Final = "_state"
+EXPECTED: Final = "_expected.json"
+
+
+class State:
+    """The store of a published folder."""
+
+    def __init__(self, published: Path, settings: Mapping[str, Any], max_memory: int | None = None) -> None:
+        self._published = published
+        self._settings = settings  # of `Reasoner`
+        self._max_memory = max_memory
+
+    @property
+    def path(self) -> Path:
+        """The folder of the store."""
+        return self._published / FOLDER
+
+    def path_for(self, number: int) -> Path:
+        """Return the folder of a store that is made for a version to come."""
+        return self._published / f"{FOLDER}.{number}"
+
+    # ---- a new one
+
+    def begin(self, number: int, program: Program) -> StoredReasoner:
+        """Return a reasoner without facts, whose store is made by `begin` for a version to come."""
+        path = self.path_for(number)
+        shutil.rmtree(path, ignore_errors=True)  # left by a process that did not finish
+        reasoner = open_store(path, program, later=True, **self._settings)
+        reasoner.batches[APP] = self.batch(number)
+        return reasoner
+
+    def take(self, number: int, folder: str) -> None:
+        """Use the store that a task has written, beside the published folder's own, for a version to come."""
+        path = self.path_for(number)
+        shutil.rmtree(path, ignore_errors=True)
+        (self._published / folder).rename(path)
+
+    def adopt(self, number: int) -> bool:
+        """Use the store that was made for a version, which is published; return whether there is one."""
+        path = self.path_for(number)
+        if not path.is_dir():
+            return False
+        self.discard()
+        path.rename(self.path)
+        return True
+
+    def discard(self) -> None:
+        """Delete the store."""
+        gone = self._published / f"{FOLDER}.discarded"
+        shutil.rmtree(gone, ignore_errors=True)
+        if self.path.is_dir():
+            self.path.rename(gone)  # a process that ends while it deletes leaves no half of a store
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def remove_unpublished(self, number: int | None) -> None:
+        """Delete stores that were made for other versions than the current one, or for any if it is None.
+
+        A run that ended before its version was published leaves one, and a later version may get its number.
+        """
+        current = None if number is None else self.path_for(number)
+        for path in self._published.glob(f"{FOLDER}.*"):
+            if path != current:
+                shutil.rmtree(path, ignore_errors=True)
+
+    # ---- the one that is there
+
+    @staticmethod
+    def batch(number: int) -> BatchId:
+        """Return the number of a transaction that leads to a version."""
+        return BatchId(APP, number)
+
+    def open(self, number: int) -> StoredReasoner | None:
+        """Return the reasoner of a version, or of the next one, if it was not published; else None."""
+        self.adopt(number)
+        if not self.path.is_dir():
+            return None
+        self.check_memory(stored_sizes(self.path), f"the state of version {number}")
+        reasoner = open_store(self.path, **self._settings)
+        if self.number_of(reasoner) not in (number, number + 1):
+            reasoner.abandon()
+            return None
+        return reasoner
+
+    def check_memory(self, tables: Collection[tuple[int, int]], what: str) -> None:
+        """Raise `Stopped` if relations of so many rows and columns are more than this process can hold."""
+        help = (
+            "give the process more memory, or set `max-memory` in [engine]; or derive in tasks of Spark: "
+            "--full --engine spark"
+        )
+        check_memory(tables, what, self._max_memory, help)
+
+    @staticmethod
+    def number_of(reasoner: StoredReasoner) -> int:
+        """Return the version that a reasoner is of."""
+        return reasoner.batches[APP].number if APP in reasoner.batches else 0
+
+    # ---- what is to be published
+
+    def expect(self, number: int, origin: Origin) -> None:
+        """Note what a version will say of itself, before its transaction is committed to the store."""
+        text = json.dumps({"version": number, "origin": origin.to_json()})
+        write_text(self._published / EXPECTED, text)
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether a version was begun, and perhaps not published."""
+        return (self._published / EXPECTED).exists()
+
+    def expected(self, number: int) -> Origin | None:
+        """Return what a version was to say of itself that was not published."""
+        try:
+            found = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return Origin.from_json(found["origin"]) if found["version"] == number else None
+
+    def settle(self) -> None:
+        """Expect nothing more: what the store has is published."""
+        (self._published / EXPECTED).unlink(missing_ok=True)
+
+
+# ---- Whether a job can go on from a version: what it must not differ in, and what is derived anew otherwise.
+
+
+def check_columns(before: Manifest, program: Program) -> None:
+    """Raise `DataError` if predicates have other numbers of columns than were published."""
+    faults = []
+    for predicate in program.predicates.values():
+        types = before.origin.types.get(predicate.written) if predicate.written in before.tables else None
+        if types is not None and predicate.arity != len(types):
+            message = (
+                f"`{predicate.written}` has {counted(predicate.arity, 'column')}, "
+                f"and {len(types)} in version {before.version}"
+            )
+            help = "publish it anew, with all that depends on it, with --full"
+            faults.append(Diagnostic(codes.DRIFT, message, predicate.span, help))
+    if faults:
+        raise DataError(faults)
+
+
+def reason_for_anew(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
+    """Return why everything must be derived anew, to go on from a version with a program, if it must."""
+    now, was = engine.treatment_in(program), before.origin.treatment
+    if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms come and go as rules do
+        shown = [text or "no such treatment" for text in (was, now)]
+        return f"version {before.version} is of `{shown[0]}`, and the job of `{shown[1]}`"
+    for name, predicate in program.predicates.items():
+        published = predicate.written in before.tables
+        times = before.origin.times.get(predicate.written, 0)
+        if published and times != _times_of(name, program, engine):
+            kind = "always" if name not in program.timed else "without end" if times else "at times"
+            return f"`{predicate.written}` holds {kind}, otherwise than in version {before.version}"
+    if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
+        return "rules over time that come and rules that go negate each other in a cycle"
+    return None
+
+
+def edited_inputs(inputs: Mapping[str, Input], change: Change) -> Mapping[str, Input]:
+    """The inputs; tables of predicates whose facts a transaction changes no longer tell all of these."""
+    names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
+    return {
+        key: replace(each, is_edited=True) if each.version is not None and each.predicate in names else each
+        for key, each in inputs.items()
+    }
+
+
+def reason_in(error: ProgramError) -> str:
+    """Why everything must be derived anew, as maintaining what holds at times has told; else raises it."""
+    for fault in error.diagnostics:
+        if fault.code == NOT_CHANGED:
+            return fault.message
+    raise error
+
+
+def reason_not_to_open(error: DataError) -> str:
+    """Return why everything must be derived anew, as opening the state has told; else raise the error."""
+    for fault in error.diagnostics:
+        if fault.code == NOT_STORABLE:  # other settings than it was made with
+            return fault.message
+    raise error
+
+
+def _times_of(name: str, program: Program, engine: Engine) -> int:
+    """How many columns of a predicate's table tell when."""
+    if name not in program.timed:
+        return 0
+    is_periodic = engine.horizon is None and bool(time_cycle(program.timed_rules))
+    return len(BOUNDS) + is_periodic
+
+
+def has_changed(what: str) -> DataError:
+    """The error for a change without a run, while the job is another one than that of the last version."""
+    message = f"{what} has changed since the last version was published"
+    return DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
+
+
+def no_advance(place: str | None = None) -> DataError:
+    """The error for time that is to advance."""
+    message = "time cannot advance in a pipeline by a change script"
+    help = "give a stream of records an `event-time`: time advances by its watermark"
+    return DataError(Diagnostic(codes.TIMED, message, place=place, help=help))

@@ -1,0 +1,504 @@
+"""The search for proofs of smallest height where constants may be equal. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidelog.data.rows import Rows
+from tidelog.engine.protocol import Flag
+from tidelog.equality.classes import Classes, expanded
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.functions.builtins import evaluate, holds
+from tidelog.logic.program import (
+    EQUAL,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.values import Value
+from tidelog.plan.compile import collected_variables
+from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Ids, Instances, aggregated
+
+# ---- Instances of rules where constants may be equal: over every member of each class.
+#
+# Facts are kept over representatives, or over all members; either way the instances over representatives are
+# found by a plan that the fact binds, and each is one instance for every choice of members. Comparisons,
+# functions and aggregates then see members, as the meaning of equality has it.
+
+MOST_CHOICES = 200_000  # of members, for the instances of one rule that derive one fact
+ANSWER = "?- absent"
+Key = tuple[int, ...]  # the ids of a fact's arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Treated:
+    """How equality is treated: the classes, and the relation that holds all facts of a predicate."""
+
+    classes: Classes
+    relation: Callable[[str], str]
+
+
+class Members:
+    """What rules derive, and what is stated, of all members of the classes of a fact."""
+
+    def __init__(self, instances: Instances, treated: Treated) -> None:
+        self._instances = instances
+        self._engine = instances.engine
+        self._classes = treated.classes
+        self._relation = treated.relation
+
+    # ---- constants
+
+    def representatives(self, key: Key) -> Key:
+        """The representatives of a fact's arguments."""
+        ids: list[int] = self._classes.representatives(np.array(key, np.int32)).tolist()
+        return tuple(ids)
+
+    def decode(self, identity: int) -> Value:
+        """The value of an id."""
+        value: Value = self._engine.dictionary.decode(identity)
+        return value
+
+    def identity(self, term: Term, row: Mapping[Variable, int]) -> int:
+        """The id of a term in an instance."""
+        if isinstance(term, Variable):
+            return row[term]
+        return int(self._engine.identity(term.value))
+
+    def key(self, values: Sequence[Value]) -> Key:
+        """The ids of values."""
+        return tuple(int(self._engine.identity(value)) for value in values)
+
+    # ---- what is stated
+
+    def stated(self, predicate: str, key: Key) -> list[Key]:
+        """The explicit facts that a fact over representatives stands for."""
+        if predicate not in self._engine.relations():
+            return []
+        rows = self._classes.expand(Rows(tuple(np.array([each], np.int32) for each in key), 1))
+        standing = self._engine.standing(predicate, rows.columns, rows.count)
+        columns = [column[(standing & int(Flag.EXPLICIT)) != 0].tolist() for column in rows.columns]
+        if not columns:
+            return [()] if standing[0] & int(Flag.EXPLICIT) else []
+        return list(zip(*columns, strict=True))
+
+    # ---- what rules derive
+
+    def found(self, rule: Rule, number: int, key: Key) -> Found:
+        """The instances of a rule, over members, whose heads a fact over representatives stands for."""
+        bound = self._over_representatives(rule)
+        table = self._engine.table(bound.head.predicate)
+        table.complete()
+        rows = table.find([np.array([each], np.int32) for each in key], 1)
+        found = self._instances.find(bound, number, rows[rows >= 0])
+        columns = {name: ids for name, ids in found.columns.items() if name in _matched(rule)}
+        return self._tested(rule, number, self._chosen(columns, found.count, rule))
+
+    def _over_representatives(self, rule: Rule) -> Rule:
+        """The atoms of a rule, and what they are not, with representatives as constants."""
+        matched = _matched(rule)
+        head = tuple(
+            term if isinstance(term, Constant) or term in matched else Variable(f"{term.name} head")
+            for term in rule.head.terms
+        )
+        absent = (Negation(self._atom(atom)) for atom in rule.negated if _is_decided(atom, rule))
+        body: tuple[Literal, ...] = (*map(self._atom, rule.positive), *absent)
+        return Rule(self._atom(Atom(rule.head.predicate, head)), body)
+
+    def _atom(self, atom: Atom) -> Atom:
+        return Atom(self._relation(atom.predicate), tuple(map(self._term, atom.terms)))
+
+    def _term(self, term: Term) -> Term:
+        if isinstance(term, Variable):
+            return term
+        (representative,) = self.representatives((int(self._engine.identity(term.value)),))
+        return Constant(self.decode(representative))
+
+    def _chosen(
+        self, columns: Mapping[Variable, Ids], count: int, rule: Rule
+    ) -> tuple[dict[Variable, Ids], int]:
+        """Every choice of members, of the instances over representatives alone, in order."""
+        kept = np.ones(count, bool)
+        for ids in columns.values():
+            kept &= self._classes.representatives(ids) == ids
+        rows = Rows(tuple(ids[kept] for ids in columns.values()), int(np.count_nonzero(kept)))
+        choices = np.ones(rows.count)
+        for ids in rows.columns:
+            choices *= [len(self._classes.class_of(each)) for each in ids.tolist()]
+        if choices.sum() > MOST_CHOICES:
+            raise too_many(int(choices.sum()))
+        made = expanded(rows, self._classes.grouped, range(len(rows.columns)))
+        order = np.lexsort(made.columns[::-1]) if made.columns else slice(None)
+        return {name: ids[order] for name, ids in zip(columns, made.columns, strict=True)}, made.count
+
+    # ---- tests and computations
+
+    def _tested(self, rule: Rule, number: int, chosen: tuple[dict[Variable, Ids], int]) -> Found:
+        """The instances in which all that is computed and tested is as the rule wants it."""
+        columns, count = chosen
+        others = [item for item in rule.body if not isinstance(item, Atom)]
+        if not others:
+            return Found(rule, number, columns, count)
+        rows = [
+            row for row in self._rows(columns, count) if all(self._holds(item, row, rule) for item in others)
+        ]
+        names = rows[0].keys() if rows else columns.keys()
+        made = {name: np.array([row[name] for row in rows], np.int32) for name in names}
+        return Found(rule, number, made, len(rows))
+
+    def _rows(self, columns: Mapping[Variable, Ids], count: int) -> Iterator[dict[Variable, int]]:
+        lists = [ids.tolist() for ids in columns.values()]
+        for place in range(count):
+            yield {name: ids[place] for name, ids in zip(columns, lists, strict=True)}
+
+    def _holds(self, literal: Literal, row: dict[Variable, int], rule: Rule) -> bool:
+        """Whether a literal holds of members; what it computes is added to the row."""
+        if isinstance(literal, Negation):
+            return _is_decided(literal.atom, rule) or self._is_absent(literal.atom, row)
+        binding = {name: self.decode(identity) for name, identity in row.items()}
+        if isinstance(literal, Assignment):
+            value = evaluate(literal.expression, binding)
+            if value is None:
+                return False
+            identity = int(self._engine.identity(value))
+            return row.setdefault(literal.variable, identity) == identity
+        assert isinstance(literal, Comparison | Condition)
+        return bool(holds(literal, binding))
+
+    def _is_absent(self, atom: Atom, row: Mapping[Variable, int]) -> bool:
+        """Whether no fact matches, something in it being computed."""
+        known = [
+            term
+            if isinstance(term, Variable) and term not in row
+            else Constant(self.decode(self.identity(term, row)))
+            for term in atom.terms
+        ]
+        _, count = self._engine.answer(
+            Rule(Atom(ANSWER, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
+        )
+        return not count
+
+
+def _matched(rule: Rule) -> frozenset[Variable]:
+    """The variables that atoms of the body bind."""
+    return frozenset(variable for atom in rule.positive for variable in literal_variables(atom))
+
+
+def _is_decided(negated: Atom, rule: Rule) -> bool:
+    """Whether an atom under negation is about nothing that is computed."""
+    computed = {item.variable for item in rule.body if isinstance(item, Assignment)} - _matched(rule)
+    return computed.isdisjoint(literal_variables(negated))
+
+
+def too_many(choices: int) -> ProgramError:
+    """That classes are too large for all choices of members to be looked at."""
+    message = f"one step has {choices:,} instances over the members of its classes, too many to look at"
+    help = f"up to {MOST_CHOICES:,} are looked at"
+    return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
+
+
+def keys_of(atom: Atom, found: Found, members: Members) -> Sequence[Key]:
+    """The facts that an atom is in each instance."""
+    if not found.count:
+        return []  # what would be computed has no column
+    columns = [
+        found.columns[term].tolist()
+        if isinstance(term, Variable)
+        else [members.identity(term, {})] * found.count
+        for term in atom.terms
+    ]
+    return list(zip(*columns, strict=True)) if columns else [()] * found.count
+
+
+# ---- The search for proofs of smallest height where constants may be equal. Mutates itself.
+#
+# As `search` does it, backward and level by level, over facts of members. A fact holds if one is stated or
+# derived that differs from it by equal constants only; two constants are equal by a chain of equalities that
+# are stated or derived. Neither is a step: the height of a proof is the number of rule instances on the
+# longest way down, and both are as high as what they stand on.
+#
+# Invariant: `heights` are those of the lowest proofs among what was found that do not use the goal.
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact over members, however it comes about."""
+
+    predicate: str
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """A fact that is stated, or that a rule derives as it is."""
+
+    predicate: str
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """That two constants are one: the smaller id first."""
+
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A distinct row of a group that is aggregated."""
+
+    group: int
+    key: Key
+
+
+Node = Fact | Direct | Equal | Row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One way in which a node comes about; an instance of a rule is higher than its body, others are not."""
+
+    body: tuple[Node, ...]
+    is_instance: bool = False
+    found: Found | None = None  # with the instances of a rule that it is one of
+    place: int = -1  # among these; none if it is a group, whose rows are the body
+
+
+STATED = Step(())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ending:
+    """How a proof of the goal ends: with a direct fact, and equalities if it differs from the goal."""
+
+    direct: Direct
+    step: Step
+    equalities: tuple[Equal, ...] = ()
+
+
+@dataclass
+class EqualSearch:
+    """What was found on the way back from one goal."""
+
+    members: Members
+    instances: Instances
+    goal: Node
+    check: Callable[[], None]
+    steps: dict[Node, list[Step]] = field(default_factory=dict)
+    heights: dict[Node, int] = field(default_factory=dict)
+    # Direct facts, by the fact over representatives that stands for them.
+    _loaded: dict[tuple[str, Key], tuple[Direct, ...]] = field(default_factory=dict)
+    _waiting: list[Node] = field(default_factory=list)
+    _groups: int = 0
+
+    def run(self, wanted: int) -> list[Ending]:
+        """How proofs of the goal end, lowest first: as many as are wanted, or all.
+
+        None of them uses the goal itself. That two constants are one has one proof, and no ending.
+        """
+        self._waiting = [self.goal]
+        levels = 0
+        while True:
+            self._expand_level()
+            levels += 1
+            self._relax()
+            heights = [(self._ending_height(each), each) for each in self._endings()]
+            proved = sorted((pair for pair in heights if pair[0] < UNKNOWN), key=lambda pair: pair[0])
+            certain = sum(height < levels for height, _ in proved)
+            if isinstance(self.goal, Equal):
+                certain = wanted if self._equal_height(self.goal) < levels else 0
+            if certain >= wanted or not self._waiting:
+                return [each for _, each in proved[:wanted]]
+
+    def _endings(self) -> Iterator[Ending]:
+        """All ways in which the goal comes about, with the fewest equalities first."""
+        if isinstance(self.goal, Direct):
+            yield from (Ending(self.goal, step) for step in self.steps.get(self.goal, ()))
+        elif isinstance(self.goal, Fact):
+            for whole in sorted(self.steps.get(self.goal, ()), key=lambda step: len(step.body)):
+                direct, *equalities = whole.body
+                assert isinstance(direct, Direct)
+                for step in self.steps[direct]:
+                    yield Ending(direct, step, tuple(equalities))  # type: ignore[arg-type]
+
+    def _ending_height(self, ending: Ending) -> int:
+        equal = (self.heights.get(each, UNKNOWN) for each in ending.equalities)
+        return max(self.height(ending.step), *equal, 0)
+
+    def height(self, step: Step) -> int:
+        """How high a step makes what comes about by it."""
+        below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
+        return min(below + step.is_instance, UNKNOWN)
+
+    def lowest(self, node: Node) -> Step:
+        """The first of the lowest ways in which a node comes about; with the fewest equalities."""
+        return min(
+            self.steps[node], key=lambda step: (self.height(step), 0 if step.found else len(step.body))
+        )
+
+    # ---- what comes about how
+
+    def _expand_level(self) -> None:
+        """Find all steps to the nodes that wait; the facts in bodies of rules wait for the next level."""
+        level, self._waiting = self._waiting, []
+        while level:
+            node = level.pop()
+            if node in self.steps:
+                continue
+            self.steps[node] = []
+            self.check()
+            match node:
+                case Fact():
+                    level += self._expand_fact(node)
+                case Equal(left, _):
+                    (representative,) = self.members.representatives((left,))
+                    self._load(EQUAL, (representative, representative))
+                case Direct():
+                    del self.steps[node]  # an answer: its steps come with what stands for it
+                    self._load(node.predicate, self.members.representatives(node.key))
+                case Row():
+                    pass  # its steps are found with the group
+
+    def _expand_fact(self, fact: Fact) -> Iterator[Node]:
+        """From the facts that differ by equal constants; which equalities that takes."""
+        for direct in self._load(fact.predicate, self.members.representatives(fact.key)):
+            pairs = [pair for pair in zip(direct.key, fact.key, strict=True) if pair[0] != pair[1]]
+            equalities = tuple(dict.fromkeys(equal(*pair) for pair in pairs))
+            self._add(fact, Step((direct, *equalities)))
+            yield from equalities
+
+    def _load(self, predicate: str, key: Key) -> tuple[Direct, ...]:
+        """Find all direct facts that one over representatives stands for, and how they come about."""
+        known = self._loaded.get((predicate, key))
+        if known is not None:
+            return known
+        is_asked = isinstance(self.goal, Direct) and self.goal.predicate == predicate
+        stated = [] if is_asked else self.members.stated(predicate, key)
+        direct = [Direct(predicate, each) for each in stated]
+        for node in direct:
+            self._add(node, STATED)
+        for rule, number in self.instances.rules_of(predicate):
+            found = self.members.found(rule, number, key)
+            direct += self._add_groups(found) if rule.aggregations else self._add_instances(found)
+        self._loaded[predicate, key] = tuple(dict.fromkeys(direct))
+        return self._loaded[predicate, key]
+
+    def _add(self, node: Node, step: Step) -> None:
+        self.steps.setdefault(node, []).append(step)
+
+    def _add_instances(self, found: Found) -> list[Direct]:
+        """The facts that instances of a rule derive."""
+        predicate = found.rule.head.predicate
+        heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
+        for place, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
+            self._add(head, Step(body, True, found, place))
+        return heads
+
+    def _bodies(self, found: Found) -> list[tuple[Node, ...]]:
+        """The facts in the bodies of instances, which wait for the next level."""
+        atoms = found.rule.positive
+        columns = [
+            [Fact(atom.predicate, key) for key in keys_of(atom, found, self.members)] for atom in atoms
+        ]
+        for column in columns:
+            self._waiting += column
+        return list(zip(*columns, strict=True)) if columns else [()] * found.count
+
+    def _add_groups(self, found: Found) -> Iterator[Direct]:
+        """The facts that groups give: each needs all its rows, and each row one instance of the body."""
+        rule, decode = found.rule, self.members.decode
+        collected, bodies = collected_variables(rule), self._bodies(found)
+        groups: dict[Key, dict[Row, list[int]]] = {}
+        for place in range(found.count):
+            rows = groups.setdefault(_key(found, rule.group, place), {})
+            rows.setdefault(Row(self._groups + len(groups), _key(found, collected, place)), []).append(place)
+        self._groups += len(groups)
+        for rows in groups.values():
+            values = {name: [decode(row.key[at]) for row in rows] for at, name in enumerate(collected)}
+            head = aggregated(rule, values, len(rows))
+            if head is not None:
+                for row, places in rows.items():
+                    for place in places:
+                        self._add(row, Step(bodies[place], False, found, place))
+                direct = Direct(rule.head.predicate, self.members.key(head))
+                self._add(direct, Step(tuple(rows), True, found))
+                yield direct
+
+    # ---- heights
+
+    def _relax(self) -> None:
+        """Let heights be right for all that was found; nothing is proved by way of the goal."""
+        goal = self.goal
+        excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, Fact) else {goal}
+        is_lower = True
+        while is_lower:
+            is_lower = False
+            for node, steps in self.steps.items():
+                if node in excluded:
+                    continue
+                now = min(map(self.height, steps), default=UNKNOWN)
+                if isinstance(node, Equal):
+                    now = self._equal_height(node)
+                if now < self.heights.get(node, UNKNOWN):
+                    self.heights[node], is_lower = now, True
+
+    def _edges(self, node: Equal) -> list[tuple[int, int, int]]:
+        """The equalities in the class of two constants that are proved, each with its height."""
+        (representative,) = self.members.representatives((node.left,))
+        known = self._loaded.get((EQUAL, (representative, representative)), ())
+        edges = ((*edge.key, self.heights.get(edge, UNKNOWN)) for edge in known)
+        return [edge for edge in edges if edge[2] < UNKNOWN and edge[0] != edge[1]]  # type: ignore[misc]
+
+    def _equal_height(self, node: Equal) -> int:
+        """The smallest height below which equalities connect two constants."""
+        edges = self._edges(node)
+        for limit in sorted({height for *_, height in edges}):
+            if self._path(node, [edge for edge in edges if edge[2] <= limit]) is not None:
+                return limit
+        return UNKNOWN
+
+    def chain(self, node: Equal) -> list[Direct]:
+        """The fewest equalities that make two constants one, none higher than need be, from left to right."""
+        limit = self._equal_height(node)
+        path = self._path(node, [edge for edge in self._edges(node) if edge[2] <= limit])
+        assert path is not None, "they are in one class"
+        return path
+
+    def _path(self, node: Equal, edges: Sequence[tuple[int, int, int]]) -> list[Direct] | None:
+        """The shortest way from one constant to the other by these equalities."""
+        near: dict[int, list[tuple[int, Direct]]] = {}
+        for left, right, _ in edges:
+            near.setdefault(left, []).append((right, Direct(EQUAL, (left, right))))
+            near.setdefault(right, []).append((left, Direct(EQUAL, (left, right))))
+        ways: dict[int, list[Direct]] = {node.left: []}
+        level = [node.left]
+        while level and node.right not in ways:
+            below = []
+            for each in level:
+                for other, edge in near.get(each, ()):
+                    if other not in ways:
+                        ways[other] = [*ways[each], edge]
+                        below.append(other)
+            level = below
+        return ways.get(node.right)
+
+
+def equal(one: int, other: int) -> Equal:
+    """That two constants are one."""
+    return Equal(min(one, other), max(one, other))
+
+
+def _key(found: Found, names: Sequence[Variable], place: int) -> Key:
+    return tuple(int(found.columns[name][place]) for name in names)

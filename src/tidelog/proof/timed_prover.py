@@ -1,0 +1,680 @@
+"""Why facts hold when they do: stage by stage, the stretches of time and where they come from, and the
+proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tidelog.data.relation import Relation
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.intervals import Interval
+from tidelog.logic.program import (
+    TOP,
+    Atom,
+    Constant,
+    Fact,
+    Literal,
+    Metric,
+    MetricNegation,
+    Negation,
+    Program,
+    Query,
+    Term,
+    Throughout,
+    Variable,
+    literal_atoms,
+    literal_variables,
+)
+from tidelog.logic.program import TimedFact as Statement
+from tidelog.plan.rule_text import Writing
+from tidelog.proof.explanation import Binding, Explanation, Kind, Node, ground_atom
+from tidelog.proof.proof_search import NOT_EXPLAINED
+from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
+from tidelog.temporal.body_evaluation import Computer, Evaluation
+from tidelog.temporal.interval_table import Groups, Integers, Lists, always, nothing, single
+from tidelog.temporal.metric_rules import ReadyRule, evaluate_metric
+from tidelog.temporal.temporal import Temporal
+from tidelog.temporal.timed_relation import TimedRelation
+from tidelog.temporal.timed_store import Store
+
+# ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
+# Mutates
+# itself.
+#
+# Backward from the goal, all instances of rules are found that derive a fact at some time, and the facts in
+# their bodies are the next level. Forward over what was found, stage k of a fact is the set of points at
+# which it has a proof of at most k rule instances: stage 0 is what is given.
+#
+# Invariant: after `levels` levels were searched, stages up to that number are exact for the goal. Negated
+# atoms are read as they are in the end: they lie below, in the sense of stratification.
+
+FIRST: Integers = np.zeros(1, np.int64)  # the number of the only list there is
+StageBinding = Mapping[str, int]
+Ends = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedFact:
+    """A fact, whenever it holds."""
+
+    predicate: str
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """A rule without variables, and the times at which all of its body holds in the end."""
+
+    ready: ReadyRule
+    binding: StageBinding
+    head: TimedFact
+    times: Lists
+
+
+class Known:
+    """What is known of a fact: when it holds, and which points each stage proves first. Mutates itself."""
+
+    def __init__(self, whole: Lists, given: Lists) -> None:
+        self.whole = whole
+        self.given = given
+        self.instances: Sequence[Instance] = ()
+        self.now = nothing(1)  # the points proved by the last stage
+        self._gained: list[tuple[int, Lists]] = []
+        self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
+
+    def begin(self) -> None:
+        """Let there be stage 0 alone."""
+        self.now, self._gained = nothing(1), []
+        self.gain(0, meet(self.given, self.whole))
+
+    def gain(self, stage: int, lists: Lists) -> None:
+        """Let a stage prove points that none before has proved."""
+        self.now = join(self.now, lists)
+        self._gained.append((stage, lists))
+        self._parts = None
+
+    @property
+    def parts(self) -> tuple[Integers, Integers, Integers]:
+        """The stage that each part comes with, and the ends of the parts."""
+        if self._parts is None:
+            rows = [lists.rows() for _, lists in self._gained]
+            stages = [np.full(lists.size, stage) for stage, lists in self._gained]
+            ends = (np.concatenate([row[place] for row in rows]) for place in (1, 2))
+            self._parts = np.concatenate(stages), *ends  # type: ignore[assignment]
+        assert self._parts is not None
+        return self._parts
+
+    def at(self, stage: int) -> Lists:
+        """The points proved by a stage."""
+        stages, left, right = self.parts
+        kept = stages <= stage
+        _, lists = single(left[kept], right[kept]).grouped(np.zeros(np.count_nonzero(kept), np.int64))
+        return lists if len(lists) else nothing(1)
+
+    def stages_of(self, ends: Ends) -> list[int]:
+        """The stages by which the points of a stretch are first proved, in order."""
+        stages, left, right = self.parts
+        found: list[int] = np.unique(stages[(left <= ends[1]) & (right >= ends[0])]).tolist()
+        return found
+
+
+class Stages:
+    """The facts that goals may stand on, and their stages."""
+
+    def __init__(self, store: Store, program: Program, check: Callable[[], None]) -> None:
+        self.store = store
+        self.program = program
+        self.known: dict[TimedFact, Known] = {}
+        self._check = check
+        self._evaluation = Evaluation(store, Computer(store.engine))
+        self._rules: dict[str, list[ReadyRule]] = {}
+        for ready in store.ready(program):
+            self._rules.setdefault(ready.head, []).append(ready)
+        self._users: dict[TimedFact, list[Instance]] = {}
+        self._waiting: list[TimedFact] = []
+
+    # ---- backward
+
+    def prepare(self, goals: Sequence[tuple[TimedFact, Ends]]) -> None:
+        """Let the stages be there that show when each goal can first be proved."""
+        for fact, _ in goals:
+            self._meet(fact)
+        levels, deep = 0, 1
+        while True:
+            while levels < deep and self._waiting:
+                self._expand_level()
+                levels += 1
+            self._run(levels if self._waiting else None)
+            if not self._waiting or all(covers(self.known[fact].now, ends) for fact, ends in goals):
+                return
+            deep = 2 * levels
+
+    def _meet(self, fact: TimedFact) -> None:
+        """Let a fact be known; how it is derived is found with the next level."""
+        if fact in self.known:
+            return
+        table = self.store.tables.get(fact.predicate)
+        columns = np.array(fact.key, np.int32).reshape(len(fact.key), 1)
+        number = np.array([-1]) if table is None else table.facts.find(columns, 1)
+        if table is None or number[0] < 0:
+            self.known[fact] = Known(nothing(1), nothing(1))
+            return
+        self.known[fact] = Known(table.lists.taken(number), self.store.given_lists(table, number))
+        if fact.predicate in self.program.timed:
+            self._waiting.append(fact)
+
+    def _expand_level(self) -> None:
+        level, self._waiting = self._waiting, []
+        for fact in level:
+            self._check()
+            found = [
+                each for ready in self._rules.get(fact.predicate, ()) for each in self._found(ready, fact)
+            ]
+            self.known[fact].instances = found
+            for instance in found:
+                for used in dict.fromkeys(self.facts_of(instance)):
+                    self._meet(used)
+                    self._users.setdefault(used, []).append(instance)
+
+    def _found(self, ready: ReadyRule, fact: TimedFact) -> list[Instance]:
+        """All instances of a rule that derive a fact at some time."""
+        start = _started(ready, fact)
+        if start is None:
+            return []
+        times: dict[tuple[tuple[str, int], ...], Lists] = {}
+        for body in ready.bodies:
+            groups = self._evaluation.whole(body, start)
+            for place in range(len(groups)):
+                names = zip(groups.names, groups.columns[:, place].tolist(), strict=True)
+                key = tuple(sorted(names))
+                lists = groups.lists.taken(np.array([place]))
+                times[key] = join(times[key], lists) if key in times else lists
+        return [Instance(ready, dict(key), fact, lists) for key, lists in times.items()]
+
+    def facts_of(self, instance: Instance) -> list[TimedFact]:
+        """The facts in the body of an instance that are not negated."""
+        atoms = (
+            atom
+            for literal in instance.ready.rule.body
+            if isinstance(literal, Atom | Metric)
+            for atom in literal_atoms(literal)
+        )
+        facts = (self.ground(atom, instance.binding) for atom in atoms)
+        return [fact for fact in facts if fact is not None]
+
+    def ground(self, atom: Atom, binding: StageBinding) -> TimedFact | None:
+        """The fact that an atom is; None if a variable has no value."""
+        key = [self._identity(term, binding) for term in atom.terms]
+        return None if None in key else TimedFact(atom.predicate, tuple(key))  # type: ignore[arg-type]
+
+    def _identity(self, term: Term, binding: StageBinding) -> int | None:
+        if isinstance(term, Variable):
+            return binding.get(term.name)
+        return int(self.store.engine.identity(term.value))
+
+    # ---- forward
+
+    def _run(self, stages: int | None) -> None:
+        """So many stages, or as many as there are, of all facts that are known."""
+        for known in self.known.values():
+            known.begin()
+        changed: Sequence[TimedFact] = list(self.known)
+        stage = 0
+        while changed and (stages is None or stage < stages):
+            stage += 1
+            self._check()
+            touched = dict.fromkeys(each for fact in changed for each in self._users.get(fact, ()))
+            if stage == 1:  # those without facts in their bodies too
+                touched |= dict.fromkeys(each for known in self.known.values() for each in known.instances)
+            gained: dict[TimedFact, Lists] = {}
+            for instance in touched:
+                new = self._gained(instance)
+                if new.size:
+                    head = instance.head
+                    gained[head] = join(gained[head], new) if head in gained else new
+            for fact, lists in gained.items():
+                self.known[fact].gain(stage, lists)
+            changed = list(gained)
+
+    def _gained(self, instance: Instance) -> Lists:
+        """The points that an instance proves now, and nothing has proved before."""
+        known = self.known[instance.head]
+        lists = self.body_times(instance, lambda fact: self.known[fact].now)
+        for by in instance.ready.moves:
+            lists = lists.moved(by)
+        return minus(meet(lists, known.whole), known.now)
+
+    def body_times(self, instance: Instance, read: Callable[[TimedFact], Lists]) -> Lists:
+        """The times at which the body of an instance holds, if its facts hold at these."""
+        lists = instance.times
+        for literal in instance.ready.rule.body:
+            if isinstance(literal, Atom | Metric):
+                lists = meet(lists, self.metric_times(literal, instance.binding, read))
+        return lists
+
+    def metric_times(
+        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[TimedFact], Lists]
+    ) -> Lists:
+        """The times at which a metric atom holds, if its facts hold at these."""
+        if isinstance(metric, Atom):
+            if metric.predicate == TOP:
+                return always(1)
+            fact = self.ground(metric, binding)
+            return nothing(1) if fact is None else read(fact)
+        operands = [self.metric_times(operand, binding, read) for operand in metric.operands]
+        return evaluate_metric(metric.operator, metric.interval, operands, self.store.timeline)
+
+
+def _started(ready: ReadyRule, fact: TimedFact) -> Groups | None:
+    """The variables of a head as a fact has them; None if it does not fit."""
+    bound: dict[str, int] = {}
+    for term, identity in zip(ready.terms, fact.key, strict=True):
+        if (identity != term) if isinstance(term, int) else bound.setdefault(term, identity) != identity:
+            return None
+    columns: Any = np.array(list(bound.values()), np.int32).reshape(len(bound), 1)
+    return Groups(tuple(bound), columns, always(1))
+
+
+# ---- sets of points, as one list
+
+
+def stretch(ends: Ends) -> Lists:
+    """The points of one stretch."""
+    return single(np.array([ends[0]]), np.array([ends[1]]))
+
+
+def meet(one: Lists, other: Lists) -> Lists:
+    """The points of both."""
+    return one.intersected(other, FIRST, FIRST)
+
+
+def join(one: Lists, other: Lists) -> Lists:
+    """The points of either."""
+    return one.united(other, FIRST, FIRST)
+
+
+def minus(one: Lists, other: Lists) -> Lists:
+    """The points of the first alone."""
+    return one.without(other, FIRST, FIRST)
+
+
+def stretches(lists: Lists) -> list[Ends]:
+    """The stretches of a set, in order."""
+    _, left, right = lists.rows()
+    return list(zip(left.tolist(), right.tolist(), strict=True))
+
+
+def covers(lists: Lists, ends: Ends) -> bool:
+    """Whether a set has all points of a stretch."""
+    return not minus(stretch(ends), lists).size
+
+
+# ---- Which stretch of time comes from where: how the points of a fact are proved, each as early as can be.
+#
+# A stretch of a fact is made of pieces: what is given, then what instances of rules add stage by stage. A
+# piece of an instance needs its literals at one stretch of time, and operators say at which times their atoms
+# are needed for that: throughout a window, or somewhere in it.
+
+LOOKING_BACK = {"boxminus": "diamondplus", "boxplus": "diamondminus"}
+DIAMONDS = {"diamondminus": "diamondplus", "diamondplus": "diamondminus"}
+OPPOSITE = {**LOOKING_BACK, **DIAMONDS, "since": "diamondplus", "until": "diamondminus"}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A fact throughout a stretch of time."""
+
+    fact: TimedFact
+    ends: Ends
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needed:
+    """A literal at a stretch of time, and what it stands on: goals, and metric atoms below operators."""
+
+    literal: Literal
+    ends: Ends | None  # None: it has no time
+    below: tuple[Goal | Needed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A part of a stretch, given, or by an instance of a rule whose literals are needed at some time."""
+
+    ends: Ends
+    instance: Instance | None = None
+    needed: tuple[Needed, ...] = ()
+
+
+class Planner:
+    """Finds the pieces of goals in the stages of their facts."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._timeline = stages.store.timeline
+
+    def pieces(self, goal: Goal) -> list[Piece]:
+        """The pieces of a goal, in the order of time."""
+        known = self._stages.known[goal.fact]
+        rest = stretch(goal.ends)
+        given = meet(known.given, rest)
+        found = [Piece(ends) for ends in stretches(given)]
+        rest = minus(rest, given)
+        for stage in known.stages_of(goal.ends):
+            for instance in known.instances if stage else ():
+                if rest.size:
+                    made, rest = self._pieces_by(instance, stage, rest)
+                    found += made
+        return sorted(found, key=lambda piece: piece.ends)
+
+    def _pieces_by(self, instance: Instance, stage: int, rest: Lists) -> tuple[list[Piece], Lists]:
+        """What an instance proves of what is left, by the facts of the stage before, and what is left."""
+        found: list[Piece] = []
+        whole = self._stages.known[instance.head].whole
+        holding = self._stages.body_times(instance, lambda fact: self._before(fact, stage))
+        for body in stretches(meet(holding, _back(instance, rest))):
+            times = stretch(body)
+            for by in instance.ready.moves:
+                times = times.moved(by)
+            for ends in stretches(meet(meet(times, rest), whole)):
+                (leading,) = stretches(meet(_back(instance, stretch(ends)), stretch(body)))
+                needed = self.literals(instance, leading, stage)
+                found.append(Piece(ends, instance, needed))
+            rest = minus(rest, meet(times, whole))
+        return found, rest
+
+    def _before(self, fact: TimedFact, stage: int) -> Lists:
+        return self._stages.known[fact].at(stage - 1)
+
+    # ---- literals
+
+    def literals(self, instance: Instance, ends: Ends, stage: int) -> tuple[Needed, ...]:
+        """The literals of an instance at a stretch of time, in the order of the rule."""
+        body = instance.ready.rule.body
+        return tuple(self._literal(literal, instance.binding, ends, stage) for literal in body)
+
+    def _literal(self, literal: Literal, binding: StageBinding, ends: Ends, stage: int) -> Needed:
+        match literal:
+            case Atom() | Metric():
+                return self._metric(literal, binding, ends, stage)
+            case Throughout(atom, interval):
+                fact = self._stages.ground(atom, binding)
+                assert fact is not None, "answers have values"
+                asked = self._timeline.ends(interval)
+                return Needed(atom, asked, (Goal(fact, asked),))
+            case Negation() | MetricNegation():
+                return Needed(literal, ends)
+        return Needed(literal, None)
+
+    def _metric(self, metric: Atom | Metric, binding: StageBinding, ends: Ends, stage: int) -> Needed:
+        """A metric atom at a stretch of time, with what it stands on by the facts of the stage before."""
+        if isinstance(metric, Atom):
+            fact = None if metric.predicate == TOP else self._stages.ground(metric, binding)
+            return Needed(metric, ends, () if fact is None else (Goal(fact, ends),))
+        if metric.operator in LOOKING_BACK:
+            (operand,) = metric.operands
+            window = self._moved(OPPOSITE[metric.operator], metric.interval, stretch(ends))
+            below = (self._metric(operand, binding, each, stage) for each in stretches(window))
+            return Needed(metric, ends, tuple(below))
+        return Needed(metric, ends, tuple(self._witnesses(metric, binding, ends, stage)))
+
+    def _moved(self, operator: str, interval: Interval, lists: Lists) -> Lists:
+        return lists.moved(self._timeline.operator(operator, interval))
+
+    def _times(self, operand: Atom | Metric, binding: StageBinding, stage: int) -> Lists:
+        return self._stages.metric_times(operand, binding, lambda fact: self._before(fact, stage))
+
+    def _witnesses(self, metric: Metric, binding: StageBinding, ends: Ends, stage: int) -> Iterator[Needed]:
+        """Where the last operand holds, and the first till then, for an atom to hold throughout a stretch."""
+        *first, last = metric.operands
+        rest = stretch(ends)
+        window = self._moved(OPPOSITE[metric.operator], metric.interval, rest)
+        for witness in stretches(meet(self._times(last, binding, stage), window)):
+            for lasting in self._lasting(first, binding, stage):
+                operands = [*([] if not first else [_set(lasting)]), stretch(witness)]
+                made = evaluate_metric(metric.operator, metric.interval, operands, self._timeline)
+                gain = meet(made, rest)
+                if gain.size:
+                    yield self._metric(last, binding, self._narrowed(metric, gain, witness, lasting), stage)
+                    between = None if lasting is None else self._between(gain, witness, lasting)
+                    if between is not None:
+                        yield self._metric(first[0], binding, between, stage)
+                    rest = minus(rest, gain)
+            if not rest.size:
+                return
+
+    def _lasting(self, first: list[Atom | Metric], binding: StageBinding, stage: int) -> list[Ends | None]:
+        """The stretches at which the first operand of `since` holds; None first, for where it need not."""
+        if not first:
+            return [None]
+        return [None, *stretches(self._times(first[0], binding, stage))]
+
+    def _narrowed(self, metric: Metric, gain: Lists, witness: Ends, lasting: Ends | None) -> Ends:
+        """The part of a witness that may lead to what is gained."""
+        window = meet(self._moved(OPPOSITE[metric.operator], metric.interval, gain), stretch(witness))
+        if lasting is not None:
+            window = meet(window, stretch(self._closed(lasting)))
+        low, high = window.bounds
+        return low, high
+
+    def _closed(self, ends: Ends) -> Ends:
+        """A stretch with its ends: nothing need hold at a witness itself."""
+        left, right = ends
+        if self._timeline.is_integer:
+            return left - 1, right + 1
+        return left - (left & 1), right + (right & 1)
+
+    def _between(self, gain: Lists, witness: Ends, lasting: Ends) -> Ends:
+        """The part of the first operand's stretch between a witness and what is gained."""
+        low, high = gain.bounds
+        (part,) = stretches(meet(stretch((min(low, witness[0]), max(high, witness[1]))), stretch(lasting)))
+        return part
+
+
+def _back(instance: Instance, lists: Lists) -> Lists:
+    """The times of the body that lead to times of the head."""
+    for by in instance.ready.back:
+        lists = lists.moved(by)
+    return lists
+
+
+def _set(ends: Ends | None) -> Lists:
+    return nothing(1) if ends is None else stretch(ends)
+
+
+# ---- From stretches of time and where they come from to proofs, from the earliest stage up.
+
+Without = Callable[[TimedFact], Node]  # the proof of a fact that holds always
+
+
+class TimedTrees:
+    """Makes nodes of goals whose stages are known."""
+
+    def __init__(
+        self, stages: Stages, origin: Origin, without: Without, most: int | None = MOST_ROWS
+    ) -> None:
+        self._stages = stages
+        self._planner = Planner(stages)
+        self._origin = origin
+        self._without = without
+        self._most = most
+        self._plans: dict[Goal, tuple[list[Piece], int]] = {}  # with how many pieces are left out
+        self._made: dict[Goal, Node] = {}
+
+    def proof(self, goal: Goal) -> Node:
+        """The proof of a fact throughout a stretch."""
+        self._make([goal])
+        return self._made[goal]
+
+    # ---- from the earliest stage up
+
+    def _make(self, goals: list[Goal]) -> None:
+        waiting = list(goals)
+        found: list[Goal] = []
+        while waiting:
+            goal = waiting.pop()
+            if goal not in self._plans:
+                pieces = self._planner.pieces(goal) if self._is_timed(goal) else []
+                kept = pieces[: self._most]
+                self._plans[goal] = kept, len(pieces) - len(kept)
+                found.append(goal)
+                waiting += [each for piece in kept for needed in piece.needed for each in _goals(needed)]
+        for goal in sorted(found, key=lambda goal: self._stages.known[goal.fact].stages_of(goal.ends)[-1]):
+            self._made[goal] = self._node(goal)
+
+    def _is_timed(self, goal: Goal) -> bool:
+        return goal.fact.predicate in self._stages.program.timed
+
+    def _node(self, goal: Goal) -> Node:
+        """A fact throughout a stretch: its one piece, or all of them below it."""
+        if not self._is_timed(goal):
+            return self._without(goal.fact)
+        pieces, elided = self._plans[goal]
+        nodes = tuple(self._piece(goal.fact, piece) for piece in pieces)
+        if len(nodes) == 1 and not elided:
+            return nodes[0]
+        time, height = self._interval(goal.ends), max(node.height for node in nodes)
+        return Node(Kind.STRETCHES, self._atom(goal.fact), nodes, height, time=time, elided=elided)
+
+    def _piece(self, fact: TimedFact, piece: Piece) -> Node:
+        atom, time, instance = self._atom(fact), self._interval(piece.ends), piece.instance
+        if instance is None:
+            values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
+            stated = Statement(fact.predicate, values, interval=time)
+            return Node(Kind.EXPLICIT, atom, origin=self._origin(stated), time=time)
+        children = tuple(self._needed(each, instance) for each in piece.needed)
+        height = 1 + max((child.height for child in children), default=0)
+        return Node(Kind.RULE, atom, children, height, instance.ready.rule, instance.ready.number, time=time)
+
+    # ---- literals
+
+    def _needed(self, needed: Needed, instance: Instance) -> Node:
+        """A literal of an instance, with what it stands on."""
+        binding = self._binding(instance)
+        literal = needed.literal
+        if needed.ends is None:
+            return held(literal, binding)
+        time = self._interval(needed.ends)
+        if isinstance(literal, Negation | MetricNegation):
+            return Node(Kind.NEGATION, grounded_metric(literal, binding), time=time)
+        goals = [each for each in needed.below if isinstance(each, Goal)]
+        if isinstance(literal, Atom) and goals:
+            return self._made[goals[0]]
+        children = tuple(self._needed(each, instance) for each in needed.below if isinstance(each, Needed))
+        height = max((child.height for child in children), default=0)
+        return Node(Kind.METRIC, grounded_metric(literal, binding), children, height, time=time)
+
+    def _binding(self, instance: Instance) -> Binding:
+        decode = self._stages.store.engine.dictionary.decode
+        return {Variable(name): decode(identity) for name, identity in instance.binding.items()}
+
+    def _atom(self, fact: TimedFact) -> Atom:
+        decode = self._stages.store.engine.dictionary.decode
+        return Atom(fact.predicate, tuple(Constant(decode(identity)) for identity in fact.key))
+
+    def _interval(self, ends: Ends) -> Interval:
+        return self._stages.store.timeline.decode(*ends)
+
+
+def _goals(needed: Needed) -> Iterator[Goal]:
+    """The facts that a literal stands on, and when they are needed."""
+    for each in needed.below:
+        if isinstance(each, Goal):
+            yield each
+        else:
+            yield from _goals(each)
+
+
+def grounded_metric(literal: Literal, binding: Binding) -> Literal:
+    """A literal with operators of time, with bound variables replaced by their values."""
+    match literal:
+        case Atom():
+            return ground_atom(literal, binding)
+        case Negation(atom):
+            return Negation(ground_atom(atom, binding))
+        case Metric(operator, interval, operands):
+            made = tuple(grounded_metric(each, binding) for each in operands)
+            return Metric(operator, interval, made)  # type: ignore[arg-type]
+        case MetricNegation(metric):
+            made_metric = grounded_metric(metric, binding)
+            assert isinstance(made_metric, Metric)
+            return MetricNegation(made_metric)
+    raise TypeError(literal)
+
+
+# ---- Why facts hold when they do: the proofs of what a query about time asks for.
+
+
+class TimedProver:
+    """Finds proofs in what is derived over time; `without` proves what holds always."""
+
+    def __init__(
+        self, time: Temporal, origin: Origin, without: Callable[[Fact], Node], check: Callable[[], None]
+    ) -> None:
+        self._time = time
+        self._origin = origin
+        self._without = without
+        self._check = check
+
+    def explain(self, query: Query, program: Program, limit: int, most: int | None) -> Explanation:
+        """A proof of each of the first answers to a query, for each stretch at which it is one."""
+        atom, interval = _asked(query)
+        answers = self._time.answer(query, program)
+        if not len(answers):
+            raise does_not_hold(query, can_say_why_not=False)
+        stages = Stages(self._time.store, program, self._check)
+        asked = None if interval is None else self._time.store.timeline.ends(interval)
+        goals = list(islice(self._goals(atom, asked, query, answers, stages), limit))
+        stages.prepare([(goal.fact, goal.ends) for goal in goals])
+        for goal in goals:
+            if not covers(stages.known[goal.fact].now, goal.ends):
+                raise _beyond(query)
+        trees = TimedTrees(stages, self._origin, self._always, most)
+        proofs = tuple(trees.proof(goal) for goal in goals)
+        return Explanation(query.text.strip(), proofs, Writing.of(program), len(answers) - len(goals))
+
+    def _goals(
+        self, atom: Atom, asked: Ends | None, query: Query, answers: Relation, stages: Stages
+    ) -> Iterator[Goal]:
+        """What is to be proved: each answer at the time that is asked for, or when it is one."""
+        columns = [column.tolist() for column in answers.coded.columns]
+        for place in range(len(answers)):
+            binding = {name: column[place] for name, column in zip(query.variables, columns, strict=True)}
+            fact = stages.ground(atom, binding)
+            assert fact is not None, "answers have values"
+            if asked is None:
+                assert isinstance(answers, TimedRelation)
+                yield Goal(fact, (int(answers.left[place]), int(answers.right[place])))
+            else:
+                yield Goal(fact, asked)
+
+    def _always(self, fact: TimedFact) -> Node:
+        decode = self._time.engine.dictionary.decode
+        return self._without(Fact(fact.predicate, tuple(map(decode, fact.key))))
+
+
+def _beyond(query: Query) -> ProgramError:
+    """That what a fact follows from is not there: forgotten, or beyond where facts were derived."""
+    message = f"`{query.text.strip()}` holds, but what it follows from at this time is not kept"
+    help = "ask for a time near the data, and not before the time that was advanced to"
+    return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
+
+
+def _asked(query: Query) -> tuple[Atom, Interval | None]:
+    """The atom that a query is, and the time it names; an error if it is anything else."""
+    match query.rule.body:
+        case (Throughout(atom, interval),):
+            return atom, interval
+        case (Atom() as atom,) if all(
+            variable.name in query.variables for variable in literal_variables(atom)
+        ):
+            return atom, None
+    message = "where facts hold at times, proofs are found of single facts"
+    help = "ask for one: `explain PROGRAM 'hot(s1)@15'`, `'hot(s1)@[10, 15]'` or `'hot(?x)'`"
+    raise ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))

@@ -1,0 +1,245 @@
+"""Subscriptions: callers are told of a predicate's changes after each commit; live queries. Mutates
+itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock as ThreadLock
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tidelog.data.relation import Relation
+from tidelog.engine.interrupts import INTERRUPTS, Lock, locked
+from tidelog.logic.program import Query
+from tidelog.logic.type_inference import LazySchema
+from tidelog.query.kept_queries import Asked
+from tidelog.query.query_keepers import Keeper
+from tidelog.reasoner.delta import Delta, PredicateDelta
+
+if TYPE_CHECKING:
+    import asyncio  # which takes 20 ms: it is loaded by those who wait for deltas
+
+
+# ---- Subscriptions: whoever wants to know of a predicate's changes is told after each commit. Mutates
+# itself.
+#
+# Callbacks run in the thread that commits, in the order of subscription, when the commit is complete and the
+# lock of the reasoner is free. One that changes something itself commits at once; the deltas of that are
+# delivered when the present ones are, so that everybody sees all commits in order, one at a time: likewise
+# those of another thread that commits in the meantime. An exception in a callback does not undo the commit
+# and keeps it from nobody else: it is raised when all have been told.
+
+Callback = Callable[[PredicateDelta], object]
+
+
+class Subscription:
+    """One callback for one predicate, until it is cancelled."""
+
+    def __init__(self, predicate: str, callback: Callback, cancel: Callable[[Subscription], None]) -> None:
+        self.predicate = predicate
+        self.callback = callback
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        """Tell it nothing more; does nothing the second time."""
+        self._cancel(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+
+class Subscriptions:
+    """All subscriptions to one reasoner, and the deltas that are still to be delivered."""
+
+    def __init__(self) -> None:
+        self._all: list[Subscription] = []
+        self._waiting: deque[Delta] = deque()
+        self._is_delivering = False
+        self._claiming = ThreadLock()
+
+    def add(self, predicate: str, callback: Callback) -> Subscription:
+        """Let a callback be called with each change of a predicate from now on."""
+        subscription = Subscription(predicate, callback, self._cancel)
+        self._all.append(subscription)
+        return subscription
+
+    def _cancel(self, subscription: Subscription) -> None:
+        self._all = [other for other in self._all if other is not subscription]
+
+    def announce(self, delta: Delta) -> None:
+        """Queue what a commit changed; subscribers are called when the lock of the reasoner is free."""
+        if self._all and delta.is_noticed:
+            self._waiting.append(delta)
+
+    def claim(self) -> bool:
+        """Whether whoever asks is to deliver: there is something, and nobody else does."""
+        if not self._waiting:
+            return False
+        with self._claiming:
+            is_free, self._is_delivering = not self._is_delivering, True
+        return is_free
+
+    def deliver(self) -> None:
+        """Tell the subscribers, as claimed; raises what they raise, once all have been told."""
+        faults: list[Exception] = []
+        while True:
+            try:
+                while self._waiting:
+                    faults += self._tell(self._waiting.popleft())
+            finally:
+                self._is_delivering = False
+            if not self.claim():  # another thread may have announced something just before that
+                break
+        if faults:
+            raise _one(faults)
+
+    def _tell(self, delta: Delta) -> list[Exception]:
+        faults = []
+        for subscription in self._all:
+            change = delta[subscription.predicate]
+            if not change or subscription not in self._all:  # an earlier callback may have cancelled it
+                continue
+            try:
+                with INTERRUPTS.let_through():
+                    subscription.callback(change)
+            except Exception as fault:  # noqa: BLE001 - whatever it is, the others are told too
+                fault.add_note(f"raised by a subscriber to `{subscription.predicate}`; the change is made")
+                faults.append(fault)
+        return faults
+
+
+def _one(faults: list[Exception]) -> Exception:
+    return faults[0] if len(faults) == 1 else ExceptionGroup("several subscribers raised", faults)
+
+
+class Deltas:
+    """The changes of a predicate as an asynchronous iterator, from its making until it is cancelled.
+
+    None is lost however long the reader takes. Commits may come from any thread.
+    """
+
+    def __init__(self, subscribe: Callable[[Callback], Subscription]) -> None:
+        self._waiting: deque[PredicateDelta] = deque()
+        self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._is_cancelled = False
+        self._subscription = subscribe(self._take)
+
+    def _take(self, delta: PredicateDelta) -> None:
+        self._waiting.append(delta)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            loop, event = self._reader
+            loop.call_soon_threadsafe(event.set)
+
+    def cancel(self) -> None:
+        """End the iteration, after what has been committed so far."""
+        self._subscription.cancel()
+        self._is_cancelled = True
+        self._wake()
+
+    def __aiter__(self) -> Deltas:
+        return self
+
+    async def __anext__(self) -> PredicateDelta:
+        import asyncio
+
+        event = asyncio.Event()
+        self._reader = asyncio.get_running_loop(), event
+        try:
+            while not self._waiting:
+                if self._is_cancelled:
+                    raise StopAsyncIteration
+                await event.wait()
+                event.clear()
+        finally:
+            self._reader = None
+        return self._waiting.popleft()
+
+    async def aclose(self) -> None:
+        """End the iteration."""
+        self.cancel()
+
+
+# ---- Live queries: their answers are kept right while facts and rules change.
+
+
+class LiveQuery:
+    """A query whose answers are kept right, until it is cancelled.
+
+    >>> import tidelog as tl
+    >>> reasoner = tl.Reasoner(tl.parse('''
+    ...     reach(?x, ?y) :- edge(?x, ?y) .
+    ...     reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) .
+    ...     edge(a, b) .
+    ... '''))
+    >>> live = reasoner.watch("reach(a, ?to)", lambda delta: print(list(delta)))
+    >>> reasoner.insert("edge", [("b", "c"), ("d", "e")])
+    [('+', ('c',))]
+    2
+    >>> live.answers
+    reach(a, ?to): 2 rows
+      to
+      b
+      c
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        keeping: Keeper,
+        subscriptions: Subscriptions,
+        lock: Lock,
+        schema: Callable[[Query], LazySchema],
+    ) -> None:
+        self._schema = schema
+        self._asked = asked
+        self._lock = lock
+        self._keeping = keeping
+        self._subscriptions = subscriptions
+        self._subscribed: list[Subscription] = []
+
+    @property
+    @locked
+    def answers(self) -> Relation:
+        """The answers as they are now."""
+        self._keeping.check(self._asked)
+        query = self._asked.query
+        columns, count = self._keeping.rows(self._asked)
+        dictionary, schema = self._keeping.engine.dictionary, self._schema(query)
+        return Relation(query.text.strip(), query.variables, columns, count, dictionary, schema)
+
+    @locked
+    def subscribe(self, callback: Callback) -> Subscription:
+        """Let a function be called with what changed in the answers, after each commit that changed them."""
+        self._keeping.check(self._asked)
+        subscription = self._subscriptions.add(self._asked.name, callback)
+        self._subscribed.append(subscription)
+        return subscription
+
+    def deltas(self) -> Deltas:
+        """What changes in the answers from now on: `async for delta in live.deltas()`."""
+        return Deltas(self.subscribe)
+
+    @locked
+    def cancel(self) -> None:
+        """Keep the answers no longer, nor what was derived for them alone; does nothing the second time."""
+        for subscription in self._subscribed:
+            subscription.cancel()
+        self._keeping.forget(self._asked)
+
+    def __enter__(self) -> LiveQuery:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()

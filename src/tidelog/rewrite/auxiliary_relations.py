@@ -1,0 +1,512 @@
+"""Rules in several, by relations of their own: split aggregates and long bodies, pairs of closures; the
+order in which bodies hand bindings on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import Any
+
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Comparison,
+    Constant,
+    Literal,
+    Negation,
+    Predicate,
+    Program,
+    Rule,
+    Term,
+    Variable,
+    literal_variables,
+    variables_of,
+)
+from tidelog.logic.strata import Stratum
+from tidelog.logic.values import ColumnType
+
+# ---- Sideways information passing: in which order a body hands bindings on.
+#
+# Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, section 3. The strategy is: tests and computations as
+# soon as they can be made, then the atom that is best bound, then the cheapest. In words, of the literals
+# that can come next:
+#
+# 1. comparisons, conditions and computations whose variables are bound, and negations of stated predicates;
+# 2. stated atoms that share a bound variable, the one with the fewest matches to be expected first;
+# 3. derived atoms that share a bound variable: those outside the recursion first, then those with more bound
+#    arguments;
+# 4. stated, then derived atoms that are bound by constants only;
+# 5. stated, then derived atoms of which nothing is bound;
+# 6. negations of derived predicates, last: the fewer bindings are left, the less is demanded.
+#
+# What is left to choose goes by the order of the program.
+#
+# Invariant: each variable is bound before a test, a negation or a computation uses it.
+
+# How many facts of a stated predicate are to be expected for each binding of the variables.
+Cost = Callable[[Atom, Collection[Variable]], float]
+# When the turn of a literal is, given the variables that are bound: the least comes first.
+Rank = Callable[[Literal, Collection[Variable]], tuple[Any, ...]]
+
+UNKNOWN_SIZE = 1000.0  # facts of a relation nothing is known of
+REPEATED = 10.0  # of its facts that have the same value in a column
+
+
+def unknown_sizes(atom: Atom, bound: Collection[Variable]) -> float:
+    """What to expect of a relation nothing is known of: each bound argument leaves a tenth."""
+    given = sum(isinstance(term, Constant) or term in bound for term in atom.terms)
+    return UNKNOWN_SIZE / REPEATED**given
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """How bodies are ordered: what is derived, what takes part in the head's recursion, what atoms cost."""
+
+    derived: Collection[str]
+    recursive: Collection[str] = ()
+    cost: Cost = unknown_sizes
+
+    def order(self, body: Sequence[Literal], given: Iterable[Variable]) -> tuple[Literal, ...]:
+        """The body in the order in which it is matched, the given variables being bound before.
+
+        A computation of a variable that is bound by then is a test.
+        """
+        bound = set(given)
+        local = _local_variables(body, bound)
+        ordered: list[Literal] = []
+        for place in arranged(body, bound, local, self._rank):
+            literal = body[place]
+            if isinstance(literal, Assignment) and literal.variable in bound:
+                literal = Comparison("=", literal.variable, literal.expression)
+            ordered.append(literal)
+            bound.update(set(literal_variables(literal)) - local)
+        return tuple(ordered)
+
+    def _rank(self, literal: Literal, bound: Collection[Variable]) -> tuple[int, float]:
+        """When the turn of a literal is that can come next, the least first."""
+        match literal:
+            case Atom():
+                return self._rank_of_atom(literal, bound)
+            case Negation(atom) if atom.predicate in self.derived:
+                return _LAST, 0
+            case Assignment():
+                return _COMPUTATION, 0
+            case _:
+                return _TEST, 0
+
+    def _rank_of_atom(self, atom: Atom, bound: Collection[Variable]) -> tuple[int, float]:
+        is_derived = atom.predicate in self.derived
+        given = sum(isinstance(term, Constant) or term in bound for term in atom.terms)
+        is_joined = any(term in bound for term in atom.terms) or not _has_variables(atom)
+        group = _JOINED if is_joined else _BY_CONSTANTS if given else _UNBOUND
+        if not is_derived:
+            return group, self.cost(atom, bound)
+        free = len(atom.terms) - given
+        return group + 1, free + (len(atom.terms) if atom.predicate in self.recursive else 0)
+
+
+def arranged(
+    body: Sequence[Literal],
+    given: Iterable[Variable],
+    local: Collection[Variable],
+    rank: Rank,
+    first: int | None = None,
+) -> tuple[int, ...]:
+    """Return the places of a body's literals, always the one of least rank next; `first` comes first.
+
+    Atoms may come at any time, other literals once their variables are bound, but for those that are
+    `local`. The variables `given` are bound from the beginning.
+    """
+    search = _Search(body, set(given), local, rank)
+    if first is not None:
+        search.take(first)
+    while (place := search.next()) is not None:
+        search.take(place)
+    return tuple(search.ordered)
+
+
+class _Search:
+    """The literals ordered so far; one is looked at again only when one of its variables is bound.
+
+    So a body of thousands of literals is ordered in milliseconds.
+    """
+
+    def __init__(
+        self, body: Sequence[Literal], bound: set[Variable], local: Collection[Variable], rank: Rank
+    ) -> None:
+        self.ordered: list[int] = []
+        self._body = body
+        self._bound = bound
+        self._local = local
+        self._rank = rank
+        self._taken = [False] * len(body)
+        self._missing = [self._needed(literal) - bound for literal in body]
+        self._waiting: dict[Variable, list[int]] = {}  # the literals with a variable that is not bound yet
+        self._heap: list[tuple[Any, int]] = []
+        self._ranks: list[Any] = [None] * len(body)  # as they are now
+        for place, literal in enumerate(body):
+            for variable in set(literal_variables(literal)) - bound:
+                self._waiting.setdefault(variable, []).append(place)
+            self._look_at(place)
+
+    def next(self) -> int | None:
+        """Return the place of the next literal, None after the last."""
+        while self._heap:
+            rank, place = heappop(self._heap)
+            if not self._taken[place] and rank == self._ranks[place]:
+                return place
+        return None
+
+    def take(self, place: int) -> None:
+        """Match a literal next."""
+        was_empty = not self._bound
+        self.ordered.append(place)
+        self._taken[place] = True
+        new = set(literal_variables(self._body[place])).difference(self._local, self._bound)
+        self._bound |= new
+        # What an atom costs is guessed differently once anything is bound.
+        found = range(len(self._body)) if was_empty and new else self._freed(new)
+        for other in found:
+            if not self._taken[other]:
+                self._missing[other] -= new
+                self._look_at(other)
+
+    def _freed(self, new: set[Variable]) -> list[int]:
+        """Return the places of the literals that have one of these variables, each once."""
+        return list(dict.fromkeys(place for variable in new for place in self._waiting.pop(variable, ())))
+
+    def _needed(self, literal: Literal) -> set[Variable]:
+        """Return the variables that must be bound before a literal can come."""
+        if isinstance(literal, Atom):
+            return set()
+        if isinstance(literal, Assignment):
+            return set(variables_of(literal.expression))
+        return set(literal_variables(literal)).difference(self._local)
+
+    def _look_at(self, place: int) -> None:
+        """Note the literal where it may be chosen."""
+        if not self._missing[place]:
+            self._ranks[place] = rank = self._rank(self._body[place], self._bound)
+            heappush(self._heap, (rank, place))
+
+
+# The ranks of literals; of atoms, a derived one comes one place after a stated one.
+_TEST, _COMPUTATION, _JOINED, _BY_CONSTANTS, _UNBOUND, _LAST = 0, 1, 2, 4, 6, 8
+
+
+def _has_variables(atom: Atom) -> bool:
+    return any(isinstance(term, Variable) for term in atom.terms)
+
+
+def _local_variables(body: Sequence[Literal], given: Collection[Variable]) -> set[Variable]:
+    """The variables of negations that occur nowhere else: any value will do for them."""
+    elsewhere, negated = set(given), set[Variable]()
+    for literal in body:
+        (negated if isinstance(literal, Negation) else elsewhere).update(literal_variables(literal))
+    return negated - elsewhere
+
+
+# ---- Rules in several, as they are maintained: those that aggregate, and those with long bodies.
+#
+# `head :- body` with aggregates becomes a rule that aggregates, whose head is an auxiliary relation of group
+# and aggregated values, and a plain rule `head :- auxiliary, computations`. An auxiliary relation depends
+# strictly on all it reads, so that it is a stratum of its own. Rules that aggregate alike share one.
+#
+# Maintenance has a plan for each literal that reads a relation, which matches all the others: the plans of a
+# rule of a thousand atoms have a million steps, those of pieces of sixteen seventeen thousand. A piece joins
+# the next literals to what the piece before it found; its auxiliary relation has the variables still needed.
+#
+# Invariant: the program has the same facts as before in every predicate that it had.
+
+SEPARATOR = " #"  # a name with a space is no predicate's
+DIGEST_BYTES = 8
+LONGEST = 128  # atoms and negations in a body that stays whole
+PIECE = 16  # … and in a piece of one that does not
+
+
+def split(program: Program) -> Program:
+    """The program with its rules split, and predicates for the auxiliary relations."""
+    rules = split_rules(program.rules)
+    if rules == program.rules:
+        return program
+    heads = (rule.head for rule in rules if is_auxiliary(rule.head.predicate))
+    auxiliary = {head.predicate: _predicate(head) for head in heads}
+    return replace(program, rules=rules, predicates={**program.predicates, **auxiliary})
+
+
+def split_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules split, and none twice: what counts instances counts them once."""
+    return tuple(dict.fromkeys(part for rule in rules for part in split_rule(rule)))
+
+
+def split_rule(rule: Rule) -> tuple[Rule, ...]:
+    """The rules that a rule is maintained by, in the order in which they read one another."""
+    if not rule.aggregations:
+        return pieces(rule)
+    auxiliary = Atom(auxiliary_name(rule), (*rule.group, *(made.variable for made in rule.aggregations)))
+    return (
+        *pieces(replace(rule, head=auxiliary, after=(), name=None)),
+        replace(rule, body=(auxiliary, *rule.after), group=(), aggregations=(), after=()),
+    )
+
+
+def auxiliary_name(rule: Rule) -> str:
+    """The name of a rule's auxiliary relation: the same for the same aggregates, wherever the rule stands."""
+    return _named(rule, (rule.body, rule.group, rule.aggregations))
+
+
+def is_auxiliary(relation: str) -> bool:
+    """Whether a relation was made for the sake of maintenance; it is none of the program's predicates."""
+    return SEPARATOR in relation
+
+
+# ---- long bodies
+
+
+def is_long(literals: int) -> bool:
+    """Whether so many literals, each of which is driven by a plan of its own, are too many for one body."""
+    return literals > LONGEST
+
+
+def pieces(rule: Rule) -> tuple[Rule, ...]:
+    """The rule, if its body is not too long; else its pieces, the last of which has the rule's head."""
+    if rule.is_metric or not is_long(sum(map(_reads, rule.body))):
+        return (rule,)
+    return tuple(_pieces(rule, Passing(()).order(rule.body, ())))
+
+
+def _pieces(rule: Rule, body: tuple[Literal, ...]) -> Iterator[Rule]:
+    """Yield the pieces of a body that is in order."""
+    last = {variable: place for place, literal in enumerate(body) for variable in literal_variables(literal)}
+    last.update(dict.fromkeys(_needed(rule), len(body)))  # where each variable is used for the last time
+    left = sum(map(_reads, body))
+    known: dict[Variable, None] = {}
+    piece: list[Literal] = []
+    read = 0
+    for place, literal in enumerate(body):
+        piece.append(literal)
+        if not isinstance(literal, Negation):
+            known.update(dict.fromkeys(literal_variables(literal)))
+        read, left = read + _reads(literal), left - _reads(literal)
+        if read == PIECE and left:
+            known = {variable: None for variable in known if last[variable] > place}
+            found = Atom(_named(rule, (tuple(piece), tuple(known))), tuple(known))
+            yield replace(rule, head=found, body=tuple(piece), group=(), aggregations=(), after=(), name=None)
+            piece, read = [found], 0
+    yield replace(rule, body=tuple(piece))
+
+
+def _reads(literal: Literal) -> bool:
+    return isinstance(literal, Atom | Negation)
+
+
+def _needed(rule: Rule) -> Iterator[Variable]:
+    """Yield the variables that a rule needs of its body."""
+    yield from literal_variables(rule.head)
+    yield from rule.group
+    for aggregation in rule.aggregations:
+        yield from (term for term in aggregation.arguments if isinstance(term, Variable))
+
+
+# ---- auxiliary relations
+
+
+def _named(rule: Rule, meaning: tuple[object, ...]) -> str:
+    digest = blake2b(repr(meaning).encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return f"{rule.head.predicate}{SEPARATOR}{digest}"
+
+
+def _predicate(head: Atom) -> Predicate:
+    columns = tuple(term.name if isinstance(term, Variable) else None for term in head.terms)
+    types = (ColumnType.ANY,) * len(columns)
+    return Predicate(head.predicate, len(columns), columns, types, head.predicate)
+
+
+# ---- Closure modules: which predicates a program makes transitive, or symmetric and transitive.
+#
+# A module owns the rules that close a predicate and is told its *external* facts only, those that are
+# explicit or that other rules derive; section 5 of the paper on maintenance with equality asks for such
+# algorithms:
+#
+# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+# Programs with Equality, IJCAI 2015.
+#
+# For maintenance the rules that derive external facts get a relation of their own, the module's *source*,
+# unless they copy another: then that is the source. All other rules of the predicate give way to one that
+# says what it is read from, and that is never run.
+#
+# Invariant: the predicate's facts are the closure of its external facts.
+
+PAIR = (Variable("x"), Variable("y"))
+
+
+class ClosureKind(Enum):
+    """How a predicate is closed."""
+
+    TRANSITIVE = "transitive"
+    EQUIVALENCE = "symmetric and transitive"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureModule:
+    """A predicate, the rules that close it and the rules that do not.
+
+    If an edge predicate is given, the predicate is closed by a linear rule over that one: its external facts
+    are closed only as long as all of them are derived by the external rules. An *explicit* fact of the
+    predicate composes on one side only, and the module must not be used.
+    """
+
+    predicate: str
+    kind: ClosureKind
+    external_rules: tuple[Rule, ...]
+    owned_rules: tuple[Rule, ...]
+    edge_predicate: str | None = None
+    # The one relation whose facts the external rules copy, if that is all they do.
+    copied: str | None = field(init=False)
+    source: str = field(init=False)  # the relation of the pairs that external rules derive
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether explicit facts of the predicate forbid the module."""
+        return self.edge_predicate is not None
+
+    def __post_init__(self) -> None:
+        edges = {_edge(rule) for rule in self.external_rules}
+        copied = edges.pop() if len(edges) == 1 else None
+        object.__setattr__(self, "copied", copied)
+        object.__setattr__(self, "source", copied or f"{self.predicate}{SEPARATOR}external")
+
+    def is_like(self, other: ClosureModule) -> bool:
+        """Whether the same structure serves the other module, whose external rules may differ."""
+        mine, others = ((each.predicate, each.kind, each.source, each.is_linear) for each in (self, other))
+        return mine == others
+
+    def rewritten(self) -> dict[Rule, Rule | None]:
+        """What becomes of each rule: those of external facts derive the source, those owned go.
+
+        The first that is owned gives way to the rule that says what the predicate is read from.
+        """
+        marker = Rule(Atom(self.predicate, PAIR), (Atom(self.source, PAIR),))
+        rules: dict[Rule, Rule | None] = dict.fromkeys((*self.external_rules, *self.owned_rules))
+        if self.copied is None:
+            rules.update(
+                {rule: replace(rule, head=Atom(self.source, rule.head.terms)) for rule in self.external_rules}
+            )
+        return {**rules, self.owned_rules[0]: marker}
+
+
+# A rule's shape is its body without regard to names and order: atoms of a predicate and two variables, those
+# of the head first and last.
+Shape = frozenset[tuple[str, int, int]]
+FIRST, LAST, MIDDLE = range(3)
+
+
+def recognise(stratum: Stratum) -> ClosureModule | None:
+    """The module for a stratum whose recursive rules do nothing but close its predicate, else None.
+
+    >>> from tidelog.logic.resolve import resolve
+    >>> from tidelog.logic.strata import strata
+    >>> from tidelog.syntax.parser import parse_text
+    >>> text = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?y, ?z), path(?x, ?y) ."
+    >>> [stratum] = strata(resolve(parse_text(text)).rules)
+    >>> recognise(stratum).kind
+    <ClosureKind.TRANSITIVE: 'transitive'>
+    """
+    if len(stratum.predicates) != 1 or not stratum.recursive:
+        return None
+    [predicate] = stratum.predicates
+    owned = tuple(rule for rule in stratum.rules if _rule_reads(rule, predicate))
+    external = tuple(rule for rule in stratum.rules if not _rule_reads(rule, predicate))
+    shapes = {_shape(rule) for rule in owned}
+    if _transitive(predicate) in shapes:
+        return _closed(predicate, shapes, external, owned)
+    return _closed_by_edges(predicate, shapes, external, owned)
+
+
+def rewrite(rules: Mapping[Rule, int], modules: Iterable[ClosureModule]) -> dict[Rule, int]:
+    """The numbered rules with the predicates of modules closed by them, not by rules."""
+    becomes = {rule: made for module in modules for rule, made in module.rewritten().items()}
+    rewritten = ((becomes.get(rule, rule), number) for rule, number in rules.items())
+    return {rule: number for rule, number in rewritten if rule is not None}
+
+
+def _closed(
+    predicate: str, shapes: set[Shape | None], external: tuple[Rule, ...], owned: tuple[Rule, ...]
+) -> ClosureModule | None:
+    """The module of a predicate with a rule of transitivity, if every other rule is implied or symmetry."""
+    edges = {edge for rule in external if (edge := _edge(rule)) is not None}
+    implied = {_transitive(predicate), *(shape for edge in edges for shape in _linear(predicate, edge))}
+    further = shapes - implied
+    if not further:
+        return ClosureModule(predicate, ClosureKind.TRANSITIVE, external, owned)
+    if further == {_symmetric(predicate)}:
+        return ClosureModule(predicate, ClosureKind.EQUIVALENCE, external, owned)
+    return None
+
+
+def _closed_by_edges(
+    predicate: str, shapes: set[Shape | None], external: tuple[Rule, ...], owned: tuple[Rule, ...]
+) -> ClosureModule | None:
+    """The module of a predicate that linear rules close, if all its facts begin as edges of the same kind.
+
+    Facts from elsewhere would be composed with edges, on one side, and not with each other.
+    """
+    edges = {_edge(rule) for rule in external}
+    if len(edges) != 1:
+        return None
+    [edge] = edges
+    if edge is None or not shapes <= set(_linear(predicate, edge)):
+        return None
+    return ClosureModule(predicate, ClosureKind.TRANSITIVE, external, owned, edge)
+
+
+# ---- shapes
+
+
+def _transitive(predicate: str) -> Shape:
+    return frozenset({(predicate, FIRST, MIDDLE), (predicate, MIDDLE, LAST)})
+
+
+def _symmetric(predicate: str) -> Shape:
+    return frozenset({(predicate, LAST, FIRST)})
+
+
+def _linear(predicate: str, edge: str) -> Sequence[Shape]:
+    """A step along an edge before, and one after, what is known."""
+    return (
+        frozenset({(edge, FIRST, MIDDLE), (predicate, MIDDLE, LAST)}),
+        frozenset({(predicate, FIRST, MIDDLE), (edge, MIDDLE, LAST)}),
+    )
+
+
+def _edge(rule: Rule) -> str | None:
+    """The predicate whose facts the rule copies, if that is all it does."""
+    shape = _shape(rule)
+    if shape is None or len(shape) != 1:
+        return None
+    [(edge, first, last)] = shape
+    return edge if (first, last) == (FIRST, LAST) else None
+
+
+def _shape(rule: Rule) -> Shape | None:
+    """The shape of a rule, if it consists of binary atoms and up to three variables, two in the head."""
+    if rule.aggregations or len(rule.positive) < len(rule.body):
+        return None
+    numbers: dict[Term, int] = {}
+    pairs = []
+    for atom in (rule.head, *rule.positive):  # the head's variables are numbered first
+        if len(atom.terms) != 2 or not all(isinstance(term, Variable) for term in atom.terms):
+            return None
+        first, last = (numbers.setdefault(term, len(numbers)) for term in atom.terms)
+        pairs.append((atom.predicate, first, last))
+    if pairs[0][1:] != (FIRST, LAST) or len(numbers) > 3:
+        return None
+    return frozenset(pairs[1:])
+
+
+def _rule_reads(rule: Rule, predicate: str) -> bool:
+    return any(atom.predicate == predicate for atom in rule.positive)

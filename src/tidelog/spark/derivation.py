@@ -1,0 +1,535 @@
+"""A program as a function from DataFrames to DataFrames, and after a change from what it derived before:
+lazy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+from pyspark.sql.types import StructType
+
+from tidelog.data.columns import Nulls
+from tidelog.data.relation import column_names
+from tidelog.errors import Diagnostic, ProgramError, codes
+from tidelog.errors.codes import EMPTY_PREDICATE
+from tidelog.io.rejects import OnError
+from tidelog.logic.program import Program
+from tidelog.logic.resolve import program_of
+from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.type_inference import infer
+from tidelog.logic.types import Type, Types
+from tidelog.logic.values import ColumnType
+from tidelog.proof.explanation import Explanation
+from tidelog.proof.prover import MOST_ROWS
+from tidelog.reasoner.delta import find_predicate
+from tidelog.reasoner.explaining import MOST_ANSWERS
+from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
+from tidelog.spark.frames import SPECIAL, Derived, Frames, quoted
+from tidelog.spark.schemas import Said, slots
+from tidelog.spark.shipping import telling
+from tidelog.spark.stages import (
+    ANSWERS,
+    STRING,
+    Given,
+    check_program,
+    needed_for,
+    only_input,
+    read_schemas,
+    resolved,
+    wanted_predicates,
+)
+from tidelog.spark.strategies import VALUE, Choice, estimate
+from tidelog.spark.worker import Proofs
+from tidelog.store.json_forms import explanation_of
+
+# ---- What a program derives after a change, from frames of what it derived before: for state of no one
+# process.
+#
+# The program becomes one that maintains it, or that derives everything again from the changed facts,
+# whichever costs less: `rewrite.delete_rederive`. It is run as any other: by one task, or by tasks that
+# exchange facts.
+
+FramesByName = Mapping[str, DataFrame]
+# What a column of a frame holds so that it is read as the same values.
+FAITHFUL: Final = frozenset(
+    {
+        Type.BOOLEAN,
+        Type.INTEGER,
+        Type.DECIMAL,
+        Type.DOUBLE,
+        Type.DATE,
+        Type.DATETIME,
+        Type.LOCAL_DATETIME,
+        Type.STRING,
+    }
+)
+
+
+# What applying a change costs beside what it reads, as measured: see docs/decisions/0066.
+COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
+FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of its share in what is derived
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of frames, and what was derived before it: how everything afterwards is derived, and why."""
+
+    program: Program
+    inputs: FramesByName
+    previous: FramesByName
+    inserted: FramesByName
+    deleted: FramesByName
+    outputs: Sequence[str] | None
+    sizes: Mapping[str, int] | None
+    made: Maintenance  # what is run
+    applying: Maintenance  # what would be run to apply the change
+    is_applied: bool
+    reason: str
+    said: Said | None = None  # what becomes of missing values, by predicate
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        inputs: FramesByName,
+        previous: FramesByName,
+        inserted: FramesByName,
+        deleted: FramesByName,
+        outputs: Sequence[str] | None,
+        sizes: Mapping[str, int] | None,
+        apply: bool | None,
+        nulls: Said | None = None,
+    ) -> Change:
+        """Choose whether the change is applied to what was derived before, or everything is derived again.
+
+        `inputs` are the tables as they were, `previous` what was derived from them.
+        """
+        check_program(program)
+        given, before, came, went = (
+            {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
+            for each in (inputs, previous, inserted, deleted)
+        )
+        said = _by_predicate(nulls, program)
+        explicit = given.keys() & program.derived
+        try:
+            made = maintenance(program, came, went, explicit)
+        except NotMaintainable as reason:
+            help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
+        applied = cls(
+            program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`", said
+        )
+        again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
+        if apply is False:
+            return replace(again, reason="`apply=False`")
+        applied._check_previous()
+        unfaithful = applied._unfaithful()
+        if apply and unfaithful:
+            raise ProgramError(unfaithful)
+        if apply:
+            return applied
+        if unfaithful:
+            return replace(again, reason=unfaithful[0].message)
+        costs_less, why = applied._compare()
+        return replace(applied if costs_less else again, reason=why)
+
+    @property
+    def told(self) -> str:
+        """What is done, and why."""
+        done = "the change is applied" if self.is_applied else "everything is derived again"
+        return f"{done}: {self.reason}"
+
+    def frames(self) -> dict[str, DataFrame]:
+        """Return the frames that the program is given, by the names that it has for them."""
+        made = self.made
+        found = {_place(name, made): frame for name, frame in self.inputs.items()}
+        if self.is_applied:
+            found |= _before(self.program, self.previous, self._needed(), made)
+        found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
+        return found | {made.deleted[name]: frame for name, frame in self.deleted.items()}
+
+    def names(self) -> list[str]:
+        """Return the outputs of the program: those wanted, and what has changed in them."""
+        wanted, made = wanted_predicates(self.program, self.outputs), self.made
+        names = [predicate.written for predicate in wanted]
+        for places in (made.gained, made.lost):
+            names += [places[predicate.name] for predicate in wanted if predicate.name in places]
+        return names
+
+    def changed(self, derived: Derived) -> dict[str, DataFrame]:
+        """Return what has changed, compared on Spark, where everything is derived again."""
+        if self.is_applied:
+            return {}
+        found = {}
+        for predicate in wanted_predicates(self.program, self.outputs):
+            name, now = predicate.name, derived[predicate.written]
+            before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
+            if before is None:
+                continue
+            places = list(zip(before.columns, now.schema.fields, strict=True))
+            _check_structs(before, now)
+            same = before.select(
+                *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
+            ).dropna()  # rows of inputs that lack a value are no facts
+            if name in self.applying.gained:
+                found[self.applying.gained[name]] = now.subtract(same)
+            if name in self.applying.lost:
+                found[self.applying.lost[name]] = same.subtract(now)
+        return found
+
+    def sizes_of(self) -> dict[str, int] | None:
+        """Return the rows of the frames as they are named now, where sizes are known."""
+        if self.sizes is None:
+            return None
+        known = {self.program.find(name): rows for name, rows in self.sizes.items()}
+        places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
+        return {name: rows for name, rows in places.items() if name in self.frames()}
+
+    def nulls(self) -> Said | None:
+        """Return what becomes of missing values in the frames as they are named now."""
+        if self.said is None or isinstance(self.said, str):
+            return self.said
+        made, frames = self.made, self.frames()
+        found = {}
+        for name, words in self.said.items():
+            for place in (_place(name, made), made.inserted.get(name), made.deleted.get(name)):
+                if place in frames:
+                    found[place] = words
+        return found
+
+    # ---- what it costs
+
+    def _needed(self) -> list[str]:
+        """Return the derived predicates whose old facts are read, or go to outputs as they are."""
+        read = self.made.read | {each.name for each in wanted_predicates(self.program, self.outputs)}
+        return [name for name in sorted(self.program.derived) if self.made.old.get(name) in read]
+
+    def _compare(self) -> tuple[bool, str]:
+        """Return whether applying the change costs less, and why."""
+        program, made = self.program, self.made
+        for stratum in strata(program.rules):
+            if stratum.recursive and any(name in made.lost for name in stratum.predicates):
+                name = stratum.predicates[0]
+                return False, f"`{name}` is recursive and may lose facts, of which many may be in doubt"
+        known = [
+            self._sizes(self.inputs),
+            self._sizes(self.previous),
+            self._sizes(self.inserted, " inserted"),
+            self._sizes(self.deleted, " deleted"),
+        ]
+        if None in known:
+            return False, "how large all frames are is not known (`sizes` may say so)"
+        given, before, came, went = (each or {} for each in known)
+        reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
+        read = sum(size for name, size in given.items() if _place(name, made) in made.read)
+        read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
+        copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
+        changed = sum(came.values()) + FOLLOWED * sum(went.values())
+        share = changed / max(sum(given.values()), 1)
+        applied = int(read + copied + share * sum(reached.values()))
+        again = sum(given.values()) + sum(before.values())
+        reason = f"applying is estimated at {applied:,} bytes read and derived, deriving again at {again:,}"
+        return applied < again, reason
+
+    def _sizes(self, frames: FramesByName, kind: str = "") -> dict[str, int] | None:
+        """Return how many bytes frames have, about: None if that is not known of all."""
+        found = {name: self._size(name, frame, kind) for name, frame in frames.items()}
+        sizes = {name: size for name, size in found.items() if size is not None}
+        return sizes if len(sizes) == len(found) else None
+
+    def _size(self, name: str, frame: DataFrame, kind: str) -> int | None:
+        """Return how many bytes a frame has, about; `sizes` has its rows as `edge`, or `edge inserted`."""
+        rows = (self.sizes or {}).get(self.program.predicates[name].written + kind)
+        return estimate(frame) if rows is None else rows * max(len(frame.columns), 1) * VALUE
+
+    # ---- what may be missing
+
+    def _check_previous(self) -> None:
+        """Raise what is missing of what was derived before."""
+        missing = [name for name in self._needed() if name not in self.previous]
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in missing)
+            message = f"what was derived before is missing for {listed}"
+            help = "give the frame of each in `previous`, as `derive` returned it"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+
+    def _unfaithful(self) -> list[Diagnostic]:
+        """Return which columns of what was derived before could be read as other values."""
+        program, faults = self.program, []
+        read = read_schemas(program, {name: frame.schema for name, frame in self.inputs.items()})
+        inferred = infer(program, {name: each.types for name, each in read.items()})
+        for name in self._needed():
+            predicate = program.predicates[name]
+            for column, held, declared in zip(
+                column_names(predicate), inferred.of(predicate), predicate.types, strict=True
+            ):
+                if not _is_faithful(held, declared):
+                    message = f"values of column `{column}` of `{name}` are texts in its frame"
+                    help = f"declare the columns of `{name}`: texts could be read as other values"
+                    faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+        return faults
+
+
+def _by_predicate(said: Said | None, program: Program) -> Said | None:
+    """Return what is said of missing values by the full names of predicates; raise if they are values."""
+    words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
+    all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
+    if Nulls.VALUE.value in all_words:
+        message = "missing values are texts in frames, and could not be told from others afterwards"
+        help = "leave `previous`, `inserted` and `deleted` out, or drop the rows that lack values"
+        raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+    if said is None or isinstance(said, str):
+        return said
+    return {find_predicate(name, program.predicates).name: each for name, each in said.items()}
+
+
+def _check_structs(before: DataFrame, now: DataFrame) -> None:
+    """Raise if a column was a struct and is text now, or was text and is a struct."""
+    for old, new in zip(before.schema.fields, now.schema.fields, strict=True):
+        if isinstance(old.dataType, StructType) != isinstance(new.dataType, StructType):
+            message = f"column `{new.name}` was {old.dataType.simpleString()} in `previous`"
+            help = "derive with the same `mixed` as before"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+
+
+def _place(name: str, made: Maintenance) -> str:
+    """Return where the explicit facts of a predicate are given."""
+    return made.given.get(name) or made.old.get(name, name)
+
+
+def _before(
+    program: Program, previous: FramesByName, needed: Sequence[str], made: Maintenance
+) -> dict[str, DataFrame]:
+    """Return the frames of what was derived before, under the names by which it is read now."""
+    return {
+        made.old[name]: previous[name] if program.predicates[name].arity else previous[name].select()
+        for name in needed
+    }
+
+
+def _is_faithful(held: Types, declared: ColumnType) -> bool:
+    """Whether values of a column are read from a frame as the same values."""
+    if declared is not ColumnType.ANY and declared is not ColumnType.TERM:
+        return True
+    return len(held) == 1 and held <= FAITHFUL
+
+
+# ---- A program as a function from DataFrames to DataFrames: lazy, without an action.
+#
+# All inputs become one frame of tagged rows, one task evaluates the program over them, and each output is a
+# filter over what comes out. Spark runs the task when an output is used: once for each action.
+
+# Frames by predicate, or one for several predicates; `check` takes schemas, too.
+Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
+
+
+def derive(
+    program: Program | Path | str,
+    inputs: Inputs | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    previous: Mapping[str, DataFrame] | None = None,
+    inserted: Mapping[str, DataFrame] | None = None,
+    deleted: Mapping[str, DataFrame] | None = None,
+    apply: bool | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    on_error: str = "fail",
+    on_violation: str = "fail",
+    **settings: Any,
+) -> Derived:
+    """Return the frames that a program derives from others, by predicate. Nothing runs yet.
+
+    Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
+    columns `start` and `end`, or `interval`, beside them say when a fact holds. One frame may hold the rows
+    of several predicates, `{("flight", "train"): connections}`: its column `predicate` tells them apart, and
+    it is read once.
+    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
+    `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
+    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each.
+
+    `nulls` says what becomes of a row that lacks a value: `reject`, as a row that cannot be read; `drop-row`;
+    or `value`, by which a missing value is one that is equal to itself alone. It is one word for all inputs,
+    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. A column of values of
+    several types is text, or with `mixed="struct"` a struct with a field for each type. `on_error` is
+    `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
+    `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
+    `Reasoner`.
+
+    With `previous`, the frames of what was derived from the inputs, all that follows after facts were
+    `inserted` and `deleted` is derived; `reach gained` and `reach lost` are outputs, too. Either the change
+    is applied to `previous`, or everything is derived again: `apply` says so, else what costs less by Spark's
+    estimates.
+    """
+    frames: Mapping[str, DataFrame] = Frames(inputs or {})
+    if previous is not None:
+        change = Change.of(
+            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
+        )
+        frames = change.frames()
+        given = Given.of(
+            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, tells=False
+        )
+        choice = given.choose(frames, partitions, change.sizes_of())
+        found = given.derive(frames, change.names(), on_error, on_violation, choice)
+        return found.with_frames(change.changed(found))
+    if inserted or deleted:
+        raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    choice = given.choose(frames, partitions, sizes)
+    return given.derive(frames, outputs, on_error, on_violation, choice)
+
+
+def query(
+    program: Program | Path | str,
+    text: str,
+    inputs: Inputs | None = None,
+    *,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    on_error: str = "fail",
+    **settings: Any,
+) -> DataFrame:
+    """Return the answers to a query such as `reach(a, ?x)` as a frame: a column for each variable.
+
+    Nothing runs yet; then only what the query asks for is derived, and only the frames that it depends on are
+    read. A query without variables has one row, `holds`, if it holds. One task derives it: a session whose
+    `tidelog.strategy` is another one is an error.
+    """
+    frames: Mapping[str, DataFrame] = Frames(inputs or {})
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    given.check_one_task(frames, "a query")
+    return given.query(frames, text, on_error)[ANSWERS]
+
+
+def explain(
+    program: Program | Path | str,
+    fact: str,
+    inputs: Inputs | None = None,
+    *,
+    proofs: int = 1,
+    limit: int = MOST_ANSWERS,
+    rows: int | None = MOST_ROWS,
+    nulls: Said | None = None,
+    **settings: Any,
+) -> Explanation:
+    """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
+
+    Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
+    everything is where there is equality, or the fact holds at times. One task derives it, as for `query`.
+    """
+    frames: Mapping[str, DataFrame] = Frames(inputs or {})
+    given = Given.of(program, frames, settings, nulls=nulls)
+    given.check_one_task(frames, "an explanation")
+    asked = resolved(fact, given.program)
+    special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
+    places = slots({"explanation": [STRING], **special})
+    options = {"proofs": proofs, "limit": limit, "rows": rows}
+    ask = Proofs(fact, options, places.of["explanation"][0])
+    found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
+    with telling():
+        (row,) = Derived(lambda: found, {}, places).only("explanation", ["form"]).collect()
+    return explanation_of(json.loads(row.form), given.program)
+
+
+def rules(
+    program: Program | Path | str,
+    output: str,
+    *,
+    input: str | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    **more: DataFrame,
+) -> Callable[[DataFrame], DataFrame]:
+    """Return a function for `DataFrame.transform`: what a program derives for one output.
+
+    `input` is the predicate of the frame that is transformed; it may be left out where there is only one.
+    `nulls` and `mixed` are those of `derive`, further arguments the frames of other predicates.
+    """
+    known = program_of(program)
+
+    def transform(frame: DataFrame) -> DataFrame:
+        name = input or only_input(known, more)
+        frames = {name: frame, **more}
+        return derive(known, frames, outputs=[output], nulls=nulls, mixed=mixed)[output]
+
+    return transform
+
+
+class Checked(dict[str, spark_types.StructType]):
+    """The schemas of a program's outputs, what is doubtful in it, its strata, and where it will run."""
+
+    def __init__(
+        self,
+        schemas: Mapping[str, spark_types.StructType],
+        warnings: Sequence[Diagnostic],
+        strata: Sequence[Stratum],
+        choice: Choice,
+    ) -> None:
+        super().__init__(schemas)
+        self.warnings = tuple(warnings)
+        self.strata = tuple(strata)
+        self.strategy, self.tasks, self.reason = choice.strategy, choice.tasks, choice.reason
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
+        lines += [f"stratum {place}: {', '.join(each.predicates)}" for place, each in enumerate(self.strata)]
+        return "\n".join([*lines, f"{self.strategy}: {self.reason}", *map(str, self.warnings)])
+
+
+def check(
+    program: Program | Path | str,
+    inputs: Inputs | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    previous: Mapping[str, DataFrame] | None = None,
+    inserted: Mapping[str, DataFrame] | None = None,
+    deleted: Mapping[str, DataFrame] | None = None,
+    apply: bool | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    **settings: Any,
+) -> Checked:
+    """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
+
+    With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
+    """
+    frames = Frames(inputs or {})
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    wanted = given.outputs(wanted_predicates(given.program, outputs))
+    found = strata(given.program.rules, given.program.predicates)
+    schemas = {name: output.schema for name, output in wanted.items()}
+    given_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    running: Mapping[str, DataFrame] = Frames(given_frames)
+    if previous is None:
+        choice = given.choose(running, partitions, sizes)
+    else:
+        change = Change.of(
+            given.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
+        )
+        changing = Given.of(
+            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False
+        )
+        choice = changing.choose(change.frames(), partitions, change.sizes_of())
+        choice = replace(choice, reason=f"{change.told}; {choice.reason}")
+    empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
+    doubts = [
+        item
+        for item in dict.fromkeys((*given.program.warnings, *given.inferred.warnings))
+        if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
+    ]
+    return Checked(schemas, doubts, found, choice)
+
+
+__all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]

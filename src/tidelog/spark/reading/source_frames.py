@@ -1,0 +1,678 @@
+"""Sources as frames: Spark reads, checks and converts the rows; filters; rows that are no facts are kept,
+with why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from operator import eq, ge, gt, le, lt, ne
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidelog.data.columns import Nulls, policy
+from tidelog.errors import DataError, ProgramError, Severity, codes, counted
+from tidelog.io import arrow_files
+from tidelog.io.data_file import JSON, RDF, VERSIONED, Source
+from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Kept, Lines, Located, Whole
+from tidelog.logic.program import Comparison, Constant, Expression, Program, Rule, Variable, free_name
+from tidelog.logic.resolve import program_of
+from tidelog.logic.types import Type, column_of
+from tidelog.logic.values import ColumnType, Kind, Value, exact_number
+from tidelog.publish.foreign_tables import foreign_table
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.spark.frames import PREDICATE, Frames, quoted
+from tidelog.spark.reading.source_columns import (
+    DELIMITED,
+    STRING,
+    Found,
+    address_of,
+    converted,
+    escaped,
+    format_of,
+    found_files,
+    names_of,
+    predicate_of,
+    spark_type_of,
+    types_of,
+)
+from tidelog.spark.reading.source_rows import (
+    BAD,
+    FAULT_SCHEMA,
+    REJECTS_SCHEMA,
+    Delimited,
+    Filtering,
+    Reading,
+    Scan,
+    Wanted,
+    any_of,
+    listed,
+    locating,
+    read_schema,
+    shape_of,
+    text_lines,
+    whole_files,
+    without_skipped,
+)
+from tidelog.spark.schemas import Input, read_types
+from tidelog.spark.session import scratch_folder
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.worker import Reading as Rows
+
+# ---- Filters of sources: literals of the rule language that the values of a row must satisfy.
+#
+# Comparisons of a column with a constant of its type become a condition of SQL, which Spark pushes into the
+# scan where it can. If a filter has anything else, tasks evaluate it whole, as a rule.
+
+_ROW: Final = "row"
+_KEPT: Final = "kept"
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "=": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_EPOCH: Final = date(1970, 1, 1)
+# Columns whose values SQL compares as tidelog does with constants of the same kind.
+_COMPARED: Final = {
+    (Kind.INTEGER, Type.INTEGER): spark_types.LongType,
+    (Kind.DOUBLE, Type.DOUBLE): spark_types.DoubleType,
+    (Kind.DECIMAL, Type.DECIMAL): spark_types.DecimalType,
+    (Kind.DATE, Type.DATE): spark_types.DateType,
+    (Kind.STRING, Type.STRING): spark_types.StringType,
+}
+
+
+def filtered(reading: Reading) -> Reading:
+    """Return the rows of a source without those that its filter excludes; raise what is wrong with it."""
+    source = reading.source
+    if source.filter is None:
+        return reading
+    rule = _rule(reading)
+    condition = _condition(rule, reading.input)
+    if condition is not None:
+        return replace(reading, filtering=Filtering(condition, is_pushed=reading.has_values))
+    number = free_name("n", reading.input.columns)
+    task = Shipped(_Keeping(rule, reading.input.reading(), number))
+
+    def keep(facts: DataFrame) -> DataFrame:
+        return facts.mapInArrow(task, facts.schema)
+
+    return replace(reading, filtering=Filtering(keep=keep))
+
+
+def _rule(reading: Reading) -> Program:
+    """Return the program whose rule has the filter as its body; rows have numbers, since they may repeat."""
+    source, predicate = reading.source, reading.input.predicate
+    number = free_name("n", predicate.names)
+    variables = ", ".join(f"?{name}" for name in predicate.names)
+    row = ", ".join(filter(None, (f"?{number}", variables)))
+    try:
+        return program_of(f"{_KEPT}(?{number}) :- {_ROW}({row}), {source.filter} .")
+    except ProgramError as error:
+        wrong = [item.message for item in error.diagnostics if item.severity is Severity.ERROR]
+        message = f"the filter `{source.filter}` is not well formed: {'; '.join(wrong)}"
+        raise _wrong(reading, message, f"it has literals over {variables}") from None
+
+
+def _wrong(reading: Reading, message: str, help: str) -> DataError:
+    return reading.source.wrong(codes.FILTER, message, help)
+
+
+# ---- in SQL
+
+
+def _condition(program: Program, given: Input) -> Column | None:
+    """Return the condition that the rule's body is, if SQL has all of it."""
+    if len(program.rules) != 1 or Nulls.VALUE in given.nulls:
+        return None
+    (rule,) = program.rules
+    found = [_comparison(literal, rule, given) for literal in rule.body[1:]]
+    if not rule.body or rule.body[0] is not next(iter(rule.positive), None) or not found:
+        return None
+    made = F.lit(True)
+    for one in found:
+        if one is None:
+            return None
+        made = made & one
+    return made
+
+
+def _comparison(literal: object, rule: Rule, given: Input) -> Column | None:
+    if not isinstance(literal, Comparison):
+        return None
+    operator, left, right = literal.operator, literal.left, literal.right
+    if isinstance(left, Constant):
+        operator, left, right = _MIRRORED[operator], right, left
+    if not isinstance(left, Variable) or not isinstance(right, Constant):
+        return None
+    place = _place(left, rule)
+    value = right.value
+    types = given.types[place]
+    if len(types) != 1:
+        return None
+    (own,) = types
+    wanted = _COMPARED.get((value.kind, own))
+    of = given.spark[place]
+    if wanted is None or not isinstance(of, wanted):
+        return None
+    column = F.col(quoted(given.columns[place]))
+    found: Column = _OPERATORS[operator](column, _literal(value, of))
+    return found
+
+
+def _place(variable: Expression, rule: Rule) -> int:
+    """Return the place of a variable among the predicate's columns: the row's number is before them."""
+    return rule.positive[0].terms.index(variable) - 1
+
+
+def _literal(value: Value, of: spark_types.DataType) -> Column:
+    match value.kind:
+        case Kind.DATE:
+            try:
+                return F.lit(_EPOCH + timedelta(days=int(value.content)))
+            except OverflowError:
+                return F.date_from_unix_date(F.lit(int(value.content)))
+        case Kind.DECIMAL:
+            return F.lit(exact_number(value))
+        case Kind.INTEGER:
+            return F.lit(value.content).cast(of)
+    return F.lit(value.content)
+
+
+# ---- in tasks
+
+
+@dataclass(frozen=True)
+class _Keeping:
+    """Keeps the facts that satisfy a rule's body. Knows no Spark."""
+
+    program: Program
+    reading: Rows
+    number: str
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows that are kept."""
+        arity = len(self.reading.types)
+        names = self.reading.names[:arity]
+        numbered = replace(
+            self.reading,
+            types=(ColumnType.INTEGER, *self.reading.types),
+            names=(self.number, *names),
+            times=(),
+            nulls=(Nulls.REJECT, *self.reading.nulls) if self.reading.nulls else (),
+        )
+        for batch in batches:
+            numbers = pa.array(np.arange(batch.num_rows))
+            table = pa.table([numbers, *batch.columns[:arity]], names=[self.number, *names])
+            reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=())
+            reasoner.load(_ROW, list(numbered.batches(table, _ROW, Kept())))
+            (ids,), _, dictionary = reasoner[_KEPT].coded
+            places = np.sort(dictionary.payload[ids])
+            yield batch if len(places) == batch.num_rows else batch.take(pa.array(places))
+
+
+# ---- Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with
+# why.
+#
+# Nothing runs before a frame is used, but that files are listed and the first lines of delimited text looked
+# at. Formats that hold types (Parquet, ORC, Avro, tables) are read by their schema, delimited text as lines
+# (`delimited`); tidelog's own readers run in tasks for JSON and RDF (`own_readers`).
+
+TYPED: Final = ("parquet", "orc", "avro")  # formats with a schema of their own
+TABLES: Final = ("jdbc", "table")
+BY_LINES: Final = ("jsonl", "ntriples", "nquads")  # each line is a row, so that Spark can split the files
+FORMATS: Final = (*DELIMITED, *TYPED, *sorted(JSON), *sorted(RDF), "text", *TABLES)
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
+_AT, _KNOWN = "_tidelog_file", "_tidelog_known"  # columns beside those of a table of others
+_GIVEN: Final = "_given"  # columns as the data has them
+_LONG: Final = spark_types.LongType()
+_DOUBLE: Final = spark_types.DoubleType()
+_FLOATING: Final = (spark_types.FloatType, spark_types.DoubleType)
+# Numbers become doubles and decimals where those are declared, as in `io.arrow_files`.
+_ACCEPTED: Final = {
+    ColumnType.DOUBLE: {Type.INTEGER, Type.DECIMAL, Type.DOUBLE},
+    ColumnType.DECIMAL: {Type.INTEGER, Type.DECIMAL},
+}
+
+
+def read_source(
+    session: SparkSession,
+    source: Source,
+    program: Program,
+    folder: Path = Path(),
+    rejects: Path | None = None,
+) -> Reading:
+    """Return the rows of a source as frames; raise `DataError` for what is wrong before a row is read.
+
+    Relative paths lie in `folder`. Readers that read whole files write the rejected rows into `rejects`, if
+    that is given: a folder that all executors see.
+    """
+    return filtered(_read(session, source, program, folder, None if rejects is None else str(rejects)))
+
+
+def _read(
+    session: SparkSession, source: Source, program: Program, folder: Path, rejects: str | None
+) -> Reading:
+    predicate = predicate_of(source, program)
+    wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
+    ship(session, scratch_folder())
+    if source.format in VERSIONED and source.frame is None:
+        return _Table(wanted, _versioned(session, source, folder)).reading()
+    if source.frame is not None or source.format in TABLES:
+        return _Table(wanted, _loaded(session, source)).reading()
+    files, base = found_files(session, source, folder)
+    name = format_of(source, files)
+    if name in DELIMITED:
+        return Delimited(session, wanted, name, files, base, rejects).reading()
+    if name in TYPED:
+        return _typed(session, wanted, name, files, base)
+    if name == "text":
+        return _text(session, wanted, files)
+    if name in JSON or name in RDF:
+        return _parsed(session, wanted, name, files, rejects)
+    message, help = f"`{name}` is no format that is read on Spark", f"those are {', '.join(FORMATS)}"
+    raise source.wrong(codes.SPARK_FORMAT, message, help)
+
+
+# ---- several sources
+
+
+@dataclass(frozen=True)
+class Together:
+    """Sources that are read together: a program's inputs, and the frames that have their rows.
+
+    Files that Spark reads in the same way are one frame, in one scan: its rows are told apart by the
+    addresses of the files, each of which is an input then.
+    """
+
+    readings: Mapping[str, Reading]
+    inputs: Mapping[str, Input]
+    frames: Frames
+    source_of: Mapping[str, str]  # of each input: the name of its reading
+    shared: Mapping[str, Observation]  # by the names of readings that share a scan, in their order there
+
+    def counts(self, name: str) -> Mapping[str, Any]:
+        """Return what was counted of a source, once an action has run over its frame."""
+        shared = self.shared.get(name)
+        if shared is None:
+            return self.readings[name].counts.get
+        own = {file for file, source in self.source_of.items() if source == name}
+        told = shared.get
+        found = told["by_source"][self._sharing(name).index(name)].asDict()
+        files = [file for file in told["files"] if file in own]
+        return {**found, "filtered": 0, "files": files, "marks": told.get("marks", ())}
+
+    def _sharing(self, name: str) -> list[str]:
+        """Return the names of the readings that share a scan with one, in order."""
+        return [each for each, counts in self.shared.items() if counts is self.shared[name]]
+
+
+def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] = bool) -> Together:
+    """Return several sources, those that may share a scan in one frame.
+
+    `may_share` says so of predicates: rows that no rule reads need not pass through tasks, alone.
+    """
+    groups: dict[Hashable, list[str]] = {}
+    taken: set[str] = set()
+    for name, reading in readings.items():
+        scan = reading.scan
+        key: Hashable = name
+        # A file that is read for two predicates is read twice: its address tells only one of them.
+        if (
+            scan is not None
+            and reading.source.filter is None
+            and may_share(reading.input.predicate.name)
+            and not taken & {*scan.files}
+        ):
+            taken |= {*scan.files}
+            key = ("scan", scan.key)
+        groups.setdefault(key, []).append(name)
+    inputs: dict[str, Input] = {}
+    frames: dict[str | tuple[str, ...], DataFrame] = {}
+    source_of: dict[str, str] = {}
+    shared: dict[str, Observation] = {}
+    for names in groups.values():
+        first = readings[names[0]]
+        if len(names) == 1:
+            inputs[names[0]], frames[names[0]] = first.input, first.frame
+            source_of[names[0]] = names[0]
+            continue
+        scans = [scan for name in names if (scan := readings[name].scan) is not None]
+        observation = Observation()
+        shared |= dict.fromkeys(names, observation)
+        files_of_each = [scan.files for scan in scans]
+        facts = first.facts_among(scans[0].rows(scans), observation, sources=files_of_each)
+        columns = first.input.columns
+        for name, scan in zip(names, scans, strict=True):
+            inputs |= dict.fromkeys(scan.files, replace(readings[name].input, columns=columns))
+            source_of |= dict.fromkeys(scan.files, name)
+        files = tuple(file for scan in scans for file in scan.files)
+        frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
+    return Together(readings, inputs, Frames(frames), source_of, shared)
+
+
+# ---- JSON, RDF and text
+
+
+def _parsed(
+    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], rejects: str | None
+) -> Reading:
+    """Return the rows of files that tidelog's own readers read, in tasks."""
+    source = wanted.source
+    if any(set(dict(file.partitions)) & {*wanted.names} for file in files):
+        message = f"partitions of a folder are not read as columns of {name}"
+        raise source.wrong(
+            codes.SPARK_FORMAT, message, "partitions are columns of Parquet, ORC, Avro and CSV"
+        )
+    types = without_skipped(wanted, name)
+    carried = {file.address: wanted.carried(file, name) for file in files}
+    shape = shape_of(wanted.columns, types)
+    # Without names, the first object of a file tells the order of its columns.
+    is_split = name in RDF or (None not in wanted.names and len(wanted.names) == len(types))
+    is_split &= name in BY_LINES and source.limit is None
+
+    def of_lines(condition: Column) -> DataFrame:
+        lines = text_lines(session, files, source).select(FILE, F.col("value").cast("binary").alias(RAW))
+        task = Shipped(Lines(carried, shape))
+        rows = lines.where(condition).mapInArrow(task, read_schema(shape.names, shape.types))
+        return rows.withColumn(BAD, F.col(FAULT).isNotNull())
+
+    rows = of_lines(F.lit(True)) if is_split else whole_files(session, files, Whole(carried, shape, rejects))
+    # What has no declared type is an exact term here.
+    fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
+    given = wanted.input(list(map(spark_type_of, types)), fields)
+    return Reading(
+        source,
+        given,
+        rows,
+        (),
+        locating(Located(carried, {})),
+        of_lines=of_lines if is_split else None,
+        written=frozenset() if is_split or rejects is None else frozenset(carried),
+    )
+
+
+def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Reading:
+    """Return the lines of files, each of which is a value."""
+    if len(wanted.own) != 1 or wanted.source.times:
+        width = counted(wanted.predicate.arity, "column")
+        message = f"text has one column, its lines, and `{wanted.predicate.written}` has {width}"
+        raise wanted.source.wrong(codes.WRONG_COLUMNS, message)
+    lines = text_lines(session, files, wanted.source)
+    frame = lines.select(F.col("value").alias(str(wanted.names[0] or "value")), FILE)
+    return _Table(wanted, frame, files).reading()
+
+
+# ---- tables: what has a schema
+
+
+def _loaded(session: SparkSession, source: Source) -> DataFrame:
+    """Return the frame of a source that is no file."""
+    if source.frame is not None:
+        return cast(DataFrame, source.frame)
+    try:
+        if source.format == "table":
+            return session.table(str(source.table))
+        reader = session.read.format("jdbc").option("url", str(source.url)).options(**dict(source.options))
+        if source.driver:
+            reader = reader.option("driver", source.driver)
+        what, text = ("dbtable", source.table) if source.table else ("query", source.query)
+        return reader.option(what, str(text)).load()
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a driver raises
+        raise _not_readable(source, error) from None
+
+
+def _versioned(session: SparkSession, source: Source, folder: Path) -> DataFrame:
+    """Return the rows of a Delta or Iceberg table: by the session's connector, else its Parquet files."""
+    path = source.paths[0]
+    address = str(folder / path) if _SCHEME.match(path) is None else re.sub(r"^s3:", "s3a:", path)
+    option = "versionAsOf" if source.format == "delta" else "snapshot-id"
+    reader = session.read.format(str(source.format))
+    if source.version or (source.version is not None and source.format == "delta"):  # Iceberg has none yet
+        reader = reader.option(option, str(source.version))
+    try:
+        frame = reader.load(str(Path(address).absolute()) if "://" not in address else address)
+        frame.schema  # noqa: B018 - Spark Connect looks for the table only now
+        return frame
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a connector raises
+        if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFound" not in str(error):
+            raise _not_readable(source, error) from None
+    return _files_of_table(session, source, folder)
+
+
+def _files_of_table(session: SparkSession, source: Source, folder: Path) -> DataFrame:
+    """Return the rows of a table's Parquet files; columns by which it is partitioned are added to them."""
+    path = source.paths[0]
+    place = re.sub("^s3a:", "s3:", path) if _SCHEME.match(path) is not None else str(folder / path)
+    found = foreign_table(str(source.format), place, source.version, source.storage).table
+    files, partitions = found.plain_files(), list(dict.fromkeys(n for f in found.files for n in f.partition))
+    schema = from_arrow_schema(found.schema, prefer_timestamp_ntz=True)
+    if not files:
+        return session.createDataFrame([], schema)
+    addresses = [address_of(re.sub(r"^s3:", "s3a:", each.location)) for each in files]
+    own = spark_types.StructType([each for each in schema.fields if each.name not in partitions])
+    try:
+        frame = session.read.schema(own).parquet(*(escaped(unquote(each)) for each in addresses))
+    except PySparkException as error:
+        raise _not_readable(source, error) from None
+    if not partitions:
+        return frame.select(*map(quoted, schema.names))
+    # The constants of each file, of which there may be many: a small table beside them.
+    fields = [pa.field(_AT, pa.string()), *(found.schema.field(name) for name in partitions)]
+    columns: list[list[Any]] = [[_at(each) for each in addresses]]
+    columns += [[each.partition.get(name) for each in files] for name in partitions]
+    arrays = [pa.array(values, each.type) for values, each in zip(columns, fields, strict=True)]
+    constants = session.createDataFrame(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+    decoded = F.url_decode(F.regexp_replace("_metadata.file_path", "[+]", "%2B"))  # a plus is no space here
+    located = frame.withColumn(_AT, F.regexp_replace(decoded, "^file:/+", "file:/"))
+    known = F.broadcast(constants.withColumn(_KNOWN, F.lit(True)))
+    both = located.join(known, _AT, "left")
+    lost = F.raise_error(F.concat(F.lit("no partition is known of the file "), F.col(_AT)))
+    return both.select(
+        *(
+            F.when(F.col(_KNOWN), F.col(quoted(name))).otherwise(lost).alias(name)
+            if name in partitions
+            else F.col(quoted(name))
+            for name in schema.names
+        )
+    )
+
+
+def _at(address: str) -> str:
+    """Return the address of a file as rows of it are looked up."""
+    return re.sub(r"^file:/+", "file:/", unquote(address))
+
+
+def _not_readable(source: Source, error: Exception) -> Exception:
+    """Return the error of a source that Spark does not load; others as they are."""
+    if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "py4j":
+        return error
+    told = str(error)
+    reason = next((line for line in told.splitlines() if line.strip()), type(error).__name__)
+    help = None
+    if "ClassNotFound" in told or "No suitable driver" in told:
+        help = "give the driver's jar to Spark: --conf spark.jars=FILE.jar, and name it with `driver`"
+    if "AVRO_DATA_SOURCE_NOT_ENABLED" in told:
+        reason = "this session of Spark does not have Avro"
+        help = "start it with its module: --conf spark.jars.packages=org.apache.spark:spark-avro_2.13:VERSION"
+    return source.wrong(codes.SOURCE_NOT_READABLE, f"`{source.shown}` cannot be read: {reason}", help)
+
+
+def _typed(
+    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], base: str | None
+) -> Reading:
+    """Return the rows of files that have a schema; those of one schema can be read in one scan."""
+    source = wanted.source
+    frame = _typed_files(session, source, name, files, base)
+    reading = _Table(wanted, frame, files).reading()
+    if base is not None or source.limit is not None or wanted.is_nullary:
+        return reading
+    fields = tuple((each.name, each.dataType.simpleString()) for each in frame.schema.fields)
+    options = tuple(sorted(source.options.items()))
+    key = name, fields, options, wanted.given, wanted.names, wanted.nulls
+
+    def rows(scans: Sequence[Scan]) -> DataFrame:
+        every = [file for scan in scans for file in scan.found]
+        return _Table(wanted, _typed_files(session, source, name, every, None), every).reading().checked
+
+    return replace(reading, scan=Scan(key, tuple(file.address for file in files), rows, tuple(files)))
+
+
+def _typed_files(
+    session: SparkSession, source: Source, name: str, files: Sequence[Found], base: str | None
+) -> DataFrame:
+    """Return the rows of files that have a schema; partitions of their folder are columns of texts.
+
+    The types of partitions are not guessed: `007` is a text until its column is declared.
+    """
+    partitions = tuple(dict.fromkeys(key for file in files for key, _ in file.partitions))
+    reader = session.read.format(name).options(**dict(source.options))
+    paths = [escaped(file.path) for file in files]
+    try:
+        schema = reader.load(paths).schema
+        if base is not None:
+            own = [each for each in schema.fields if each.name not in partitions]
+            texts = [spark_types.StructField(key, STRING) for key in partitions]
+            schema = spark_types.StructType([*own, *texts])
+            reader = reader.option("basePath", base)
+        frame = reader.schema(schema).load(paths)
+    except PySparkException as error:
+        raise _not_readable(source, error) from None
+    beside = [F.col("_metadata.file_path").alias(FILE)]
+    if name == "parquet":
+        beside.append(F.col("_metadata.row_index").alias(ROW))
+    return frame.select(*map(quoted, schema.names), *beside)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows with a schema: values of the declared types stay as they are, texts are converted."""
+
+    wanted: Wanted
+    frame: DataFrame
+    files: Sequence[Found] = ()
+
+    def reading(self) -> Reading:
+        """Return the rows."""
+        source, wanted, schema = self.wanted.source, self.wanted, self.frame.schema
+        rows = self.frame if source.limit is None else self.frame.limit(source.limit)
+        names = [name for name in schema.names if name not in (FILE, ROW)]
+        chosen = self._chosen(names)
+        types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
+        values, spark, bad, left_out = [], [], [], []
+        for place, name in enumerate(chosen):
+            column, of = F.col(quoted(name)), schema[name].dataType
+            if place < len(types):
+                value, of = self._value(column, of, types[place], name)
+                match policy(wanted.nulls, place):
+                    case Nulls.REJECT:
+                        bad.append(value.isNull())
+                    case what:
+                        bad.append(value.isNull() & column.isNotNull())
+                        left_out += [column.isNull()] if what is Nulls.DROP_ROW else []
+                column = value
+            values.append(column.alias(wanted.columns[place]))
+            spark.append(of)
+        is_bad = any_of(bad)
+        # Expressions as texts: each is one call of Java, where columns and their operators take some.
+        beside = [f"{quoted(name)} AS {_GIVEN}{place}" for place, name in enumerate(chosen)]
+        for name, of in (FILE, STRING), (ROW, _LONG), (FAULT, FAULT_SCHEMA):
+            beside.append(name if name in schema.names else f"CAST(NULL AS {of.simpleString()}) AS {name}")
+        checked = rows.select(
+            *values,
+            *map(F.expr, beside),
+            (any_of(left_out) & ~is_bad).alias(LEFT_OUT) if left_out else F.expr(f"FALSE AS {LEFT_OUT}"),
+            is_bad.alias(BAD),
+        )
+        columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))
+        return Reading(
+            source,
+            wanted.input(spark, None),
+            checked,
+            columns,
+            self._located(names, chosen),
+            has_values=True,
+        )
+
+    def _located(self, names: Sequence[str], chosen: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
+        """Return what makes `rejects` of rejected rows."""
+        wanted = self.wanted
+        types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
+        asked = arrow_files.Wanted(
+            tuple(names.index(name) for name in chosen),
+            (*types, *(ColumnType.ANY for _ in wanted.source.times)),
+            tuple(chosen),
+            wanted.source.shown,
+            tuple(None for _ in chosen),
+            len(wanted.source.times),
+            wanted.nulls,
+        )
+        task = Shipped(Checked(asked, {file.address: file.shown for file in self.files}))
+
+        def located(rows: DataFrame) -> DataFrame:
+            given = [F.col(f"{_GIVEN}{place}").alias(name) for place, name in enumerate(chosen)]
+            return rows.select(*given, FILE, ROW).mapInArrow(task, REJECTS_SCHEMA)
+
+        return located
+
+    def _chosen(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of the predicate: by their names if all are there, else in order."""
+        wanted = self.wanted
+        if all(name in names for name in wanted.names):
+            return [str(name) for name in wanted.names]
+        types = (*wanted.given, *(ColumnType.ANY for _ in wanted.source.times))
+        if len(names) != len(types):
+            message = f"the data has {counted(len(names), 'column')} instead of {len(types)}"
+            raise wanted.source.wrong(codes.WRONG_COLUMNS, message, f"its columns are {listed(names)}")
+        return [name for name, of in zip(names, types, strict=True) if of is not ColumnType.SKIP]
+
+    def _value(
+        self, column: Column, of: spark_types.DataType, declared: ColumnType, name: str
+    ) -> tuple[Column, spark_types.DataType]:
+        """Return a column as its declared type has it, NULL where it has no value, and Spark's type of it."""
+        found, wanted = read_types(of), spark_type_of(declared)
+        if found is None:
+            message = f"column `{name}` is of the type {of.simpleString()}, which has no values here"
+            help = "cast it, such as to string, or select its parts"
+            raise self.wanted.source.wrong(codes.NO_SUCH_SPARK_TYPE, message, help)
+        if len(found) > 1:
+            return column, of
+        (own,) = found
+        if own is Type.STRING:
+            return converted(column.cast(STRING), declared), wanted
+        if isinstance(of, _FLOATING):  # NaN is no value, and -0.0 is 0.0
+            column, of = F.when(~F.isnan(column), column.cast(_DOUBLE) + F.lit(0.0)), _DOUBLE
+        elif own is Type.INTEGER:
+            column, of = column.cast(_LONG), _LONG
+        is_same = declared.base is column_of(found).base
+        if own is Type.DATETIME and declared is ColumnType.LOCAL_DATETIME:
+            is_same = False
+        if declared in (ColumnType.ANY, ColumnType.TERM) or (is_same and declared.size is None):
+            return column, of
+        if not is_same and own not in _ACCEPTED.get(declared.base, ()):
+            message = f"column `{name}` is of the type {of.simpleString()}, not {declared.value}"
+            raise self.wanted.source.wrong(codes.NO_SUCH_SPARK_TYPE, message)
+        if declared is ColumnType.DOUBLE:
+            return column.cast(wanted), wanted
+        return _of_size(column, wanted), wanted
+
+
+def _of_size(column: Column, wanted: spark_types.DataType) -> Column:
+    """Return decimals of a size; NULL for those that do not fit, which Spark would round."""
+    found = column.try_cast(wanted)
+    return F.when(found == column, found)

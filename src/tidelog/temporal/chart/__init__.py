@@ -1,1 +1,0 @@
-"""Pictures of what holds when: lanes of intervals as SVG, as a page, and as text."""

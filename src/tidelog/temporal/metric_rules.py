@@ -1,0 +1,563 @@
+"""Rules over time made ready: metric atoms as trees of operators, moves as integers; what such rules do to
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+
+import numpy as np
+
+from tidelog.logic.intervals import Interval
+from tidelog.logic.program import (
+    TOP,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Metric,
+    MetricNegation,
+    MetricRule,
+    Negation,
+    Rule,
+    Sometime,
+    Throughout,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.strata import Stratum, components, dependency_graph
+from tidelog.logic.values import Value
+from tidelog.temporal.interval_table import Integers, Lists, Timeline
+
+# ---- Metric operators over lists of intervals, as paper 002, Table 1, defines them.
+#
+# `M since ρ N` holds where N does if 0 is in ρ. Otherwise M must hold, without a gap, from right behind a
+# point of N to right before the present one: a maximal interval of M with its ends closed, cut with N, moved
+# on by what remains of ρ, cut with the closed interval again. On the integer timeline nothing lies between a
+# point and the next, so what was 1 ago needs no M either. `until` is the mirror image.
+
+DIAMOND_OF = {"since": "diamondminus", "until": "diamondplus"}
+_ZERO, _ONE = Fraction(0), Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """A `since` or `until` taken apart.
+
+    `by` moves points of the right operand where the left one lasts, None if the interval is 0 alone; `alone`
+    are the moves under which points of the right operand count without the left one.
+    """
+
+    by: Integers | None
+    alone: tuple[Integers | None, ...]  # None: they stay where they are
+    is_integer: bool
+
+
+def take_apart(operator: str, interval: Interval, timeline: Timeline) -> Lasting:
+    """A `since` or `until` taken apart."""
+    diamond = DIAMOND_OF[operator]
+    alone: list[Integers | None] = []
+    rest: Interval | None = interval
+    if _ZERO in interval:
+        alone.append(None)
+        is_zero = interval.end == _ZERO
+        rest = None if is_zero else replace(interval, start=_ZERO, start_open=True)
+    if timeline.is_integer and _ONE in interval:
+        alone.append(timeline.operator(diamond, Interval(_ONE, _ONE)))
+    if rest is not None and timeline.is_integer:
+        left, right = timeline.ends(rest)
+        rest = rest if left <= right else None
+    by = None if rest is None else timeline.operator(diamond, rest)
+    return Lasting(by, tuple(alone), timeline.is_integer)
+
+
+def lasting(parts: Lasting, first: Lists, second: Lists, numbers: Integers, others: Integers) -> Lists:
+    """Where the first lists last from points of the second, pair by pair; -1 is the empty list."""
+    if parts.by is None:
+        return Lists(*(np.zeros(len(numbers), np.int64),) * 2, *(np.zeros(0, np.int64),) * 2)
+    return first.lasting(second, numbers, others, parts.by, parts.is_integer)
+
+
+def with_alone(parts: Lasting, made: Lists, second: Lists, others: Integers) -> Lists:
+    """The lists, with the points of the second ones that count without the first."""
+    for by in parts.alone:
+        points, numbers = second, others
+        if by is not None:
+            points, numbers = second.taken(others).moved(by), np.arange(len(others))
+        made = made.united(points, made.numbers, numbers)
+    return made
+
+
+def evaluate_metric(
+    operator: str, interval: Interval, operands: Sequence[Lists], timeline: Timeline
+) -> Lists:
+    """What an operator makes of lists, or of pairs of lists."""
+    if len(operands) == 1:
+        return operands[0].moved(timeline.operator(operator, interval))
+    first, second = operands
+    count = max(len(first), len(second))
+    numbers = first.numbers if len(first) else np.full(count, -1)
+    others = second.numbers if len(second) else np.full(count, -1)
+    parts = take_apart(operator, interval, timeline)
+    made = lasting(parts, first, second, numbers, others)
+    return with_alone(parts, made, second, others) if len(second) else made
+
+
+# ---- Rules over time made ready: metric atoms as trees of operators, moves as integers, constants as ids.
+
+PAST = frozenset({"boxminus", "diamondminus", "since"})
+HEAD_MOVES = {"boxplus": "diamondminus", "boxminus": "diamondplus"}  # what they do to the times of a body
+BACK = {"diamondminus": "diamondplus", "diamondplus": "diamondminus"}
+
+Identity = Callable[[Value], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """An atom: `number` counts the atoms of a body, `terms` are names of variables or ids."""
+
+    number: int
+    predicate: str
+    terms: tuple[str | int, ...]
+    is_negated: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all terms are variables, none of them twice: every fact fits."""
+        return len(self.names) == len(self.terms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Always:
+    """`top()`."""
+
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moved:
+    """A unary operator; `spread` leads to all times at which a point of the operand counts."""
+
+    by: Integers
+    operand: Node
+    spread: Integers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return self.operand.names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Since:
+    """`since` or `until`, whose right operand may also count alone: then it has all variables of the left."""
+
+    parts: Lasting
+    left: Node
+    right: Node
+    spreads: tuple[Integers, Integers]  # to all times at which a point of the left, or right, operand counts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return tuple(dict.fromkeys((*self.right.names, *self.left.names)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Within:
+    """The facts that hold throughout an interval, or at some time of it, as a query asks for them."""
+
+    ends: tuple[int, int]
+    operand: Leaf
+    is_throughout: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return self.operand.names
+
+
+Node = Leaf | Always | Moved | Since | Within
+Test = Comparison | Assignment | Condition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """A rule's body: metric atoms that hold, those that do not, and tests."""
+
+    positive: tuple[Node, ...]
+    negative: tuple[Node, ...]
+    tests: tuple[Test, ...]
+    homes: Mapping[Leaf, Node]  # each atom, by number, and the metric atom that it stands in
+    outer: Mapping[Node, frozenset[str]]  # variables of negated metric atoms that other literals have too
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyRule:
+    """A rule made ready: it holds where one of the bodies does; `moves` then tell when the head holds."""
+
+    rule: Rule
+    number: int  # in the program
+    head: str
+    terms: tuple[str | int, ...]
+    bodies: tuple[Body, ...]
+    moves: tuple[Integers, ...]
+    back: tuple[Integers, ...]  # from times of the head to all times of the body that lead there
+    is_alone: bool  # no atom stands in the body: it holds at all times, or never
+
+
+def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) -> ReadyRule:
+    """A rule made ready for a timeline."""
+    compiler = _Compiler(timeline, identity)
+    moves = rule.moves if isinstance(rule, MetricRule) else ()
+    names = [HEAD_MOVES[operator] for operator, _ in moves]
+    bodies = tuple(compiler.bodies(rule.body))
+    return ReadyRule(
+        rule,
+        number,
+        rule.head.predicate,
+        compiler.terms(rule.head),
+        bodies,
+        tuple(timeline.operator(name, one) for name, (_, one) in zip(names, moves, strict=True)),
+        tuple(timeline.operator(BACK[name], one) for name, (_, one) in zip(names, moves, strict=True))[::-1],
+        not any(body.homes for body in bodies),
+    )
+
+
+class _Compiler:
+    def __init__(self, timeline: Timeline, identity: Identity) -> None:
+        self.timeline = timeline
+        self.identity = identity
+
+    def terms(self, atom: Atom) -> tuple[str | int, ...]:
+        return tuple(
+            self.identity(term.value) if isinstance(term, Constant) else term.name for term in atom.terms
+        )
+
+    def bodies(self, literals: Sequence[Literal]) -> Iterator[Body]:
+        """The body, more than once where the right operand of a `since` counts without the left one."""
+        for chosen in _alternatives(literals, self.timeline):
+            numbers = count()
+            positive = [
+                self.node(literal, numbers, False)
+                for literal in chosen
+                if isinstance(literal, Atom | Metric | Throughout)
+            ]
+            outer = {
+                self.node(metric, numbers, True): _outer_names(literal, chosen)
+                for literal in chosen
+                if isinstance(literal, Negation | MetricNegation)
+                for metric in self.negated(literal)
+            }
+            tests = [
+                literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
+            ]
+            homes = {leaf: node for node in (*positive, *outer) for leaf in leaves(node)}
+            yield Body(tuple(positive), tuple(outer), tuple(tests), homes, outer)
+
+    def negated(self, literal: Negation | MetricNegation) -> Iterator[Atom | Metric]:
+        """The metric atoms none of which holds where a negation does."""
+        metric = literal.atom if isinstance(literal, Negation) else literal.metric
+        yield metric
+        yield from _alone(metric, self.timeline)
+
+    def node(self, metric: Atom | Metric | Throughout, numbers: Iterator[int], is_negated: bool) -> Node:
+        match metric:
+            case Atom(predicate):
+                if predicate == TOP:
+                    return Always()
+                return Leaf(next(numbers), predicate, self.terms(metric), is_negated)
+            case Throughout(atom, interval):
+                leaf = Leaf(next(numbers), atom.predicate, self.terms(atom), is_negated)
+                return Within(self.timeline.ends(interval), leaf, not isinstance(metric, Sometime))
+            case Metric(operator, interval, (operand,)):
+                return Moved(
+                    self.timeline.operator(operator, interval),
+                    self.node(operand, numbers, is_negated),
+                    self.spread(operator, interval),
+                )
+            case Metric(operator, interval, (left, right)):
+                nodes = self.node(left, numbers, is_negated), self.node(right, numbers, is_negated)
+                parts = take_apart(operator, interval, self.timeline)
+                if not set(nodes[0].names) <= set(nodes[1].names):
+                    parts = replace(parts, alone=())
+                lasting = replace(interval, start=Fraction(0), start_open=False)
+                return Since(parts, *nodes, (self.spread(operator, lasting), self.spread(operator, interval)))
+        raise AssertionError(metric)
+
+    def spread(self, operator: str, interval: Interval) -> Integers:
+        """The diamond that looks where an operator does."""
+        diamond = "diamondminus" if operator in PAST else "diamondplus"
+        return self.timeline.operator(diamond, interval)
+
+
+def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[tuple[Literal, ...]]:
+    """The literals, and with the right operand alone each `since` whose left one has variables of its own."""
+    for place, literal in enumerate(literals):
+        for alone in _alone(literal, timeline):
+            for rest in _alternatives(literals[place + 1 :], timeline):
+                yield (*literals[:place], alone, *rest)
+    yield tuple(literals)
+
+
+def _alone(metric: Literal, timeline: Timeline) -> Iterator[Atom | Metric]:
+    """Return what counts alone of a `since` whose left operand has variables of its own: the right one."""
+    match metric:
+        case Metric(operator, interval, (left, right)) if not set(_names(left)) <= set(_names(right)):
+            if 0 in interval:
+                yield right
+            if timeline.is_integer and 1 in interval:
+                yield Metric(DIAMOND_OF[operator], Interval(Fraction(1), Fraction(1)), (right,))
+
+
+def _names(metric: Atom | Metric) -> Iterator[Variable]:
+    if not (isinstance(metric, Atom) and metric.predicate == TOP):
+        yield from literal_variables(metric)
+
+
+def _outer_names(literal: Literal, body: Sequence[Literal]) -> frozenset[str]:
+    """The variables of a literal that others of a body have too."""
+    others = {variable for other in body if other is not literal for variable in literal_variables(other)}
+    return frozenset(variable.name for variable in literal_variables(literal) if variable in others)
+
+
+def chain(node: Node) -> tuple[Leaf, tuple[Integers, ...]] | None:
+    """The atom under unary operators, and what these do, inner ones first; None if there is more to it."""
+    moves: tuple[Integers, ...] = ()
+    while isinstance(node, Moved):
+        moves = (node.by, *moves)
+        node = node.operand
+    return (node, moves) if isinstance(node, Leaf) else None
+
+
+def leaves(node: Node) -> Iterator[Leaf]:
+    """The atoms, in the order of their numbers."""
+    match node:
+        case Leaf():
+            yield node
+        case Moved(operand=operand) | Within(operand=operand):
+            yield from leaves(operand)
+        case Since(left=left, right=right):
+            yield from leaves(left)
+            yield from leaves(right)
+
+
+# ---- What rules over time do to time: levels of negation, recursion, ways of propagation, and termination.
+#
+# Wałęga, Zawidzki, Cuenca Grau: Finitely Materialisable Datalog Programs with Metric Temporal Operators, KR
+# 2021: label the edge from each body atom to the head with the interval by which truth can move along it; if
+# no cycle moves truth, a fixpoint is reached (MTL-acyclic). Boxes, since and until count as diamonds do.
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """By how much truth may move: from `low` to `high`, None being without end."""
+
+    low: Fraction | None = Fraction(0)
+    high: Fraction | None = Fraction(0)
+
+    def __add__(self, other: Shift) -> Shift:
+        low = None if self.low is None or other.low is None else self.low + other.low
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Shift(low, high)
+
+    @property
+    def is_punctual(self) -> bool:
+        """Whether it is by one amount only."""
+        return self.low is not None and self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The head of a rule follows from an atom of its body, later by a shift."""
+
+    rule: Rule
+    source: str
+    target: str
+    shift: Shift
+
+
+def levels(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], ...]:
+    """The rules in as few parts as it takes for what is negated to be complete before it is read."""
+    level = {rule.head.predicate: 0 for rule in rules}
+    is_settled = False
+    while not is_settled:
+        is_settled = True
+        for rule in rules:
+            least = max(
+                (level.get(atom.predicate, -1) + is_negated for atom, is_negated in _atoms(rule)), default=0
+            )
+            if least > level[rule.head.predicate]:
+                level[rule.head.predicate] = least
+                is_settled = False
+    most = max(level.values(), default=-1)
+    return tuple(
+        tuple(rule for rule in rules if level[rule.head.predicate] == number) for number in range(most + 1)
+    )
+
+
+def time_strata(rules: Sequence[Rule]) -> tuple[Stratum, ...]:
+    """The levels, as they are shown beside the strata of rules without time."""
+    return tuple(
+        Stratum(
+            tuple(dict.fromkeys(rule.head.predicate for rule in level)),
+            level,
+            bool(recursive_predicates(level)),
+        )
+        for level in levels(rules)
+    )
+
+
+def _atoms(rule: Rule) -> Iterator[tuple[Atom, bool]]:
+    for atom in rule.positive:
+        yield atom, False
+    for atom in rule.negated:
+        yield atom, True
+
+
+def recursive_predicates(rules: Sequence[Rule]) -> frozenset[str]:
+    """The predicates that a path of dependencies with a cycle leads to (paper 002, Definition 5)."""
+    graph = dependency_graph(rules)
+    found: set[str] = set()
+    for component in components(graph):  # each after those it depends on
+        is_cycle = len(component) > 1 or component[0] in graph[component[0]]
+        if is_cycle or any(source in found for name in component for source in graph[name]):
+            found.update(component)
+    return frozenset(found)
+
+
+# ---- ways of propagation
+
+
+def direction(rules: Iterable[Rule]) -> str | None:
+    """`forward` if nothing later bears on what holds earlier, `backward` for the reverse, else None."""
+    ways = {way for rule in rules for way in _ways(rule)}
+    if ways <= {FORWARD}:
+        return FORWARD
+    return BACKWARD if ways <= {BACKWARD} else None
+
+
+def _ways(rule: Rule) -> Iterator[str]:
+    if not isinstance(rule, MetricRule):
+        return
+    for operator, interval in rule.moves:
+        if interval.end != 0:
+            yield FORWARD if operator == "boxplus" else BACKWARD
+    for literal in rule.body:
+        if isinstance(literal, Metric | MetricNegation):
+            yield from _ways_of(literal.metric if isinstance(literal, MetricNegation) else literal)
+
+
+def _ways_of(metric: Atom | Metric) -> Iterator[str]:
+    if isinstance(metric, Metric):
+        if metric.interval.end != 0:
+            yield FORWARD if metric.operator in PAST else BACKWARD
+        for operand in metric.operands:
+            yield from _ways_of(operand)
+    elif metric.predicate == TOP:
+        yield from (FORWARD, BACKWARD)
+
+
+# ---- termination
+
+
+def edges(rules: Iterable[Rule]) -> Iterator[Edge]:
+    """How truth moves from atoms to heads, negated ones included."""
+    for rule in rules:
+        head = Shift()
+        for operator, interval in rule.moves if isinstance(rule, MetricRule) else ():
+            head += _shift(interval, is_past=operator == "boxplus")
+        for literal in rule.body:
+            metric = None
+            if isinstance(literal, Atom | Metric):
+                metric = literal
+            elif isinstance(literal, Negation):
+                metric = literal.atom
+            elif isinstance(literal, MetricNegation):
+                metric = literal.metric
+            for source, shift in () if metric is None else _moves(metric, head):
+                yield Edge(rule, source, rule.head.predicate, shift)
+
+
+def _moves(metric: Atom | Metric, outer: Shift) -> Iterator[tuple[str, Shift]]:
+    if isinstance(metric, Atom):
+        if metric.predicate != TOP:
+            yield metric.predicate, outer
+        return
+    is_past = metric.operator in PAST
+    shift = _shift(metric.interval, is_past)
+    yield from _moves(metric.operands[-1], outer + shift)
+    if len(metric.operands) == 2:
+        until = Shift(Fraction(0), shift.high) if is_past else Shift(shift.low, Fraction(0))
+        yield from _moves(metric.operands[0], outer + until)
+
+
+def _shift(interval: Interval, is_past: bool) -> Shift:
+    if is_past:
+        return Shift(interval.start, interval.end)
+    low = None if interval.end is None else -interval.end
+    return Shift(low, None if interval.start is None else -interval.start)
+
+
+def time_cycle(rules: Sequence[Rule]) -> tuple[Edge, ...]:
+    """Edges of a recursion that moves truth, so that there may be no fixpoint; none if there is one.
+
+    In a component every edge is on a cycle. All cycles move truth by 0 iff every edge moves it by one amount,
+    and places can be given to the predicates so that each edge leads from place to place by that amount.
+    """
+    graph = dependency_graph(rules)
+    home = {name: number for number, names in enumerate(components(graph)) for name in names}
+    inner: dict[int, list[Edge]] = {}
+    for edge in edges(rules):
+        if home.get(edge.source) == home[edge.target]:
+            inner.setdefault(home[edge.target], []).append(edge)
+    for found in inner.values():
+        wide = [edge for edge in found if not edge.shift.is_punctual]
+        if wide:
+            return (wide[0],)
+        moved = _misplaced(found)
+        if moved is not None:
+            return (moved,)
+    return ()
+
+
+def _misplaced(found: Sequence[Edge]) -> Edge | None:
+    """An edge that no places fit, or None."""
+    places: dict[str, Fraction] = {found[0].target: Fraction(0)}
+    is_settled = False
+    while not is_settled:
+        is_settled = True
+        for edge in found:
+            assert edge.shift.low is not None
+            if edge.source in places and edge.target in places:
+                if places[edge.source] + edge.shift.low != places[edge.target]:
+                    return edge
+            elif edge.source in places:
+                places[edge.target] = places[edge.source] + edge.shift.low
+                is_settled = False
+            elif edge.target in places:
+                places[edge.source] = places[edge.target] - edge.shift.low
+                is_settled = False
+    return None
+
+
+def reach(rules: Iterable[Rule]) -> Mapping[str, Fraction | None]:
+    """How far rules look back and ahead at most: `past` and `future`, None being without end."""
+    past: Fraction | None = Fraction(0)
+    future: Fraction | None = Fraction(0)
+    for edge in edges(rules):
+        past = None if past is None or edge.shift.high is None else max(past, edge.shift.high)
+        future = None if future is None or edge.shift.low is None else max(future, -edge.shift.low)
+    return {"past": past, "future": future}
