@@ -13,14 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from tidelog.errors import codes as data_codes
-from tidelog.errors import codes as exchange_codes
-from tidelog.errors import codes as frame_codes
-from tidelog.errors import codes as logic_codes
-from tidelog.errors import codes as pipeline_codes
-from tidelog.errors import codes as publish_codes
-from tidelog.errors import codes as store_codes
-from tidelog.errors import codes as syntax_codes
+from tidelog.errors import codes
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.function import ALIASES, Function
 
@@ -57,16 +50,14 @@ def code_table(meanings: Mapping[str, str]) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     **{f"functions of {_area(module)}": partial(functions, module) for module in builtins.AREAS},
-    "syntax errors": partial(code_table, syntax_codes.SYNTAX_MEANINGS),
-    "program errors": partial(code_table, logic_codes.LOGIC_MEANINGS),
-    "data errors": partial(
-        code_table, {**data_codes.DATA_MEANINGS, "E510": "a Python object that is no value"}
-    ),
-    "pipeline errors": partial(code_table, pipeline_codes.PIPELINE_MEANINGS),
-    "publishing errors": partial(code_table, publish_codes.PUBLISH_MEANINGS),
-    "store errors": partial(code_table, store_codes.STORE_MEANINGS),
-    "frame errors": partial(code_table, frame_codes.SPARK_MEANINGS),
-    "exchange errors": partial(code_table, exchange_codes.EXCHANGE_MEANINGS),
+    "syntax errors": partial(code_table, codes.SYNTAX_MEANINGS),
+    "program errors": partial(code_table, codes.LOGIC_MEANINGS),
+    "data errors": partial(code_table, {**codes.DATA_MEANINGS, "E510": "a Python object that is no value"}),
+    "pipeline errors": partial(code_table, codes.PIPELINE_MEANINGS),
+    "publishing errors": partial(code_table, codes.PUBLISH_MEANINGS),
+    "store errors": partial(code_table, codes.STORE_MEANINGS),
+    "frame errors": partial(code_table, codes.SPARK_MEANINGS),
+    "exchange errors": partial(code_table, codes.EXCHANGE_MEANINGS),
 }
 
 

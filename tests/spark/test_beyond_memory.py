@@ -48,7 +48,7 @@ def test_joins_derive_what_exceeds_the_memory_of_all_workers() -> None:
     """Compare the rows of `link` and `reach`, as Spark has them, with the memory in which it computes them.
 
     A row is 112 bytes: 32 of its own, and texts of 11, 27 and 27, rounded up to 8. The memory is what Spark
-    reports of both executors: `spark.strategies.fraction` of heaps of 512 MB, less 300 MB that Spark reserves.
+    reports of both executors: `spark.strategies.fraction` of heaps of 512 MB, less 300 MB of Spark's own.
     The rest of the heaps, and Python workers of at most 200 MB, are not counted. What Spark reports that it
     kept, in memory and on disk, has copies of several rounds too.
     """

@@ -117,7 +117,9 @@ from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.spark.strategies import Limit
-from tidelog.spark.worker import COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, Everything, Reading, Task, Writing
+from tidelog.spark.worker import (
+    COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, Everything, Reading, Task, Writing,
+)  # fmt: skip
 
 rules, kind, rows, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) << 20
 program = program_of(f"@declare e(a: {kind}, b: {kind}) . {rules}")

@@ -116,7 +116,7 @@ def is_json(field: Any) -> bool:
 # ---- Columns and batches: the form in which data enters the engine, Arrow arrays with a declared meaning.
 #
 # Texts become typed columns here, by compiled kernels where the text is written plainly. What a kernel cannot
-# read for certain is left to `logic.conversions`, one text at a time: a kernel is never trusted with a doubtful
+# read for certain is left to `logic.conversions`, one text at a time: a kernel is never trusted with such a
 # text (Arrow reads `0xffffffffffffffff` as -1, and `1e999` as infinity).
 
 

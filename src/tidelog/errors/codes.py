@@ -414,7 +414,7 @@ SPARK_MEANINGS: Final = {
     TIMED_FRAMES: "facts that hold at times, where changes and tables of pipelines have none",
     NOT_REDERIVED: "a change that cannot be worked into frames of what was derived before",
     SOURCE_WITHOUT_FILES: "a source without files",
-    SOURCE_NOT_READABLE: "a source that the session of Spark cannot read: a format, a driver or a table it lacks",
+    SOURCE_NOT_READABLE: "a source that Spark's session cannot read: it lacks the format, driver or table",
     OTHER_COLUMNS: "files of one source with different columns",
     FILTER: "a filter of a source that is not well formed",
     NO_MEMORY: "facts that do not fit the memory of a task",
@@ -438,4 +438,16 @@ EXCHANGE_MEANINGS: Final = {
     COLLISION: "two values have the same hash; the run begins again with another seed",
     NOT_DIVISIBLE: "a program that cannot be divided among tasks",
     DIFFERENT: "tasks that run different programs, or versions of tidelog",
+}
+
+
+MEANINGS: Final = {
+    **SYNTAX_MEANINGS,
+    **LOGIC_MEANINGS,
+    **DATA_MEANINGS,
+    **STORE_MEANINGS,
+    **PUBLISH_MEANINGS,
+    **PIPELINE_MEANINGS,
+    **SPARK_MEANINGS,
+    **EXCHANGE_MEANINGS,
 }

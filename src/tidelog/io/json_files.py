@@ -145,7 +145,8 @@ def _column(values: Any, column_type: ColumnType | None) -> Column | None:
 # Objects are matched by the names of the predicate's columns if they are known, else by the keys of the first
 # object, in its order. Text in a column of any type is a name if it has the form of one, else a string;
 # numbers are read as the rule language reads them: with an exponent a double, with a point a decimal, else an
-# integer. Objects of JSON-LD with `@id` or `@value` are IRIs and literals, as `logic.conversions` writes them.
+# integer. Objects of JSON-LD with `@id` or `@value` are IRIs and literals, as `logic.conversions`
+# writes them.
 
 _ROWS = 1 << 14
 _BLOCK = 1 << 22

@@ -325,22 +325,14 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
 # ---- Values as JSON: numbers, Booleans and names as JSON has them, all else as an object of JSON-LD.
 #
 # | value                             | is written as
-# |
-# |-----------------------------------|-----------------------------------------------------------------------|
+# |-----------------------------------|----------------------------------------------------------------------
 # | integer, decimal, Boolean         | `12`, `1.50` with a point, `true`
-# |
 # | double                            | a number with an exponent, `1.5E3`; infinity as a literal
-# |
 # | name                              | text: `"alice"`
-# |
 # | IRI of another form, blank node   | `{"@id": "http://x/y"}`, `{"@id": "_:b"}`
-# |
 # | string                            | `{"@value": "Alice Smith"}`
-# |
 # | with a language                   | `{"@value": "chat", "@language": "fr"}`
-# |
 # | other literals                    | `{"@value": "2020-12-31", "@type": "http://…#date"}`
-# |
 #
 # How a value is written depends on its kind, not on what stands beside it. Text alone is read as it is in the
 # JSON of others, a name if it has the form of one, else a string; so strings need a form of their own.

@@ -21,9 +21,9 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
-# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a stratum of its own. Instances of its body
-# that were lost or gained name the groups that are touched; for these the rows to aggregate are collected
-# from what is true now. Both sets stand on scratch paper, in relations that are forgotten at the end.
+# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a stratum of its own. Instances of
+# its body that were lost or gained name the groups that are touched; for these the rows to aggregate are
+# collected from what is true now. Both sets stand on scratch paper, in relations that are forgotten at the end.
 #
 # Invariant: a group that no changed instance belongs to keeps its fact.
 
@@ -111,8 +111,9 @@ def _scratch(task: Task, rule: Rule) -> Iterator[None]:
 # ---- Closures: which predicates structures keep, and how a stratum of one is brought up to date. Mutates
 # itself.
 #
-# See `rewrite.auxiliary_relations` for what a module is. The relation of its external pairs is maintained as any other,
-# by the algorithm that was chosen; what changes in it, and in the explicit facts, goes to the structure.
+# See `rewrite.auxiliary_relations` for what a module is. The relation of its external pairs is maintained as
+# any other, by the algorithm that was chosen; what changes in it, and in the explicit facts, goes to the
+# structure.
 #
 # Invariant: between transactions the engine's structures keep the chosen predicates, and no others.
 

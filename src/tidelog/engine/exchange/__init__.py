@@ -19,8 +19,8 @@ tasks of a Spark stage. What a task needs:
   says that a task is gone. Both are errors of an attempt, not of the program or the data; all others would
   come again, and are raised by all tasks, with the diagnostics of the task that has met them.
 - `timeout`, `max_facts` (of all tasks together) and Ctrl-C hold as in one process. A program that cannot be
-  divided is a `ProgramError` with the rule. `equality.distributed` and `temporal.distributed` have tasks for programs
-  with equality, and with facts that hold at times.
+  divided is a `ProgramError` with the rule. `equality.distributed` and `temporal.distributed` have tasks for
+  programs with equality, and with facts that hold at times.
 - `relation` gives columns as `Relation.coded` has them; `task.plan.describe()` says where facts lie and why.
 
 The columnar engine is used as it is, not through a protocol: values go from one dictionary to another by

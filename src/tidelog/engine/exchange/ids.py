@@ -244,7 +244,8 @@ class Values:
 # Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie at
 # several tasks: sketches are merged by the larger of each two registers.
 #
-# Frequent values are guessed from a sample of each column. Any values are right, see `rewrite.localise_rules`.
+# Frequent values are guessed from a sample of each column. Any values are right: see
+# `rewrite.localise_rules`.
 
 Part = tuple[Sequence[Ids], int]  # columns and rows
 Column = tuple[str, int]

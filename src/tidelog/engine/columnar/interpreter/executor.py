@@ -16,7 +16,7 @@ from tidelog.logic.values import Kind, Value
 from tidelog.plan.compile import best_pivot
 from tidelog.plan.join_order import Statistics
 
-# ---- Aggregation over columns of ids: groups by sorting, integers by NumPy, all else by `logic.functions.builtins`.
+# ---- Aggregation over columns of ids: groups by sorting, integers by NumPy, all else by definition.
 
 Ids = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
