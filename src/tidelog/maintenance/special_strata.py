@@ -23,7 +23,7 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a stratum of its own. Instances of
 # its body that were lost or gained name the groups that are touched; for these the rows to aggregate are
-# collected from what is true now. Both sets stand on scratch paper, in relations that are forgotten at the end.
+# collected from what is true now. Both sets are relations that are dropped at the end.
 #
 # Invariant: a group that no changed instance belongs to keeps its fact.
 
