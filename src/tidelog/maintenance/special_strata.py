@@ -21,8 +21,8 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
-# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a stratum of its own. Instances of
-# its body that were lost or gained name the groups that are touched; for these the rows to aggregate are
+# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a stratum of its own. Instances
+# of its body that were lost or gained name the groups that are touched; for these the rows to aggregate are
 # collected from what is true now. Both sets are relations that are dropped at the end.
 #
 # Invariant: a group that no changed instance belongs to keeps its fact.
