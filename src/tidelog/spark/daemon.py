@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-import tidelog.spark.worker  # noqa: F401 - what executors run, or what that needs
+import tidelog.spark.stages  # noqa: F401 - what executors run, or what that needs
 
 if __name__ == "__main__":
     daemon.manager()
