@@ -9,13 +9,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tidelog.pipeline.job import Job, Run, Step
     from tidelog.pipeline.job_settings import Engine, Settings, Sink, Source, Stream
+    from tidelog.pipeline.operating import write_report
+    from tidelog.pipeline.run_reports import Outcome, PredicateReport, RunReport, log_start, read_log
     from tidelog.pipeline.version_folder import Store
     from tidelog.pipeline.versions import Version, difference, read
+    from tidelog.show.column_lineage import lineage
 
 __all__ = [
     "Engine",
     "Job",
+    "Outcome",
+    "PredicateReport",
     "Run",
+    "RunReport",
     "Settings",
     "Sink",
     "Source",
@@ -24,14 +30,21 @@ __all__ = [
     "Stream",
     "Version",
     "difference",
+    "lineage",
+    "log_start",
     "read",
+    "read_log",
+    "write_report",
 ]
 
 _HOMES = {
-    "job": ("Job", "Run", "Step"),
-    "job_settings": ("Engine", "Settings", "Sink", "Source", "Stream"),
-    "version_folder": ("Store",),
-    "versions": ("Version", "difference", "read"),
+    "tidelog.pipeline.job": ("Job", "Run", "Step"),
+    "tidelog.pipeline.job_settings": ("Engine", "Settings", "Sink", "Source", "Stream"),
+    "tidelog.pipeline.operating": ("write_report",),
+    "tidelog.pipeline.run_reports": ("Outcome", "PredicateReport", "RunReport", "log_start", "read_log"),
+    "tidelog.pipeline.version_folder": ("Store",),
+    "tidelog.pipeline.versions": ("Version", "difference", "read"),
+    "tidelog.show.column_lineage": ("lineage",),
 }
 
 
@@ -40,5 +53,5 @@ def __getattr__(name: str) -> object:
         if name in names:
             from importlib import import_module
 
-            return getattr(import_module(f"tidelog.pipeline.{home}"), name)
+            return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

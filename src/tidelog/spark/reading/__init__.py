@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.io.data_file import Source
+
 if TYPE_CHECKING:
     from tidelog.spark.reading.source_frames import read_source
 
-__all__ = ["read_source"]
+__all__ = ["Source", "read_source"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what reads sources when it is first asked for."""
-    if name not in __all__:
+    if name != "read_source":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tidelog.spark.reading import source_frames
+    from tidelog.spark.reading.source_frames import read_source
 
-    return getattr(source_frames, name)
+    return read_source
