@@ -45,7 +45,7 @@ class Engine(Statistics, Protocol):
         """Add a batch of explicit facts; returns how many were new."""
 
     def begin(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible, none of them as NEW."""
+        """Make all facts of the relations visible, none of them as NEW."""
 
     def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
         """Whether a value may occur in a column of the visible facts, or of those that are NEW."""
@@ -280,13 +280,13 @@ class MaintainedClosures(Closing, Protocol):
         """Whether a structure keeps the relation from now on; it and its source are as they should be."""
 
     def open(self, relation: str) -> None:
-        """Let no structure keep the relation any more."""
+        """Drop the closure structure of the relation."""
 
     def maintain_closure(self, relation: str, removed: Facts, added: Facts, went: Facts, came: Facts) -> None:
-        """Let facts of a closed relation be true or not, as its external pairs want it.
+        """Update the facts of a closed relation to the closure of its changed external pairs.
 
-        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are what
-        changed below. Raises Outgrown if the structure would become too large.
+        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are the
+        facts deleted and inserted below. Raises Outgrown if the structure would become too large.
         """
 
 
@@ -325,10 +325,10 @@ class Maintainable(Engine, Protocol):
         """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
 
     def tidy(self, relations: Iterable[str]) -> None:
-        """Let go of what no longer serves in these relations; sets of facts are no longer valid."""
+        """Free what these relations no longer need; sets of facts become invalid."""
 
     def rebase(self) -> None:
-        """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""
+        """Set BEFORE to ALIVE for a second pass; `commit` and `roll_back` still refer to the beginning."""
 
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
@@ -374,7 +374,7 @@ class Maintainable(Engine, Protocol):
         """Those whose `founded` or `hidden` is above 0."""
 
     def raise_ranks(self, facts: Facts) -> None:
-        """Let the facts rank highest: what was hidden becomes founded, and the clock moves on."""
+        """Give the facts the highest rank: hidden instances become founded, and the clock advances."""
 
     def recount(self, counters: Counters, strata: Iterable[Any]) -> Facts:
         """Count all instances of the strata's rules anew; returns the facts that are true and unfounded.
@@ -406,7 +406,7 @@ class Maintainable(Engine, Protocol):
         """Those that are marked."""
 
     def note_returning(self, facts: Facts, returning: bool) -> None:
-        """Let it be noted that the facts return, or not."""
+        """Set or clear the note that the facts return."""
 
     def select_returning(self, facts: Facts) -> Facts:
         """Those that return."""
@@ -489,19 +489,19 @@ class TabledEngine(Engine, Protocol):
         """Run what is ready to run, in turn; how many new facts each has found."""
 
     def reveal(self, relation: str) -> None:
-        """Let facts that came be NEW too, together with those that are."""
+        """Make facts inserted in this round NEW too, besides those that already are."""
 
     def new_rows(self, relation: str) -> tuple[tuple[Any, ...], int]:
         """The columns of what is NEW of a relation, and how many rows these are."""
 
     def show(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible, none of them as NEW."""
+        """Make all facts of the relations visible, none of them as NEW."""
 
     def define(self, relation: str, arity: int, dense_bytes: int | None = None) -> None:
         """Make an empty relation, unless it is there; `dense_bytes` bound what its set may take for speed."""
 
     def plan_to_keep(self, relations: Collection[str]) -> None:
-        """Let `generation` change when one of the relations is dropped."""
+        """Mark the relations as used by cached plans: `generation` changes when one is dropped."""
 
     @property
     def generation(self) -> int:
@@ -511,7 +511,7 @@ class TabledEngine(Engine, Protocol):
         """What has gone from a relation, and come to it, since this was last asked; None if not known."""
 
     def remove(self, relation: str, columns: Sequence[Any], rows: int) -> None:
-        """Let rows of ids be no facts any more."""
+        """Delete the facts given as rows of ids."""
 
     def standing(self, relation: str, columns: Sequence[Any], rows: int) -> Any:
         """The flags of each given row; 0 where it is no fact."""

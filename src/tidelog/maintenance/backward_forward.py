@@ -81,7 +81,7 @@ class Search:
         return delayed | stated | grounded
 
     def saturate(self, proved: Facts) -> None:
-        """Let all that follows from proved facts be proved; what was not checked is delayed thereby."""
+        """Mark as proved all facts derived from proved facts; those not checked are thereby delayed."""
         engine = self.engine
         while len(proved):
             engine.mark(proved, set=Flag.DELTA)

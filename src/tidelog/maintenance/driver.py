@@ -129,7 +129,7 @@ class Driver:
         return self.engine.commit()
 
     def _go_on(self, after: Program, closed: Names) -> None:
-        """Let there be a schedule of the program after an update."""
+        """Schedule the program after an update, keeping structures for the closed predicates only."""
         self._closures.keep(closed)
         self._schedule_anew(after.rules)
         if self._closures.modules(after.rules).keys() - closed:
@@ -152,19 +152,19 @@ class Driver:
     # ---- what must be known before
 
     def _prepare(self, program: Program) -> None:
-        """Let there be a schedule of the program, its auxiliary relations, and the counters asked for."""
+        """Prepare the program's schedule, auxiliary relations and counters, unless they are up to date."""
         self._prepare_schedule(program)
         if self.engine.counters is not self.algorithm.counters:
             is_counting = self.algorithm.counters is not Counters.NONE
             self._recount(self._schedule.section_of if is_counting else (), self.algorithm.counters)
 
     def _prepare_schedule(self, program: Program) -> None:
-        """Let there be a schedule of the program, its auxiliary relations, and its closures."""
+        """Prepare the program's schedule, auxiliary relations and closures, unless they are up to date."""
         if program.rules is not self._rules or not self._closures.are_current:
             self._adopt(program.rules)
 
     def _adopt(self, rules: Rules) -> None:
-        """Let there be a schedule of these rules, and structures for what they can keep."""
+        """Schedule these rules, making missing auxiliary relations and structures for closures."""
         made = self._complete(rules)
         try:
             opened = self._closures.choose(rules)
@@ -215,7 +215,7 @@ class Driver:
         return {rule.head.predicate for rule in missing}
 
     def _schedule_anew(self, rules: Rules | None) -> None:
-        """Let there be a schedule of these rules, and plans and auxiliary relations of no others."""
+        """Schedule these rules, and drop plans and auxiliary relations of all others."""
         self._rules = rules
         known_rules = rules or ()
         self._schedule = self._scheduled(
@@ -403,7 +403,7 @@ class Driver:
             self.listen(_maintained(schedule.sections[place], self.name, outcome))
 
     def _state(self, task: Task) -> None:
-        """Let facts be explicit or not, as the update says, and be counted so."""
+        """Mark facts as explicit or not, as the update says, and adjust their counters."""
         engine = self.engine
         engine.mark(task.removed, clear=Flag.EXPLICIT)
         engine.mark(task.added, set=Flag.EXPLICIT)

@@ -57,7 +57,7 @@ class BoundedSearch(CountingSearch):
         return self.unproved(doubtful)
 
     def _enter(self, fresh: Facts, depth: int) -> None:
-        """Let facts be of this depth and no longer of a larger one; prove what follows from them."""
+        """Record facts at this depth instead of a larger one; prove what follows from them."""
         for deeper in range(depth + 1, self.depth + 1):
             self.met[deeper] = self.task.without(self.met[deeper], fresh)
             self.waiting[deeper] = self.task.without(self.waiting[deeper], fresh)

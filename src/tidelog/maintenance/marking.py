@@ -245,7 +245,7 @@ class Linked:
         self.linked = reading.derived if linked is None else linked  # the predicates whose facts are linked
 
     def begin(self, went: Facts) -> None:
-        """Let derived facts be linked."""
+        """Keep links of derived facts in this transaction."""
         self.engine.keep_notes(Noting(Notes.LINKS, self.reading.stated, self.linked))
         if self.ahead is not None:
             self.reading.listen(MarksUsed(len(self.engine.of(went, self.reading.stated)), 0))

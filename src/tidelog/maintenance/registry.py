@@ -553,7 +553,7 @@ def keeps_closures(name: str, marking: str) -> bool:
 
 
 def check_names(name: str, marking: str) -> None:
-    """Nothing, if there is such a maintainer and it can mark so; else raises ProgramError."""
+    """Raise ProgramError unless there is such a maintainer and it supports the marking."""
     kind, colon, depth = name.partition(":")
     if colon and kind == ForwardBackwardForward.name and depth.isascii() and depth.isdigit():
         name = kind

@@ -170,9 +170,9 @@ class Closures:
     # ---- choosing
 
     def choose(self, rules: Rules) -> Names:
-        """Let structures keep what they can; returns what they kept till now, and what is to be counted.
+        """Assign structures to the predicates they can keep; return those no longer kept, to be counted.
 
-        The facts of all predicates and sources are right.
+        The facts of all predicates and sources must be correct.
         """
         closing = self.closing
         if closing is None:
@@ -188,7 +188,7 @@ class Closures:
         return opened - new
 
     def _refuse(self, names: Collection[str]) -> None:
-        """Let rules keep these predicates until they have grown a lot."""
+        """Leave these predicates to rules until they have grown by the factor GROWN."""
         self._refused = {name: max(self.engine.size(name), SMALL) for name in names}
 
     def _is_kept(self, name: str, modules: Mapping[str, ClosureModule]) -> bool:
@@ -199,7 +199,7 @@ class Closures:
         return module is not None and module.is_like(modules[name])
 
     def keep(self, names: Names) -> None:
-        """Let structures keep these predicates only."""
+        """Keep structures for these predicates only."""
         if self.closing is not None:
             for name in self.chosen - names:
                 self.closing.open(name)

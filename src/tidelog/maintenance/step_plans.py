@@ -148,7 +148,7 @@ class Shelf:
         return self._beside_links
 
     def renew(self) -> bool:
-        """Let go of plans that were made for relations of another size; whether there were any."""
+        """Drop the plans unless they fit the sizes of the relations; return whether they were dropped."""
         if self._sizes is not None and not is_outdated(self._sizes, self.library.engine):
             return False
         self._sizes = sizes(self._rules, self.library.engine)

@@ -187,7 +187,7 @@ class Algorithm(Protocol):
         """Whether an engine's compiled loop does the same, and may do it."""
 
     def maintain(self, task: Task) -> None:
-        """Let the facts that are true now be those that follow."""
+        """Update the stratum, so that exactly its explicit and derived facts are true."""
 
 
 # ---- Deletion in rounds: doubtful facts are taken away, and what they supported is doubtful next.
@@ -233,9 +233,9 @@ NEW = Flag.ALIVE | Flag.DELTA
 
 
 def insert(task: Task, again: Facts) -> None:
-    """Let the facts that are waiting to be true again be so, with those stated and gained, and what follows.
+    """Insert the pending facts `again`, added explicit facts, gained facts, and their derived facts.
 
-    Where instances are counted, what is gained is counted; where facts have ranks, new ones rank highest.
+    Where instances are counted, gained ones are counted; where facts have ranks, new ones rank highest.
     """
     engine = task.engine
     effect = FOUND if engine.counters is Counters.NONE else COUNTED

@@ -295,12 +295,12 @@ def is_same(D: Any, entry: Any, kind: Any, extra: Any, word: Any, address: Any) 
 def learn(
     D: Any, kinds: Any, extras: Any, words: Any, offsets: Any, texts: Any, places: Any, done: Any, ids: Any
 ) -> Any:
-    """Let the dictionary have values that are told; their ids are written to their places.
+    """Add received values to the dictionary, and write their ids to their places in `ids`.
 
-    Where there is an id already, found by the hash, it must be of the same value: else returns -1 - number of
-    the value. Other values are not in the dictionary. A word is the payload of a number, or the length of a
-    text that lies at its offset after `texts`. The qualifier of a text is given by its place in `ids`, which
-    is written before. Returns how far it came before the dictionary was full.
+    If there is an id already, found by the hash, it must be of the same value: otherwise returns -1 - number
+    of the value. Other values are not in the dictionary. A word is the payload of a number, or the length of
+    a text that lies at its offset after `texts`. The qualifier of a text is given by its place in `ids`,
+    which is written before. Returns the number of values done, fewer than all if the dictionary is full.
     """
     begin = done
     capacity = D[D_CAPACITY]
@@ -345,7 +345,7 @@ def learn(
 
 @kernel("const i32[:], const i64[:], u8[:]")
 def sketch(column: Any, hashes: Any, registers: Any) -> None:
-    """Let each register know the most trailing zeros of the hashes that fall to it, plus one."""
+    """Raise each register to the most trailing zeros, plus one, of the hashes that belong to it."""
     for row in range(len(column)):
         hashed = np.uint64(hashes[column[row]]) * SECOND
         register = np.int64(hashed >> np.uint64(56))

@@ -402,7 +402,7 @@ class _Peer:
     # ---- sending
 
     def tell(self, kind: int, frame: Frame) -> int:
-        """Let a frame wait to be sent; returns its size."""
+        """Queue a frame for sending; return the size of its parts in bytes."""
         # What is empty has no bytes to show, if it has more than one dimension.
         views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
         sizes = struct.pack(f"<{len(views)}Q", *map(len, views))

@@ -240,7 +240,7 @@ class Task:
     # ---- given facts go to their places
 
     def _send_given(self, heavy: Mapping[Column, Ids]) -> None:
-        """Let each copy have its given facts; they follow no route."""
+        """Send the given facts to every copy of their relations; they follow no route."""
         values = sum(count * len(columns) for parts in self._given.values() for columns, count in parts)
         every = {
             task: Frame(0, (np.array([values], np.int64),))
@@ -286,7 +286,7 @@ class Task:
         self._add(arrived)
 
     def _reserve(self, several: Iterable[Rows]) -> None:
-        """Let relations have room for given rows of several tasks, so that they grow once for all of them."""
+        """Reserve room in relations for given rows of several tasks, so that they grow once for all."""
         counts: Counter[int] = Counter()
         for rows in several:
             counts[rows.relation] += rows.count

@@ -333,7 +333,7 @@ def end_group(C: Any) -> None:
 
 @subroutine
 def make_component(C: Any, start: Any) -> None:
-    """Let the members listed from `start` on be one component."""
+    """Make one component of the members listed from `start` on."""
     listed, label, following = vector(C, LISTED), vector(C, LABEL), vector(C, NEXT)
     end = C[MEMBERS]
     for place in range(start, end):
@@ -583,7 +583,7 @@ def split(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
 
 @kernel("i64[:], i32[:]")
 def restore(C: Any, ids: Any) -> None:
-    """Let the components of these nodes be those of the external pairs, as they were before changes."""
+    """Restore the components of these nodes from the external pairs."""
     begin_change(C)
     stamp = next_stamp(C)
     marks, gathered, paired = vector(C, BACKWARD), vector(C, GATHERED), vector(C, PAIRED)

@@ -86,7 +86,7 @@ class ExternalPairs(ABC):
         return left, right
 
     def fill(self, left: Ids, right: Ids) -> None:
-        """Let a closure without pairs have these external ones; nobody is told what became true."""
+        """Insert external pairs into an empty closure, without reporting which pairs became true."""
         self._enter(left, right, self.check)
         self._refresh(self.check)
 
@@ -113,7 +113,7 @@ class ExternalPairs(ABC):
 
     @abstractmethod
     def _undo(self, changes: list[Change]) -> None:
-        """Let the closure fit the external pairs, which are those before the changes."""
+        """Restore the closure of the external pairs, which are already those before the changes."""
 
     def _note(self, added: bool, sources: Ids, targets: Ids) -> None:
         """Enter into the journal, if one is kept, that external pairs have come or gone."""
@@ -417,7 +417,7 @@ class TransitiveClosure(ExternalPairs):
     # ---- growing
 
     def _fit_matrix(self) -> None:
-        """Let the matrix have a row and a bit for every node."""
+        """Grow the matrix to a row and a bit for every node."""
         nodes = self.nodes
         rows, stride = self.matrix.shape
         if nodes <= rows:
@@ -511,7 +511,7 @@ class EquivalenceClosure(ExternalPairs):
         self.count = closure_kernels.count_pairs(self.words)
 
     def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:
-        """Let every node to come be alone."""
+        """Initialise each future node as a component of its own."""
         nodes = np.arange(used, vectors.shape[1], dtype=np.int32)
         vectors[[closure_kernels.LABEL, closure_kernels.NEXT], used:] = nodes
 

@@ -165,7 +165,7 @@ class ClosingEngine(MaintainedEngine):
         return True
 
     def open(self, relation: str) -> None:
-        """Let no structure keep the relation any more."""
+        """Drop the closure structure of the relation."""
         self.table(relation).complete()
         source = self._closed.pop(relation).module.source
         if is_auxiliary(source) and source in self._numbers:
@@ -210,10 +210,10 @@ class ClosingEngine(MaintainedEngine):
     # ---- changes
 
     def maintain_closure(self, relation: str, removed: Any, added: Any, went: Any, came: Any) -> None:
-        """Let facts of a closed relation be true or not, as its external pairs want it.
+        """Update the facts of a closed relation to the closure of its changed external pairs.
 
-        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are what
-        changed below. Raises Outgrown if the structure would become too large.
+        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are the
+        facts deleted and inserted below. Raises Outgrown if the structure would become too large.
         """
         module = self._closed[relation].module
         structure = self._structure(relation)
@@ -276,7 +276,7 @@ class ClosingEngine(MaintainedEngine):
     # ---- transactions
 
     def _watch(self, structure: Structure, known: int) -> None:
-        """Let the limits hold within a structure; of the pairs that come so many are facts that are there."""
+        """Check the limits inside a structure; `known` of the pairs that it adds are facts already."""
         structure.check = lambda count: self.check(max(0, count - known))
 
     def _structure(self, relation: str) -> Structure:
@@ -295,7 +295,7 @@ class ClosingEngine(MaintainedEngine):
         return closed.structure
 
     def _complete_sets(self) -> None:
-        """Let facts of relations be looked for whose rows came without a set."""
+        """Build the missing sets of relations whose rows were appended without one."""
         for relation in self._numbers if self.has_incomplete else self._closed:
             self.table(relation).complete(self.check)
         self.has_incomplete = False

@@ -537,7 +537,7 @@ def close_component(C: Any, bottom: Any, top: Any) -> Any:
 
 @kernel("i64[:], i64")
 def begin_closing(C: Any, listed_count: Any) -> None:
-    """Let the listed nodes wait for their rows."""
+    """Mark the listed nodes as waiting for their rows."""
     listed, order = vector(C, LISTED), vector(C, ORDER)
     clear_total(C)
     for index in range(listed_count):

@@ -135,7 +135,7 @@ class Workspace:
         state[layout.Z_BLOCK] = BLOCK
 
     def scan(self, first: int, count: int) -> None:
-        """Let the plan's first step read these rows."""
+        """Set the rows that the plan's first step reads."""
         self.state[layout.Z_FIRST] = first
         self.state[layout.Z_COUNT] = count
 
@@ -486,7 +486,7 @@ class RoundRunner:
         return self._batches[key]
 
     def _forget(self) -> None:
-        """Let nothing be kept of any plan: some are no longer there."""
+        """Clear the cache of plans, some of which no longer exist."""
         self._places, self._batches, self._used = {}, {}, 0
 
     def _is_worth_threads(self, batch: Batch) -> bool:

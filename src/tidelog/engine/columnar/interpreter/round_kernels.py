@@ -85,7 +85,7 @@ def index_visible(T: Any, X: Any, entries: Any, indexes: Any, number: Any, Z: An
 
 @subroutine
 def begin_plan(width: Any, first: Any, count: Any, Z: Any) -> None:
-    """Let the next plan read so many rows from the first on, and insert what it finds."""
+    """Prepare the next plan to read `count` rows from `first` on, and to insert its results."""
     Z[Z_WIDTH] = width
     Z[Z_FIRST] = first
     Z[Z_COUNT] = count
@@ -115,7 +115,7 @@ def run_rounds(
 
 @subroutine
 def end_round(T: Any, tables: Any) -> Any:
-    """Let what came to the tables be what is new of them; whether something is."""
+    """End a round: rows added to the tables since the last one are now new. Return whether any are."""
     is_new = False
     for table in tables:
         T[table, OLD_END] = T[table, CURRENT_END]
@@ -140,7 +140,7 @@ def clear_tables(T: Any, tables: Any) -> None:
 
 @subroutine
 def clear_dense(T: Any, table: Any) -> None:
-    """Let a direct set hold no row; most of it may never have been touched."""
+    """Clear a direct set row by row, since most of it may never have been touched."""
     slots = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
     capacity = T[table, CAPACITY]
     for row in range(T[table, ROWS]):

@@ -101,7 +101,7 @@ class ColumnarEngine:
         self._numbers[relation] = number
 
     def _widen(self, rows: int, arity: int) -> None:
-        """Let T and X have room for so many tables of this arity."""
+        """Make room in T for `rows` tables, and in T and X for columns of this arity."""
         height, width = self.descriptors.shape
         if rows > height or layout.COLUMNS + arity > width:
             larger = np.zeros((max(rows, 2 * height), max(width, layout.COLUMNS + arity)), np.int64)
@@ -156,7 +156,7 @@ class ColumnarEngine:
             self._forget_statistics(relation)
 
     def compact(self, table: Table) -> None:
-        """Let go of a table's dead rows; plans that are kept go on reading it."""
+        """Delete a table's dead rows and rebuild its indexes; cached plans go on reading it."""
         constants = len(self.dictionary)
         table.compact(constants)
         for index in self._indexes_of.get(table.number, ()):
@@ -346,7 +346,7 @@ class ColumnarEngine:
     # ---- rounds
 
     def begin(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible, none of them as NEW."""
+        """Make all facts of the relations visible, none of them as NEW."""
         together = frozenset(relations)
         for relation in relations:
             table = self.table(relation)

@@ -127,9 +127,9 @@ def _captured_table(table: Table) -> TableState:
 def reinstate(
     engine: ClosingEngine, state: EngineState, modules: Callable[[], Mapping[str, ClosureModule]]
 ) -> None:
-    """Let an engine without facts and values hold a state; the arrays become the engine's own.
+    """Load a state into an engine without facts and values, which takes over the arrays.
 
-    `modules` gives those of the closed relations, and is called when all facts are there.
+    `modules` returns the modules of the closed relations, and is called once all facts are loaded.
     """
     refill(engine.dictionary, state.dictionary)
     for table in state.tables:
@@ -156,10 +156,10 @@ def _reinstate_table(table: Table, state: TableState, constants: int) -> None:
 
 
 def refill(dictionary: Dictionary, state: DictionaryState) -> None:
-    """Let a new dictionary hold these values, each with its id.
+    """Load these values into a new dictionary, each with its id.
 
-    Another dictionary is given the values, those of one kind and qualifier at once, in whatever order; where
-    a value lies among its slots depends on the value alone, so only the ids in them are exchanged.
+    The values are encoded in another dictionary, grouped by kind and qualifier, in any order; where a value
+    lies among the slots depends on the value alone, so only the ids in the slots are replaced.
     """
     dictionary.kind, dictionary.payload = state.kind, state.payload
     dictionary.extent, dictionary.extra = state.extent, state.extra

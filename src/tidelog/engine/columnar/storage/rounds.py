@@ -74,7 +74,7 @@ class FollowedEngine(ColumnarEngine):
     # ---- relations of one's own
 
     def remove(self, relation: str, columns: Sequence[Ids], rows: int) -> None:
-        """Let rows of ids be no facts any more; other rows get new numbers."""
+        """Delete the facts given as rows of ids; the remaining rows are renumbered."""
         table = self.table(relation)
         found = table.find(columns, rows)
         found = found[found >= 0]
@@ -137,7 +137,7 @@ class FollowedEngine(ColumnarEngine):
         return self._round_runner
 
     def reveal(self, relation: str) -> None:
-        """Let facts that came be NEW too, together with those that are."""
+        """Make facts inserted in this round NEW too, besides those that already are."""
         words = self.descriptors[self._numbers[relation]]
         words[layout.CURRENT_END] = words[layout.ROWS]
 
@@ -149,13 +149,13 @@ class FollowedEngine(ColumnarEngine):
         return tuple(column[first:last] for column in table.columns), last - first
 
     def show(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible, none of them as NEW; their rounds are not begun anew."""
+        """Make all facts of the relations visible, none of them as NEW, without restarting their rounds."""
         for relation in relations:
             words = self.descriptors[self._numbers[relation]]
             words[layout.OLD_END] = words[layout.CURRENT_END] = words[layout.ROWS]
 
     def plan_to_keep(self, relations: Collection[str]) -> None:
-        """Let `generation` change when one of the relations is dropped."""
+        """Mark the relations as used by cached plans: `generation` changes when one is dropped."""
         for relation in relations:
             self.table(relation).is_planned = True
 

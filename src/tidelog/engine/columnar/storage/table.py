@@ -171,7 +171,7 @@ class Table:
         return bool(self.descriptors[self.number, layout.SLOT_LIMIT])
 
     def _drop_set(self) -> None:
-        """Let there be no set: kernels that insert ask for one, those that look for rows must not run."""
+        """Drop the set: kernels that insert request a new one, those that look up rows must not run."""
         self.slots = np.zeros(0, np.int64)
         self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
 
@@ -201,7 +201,7 @@ class Table:
             self._make_set(constants, needed, 0 if constants == 0 else dense_bytes)
 
     def _make_room(self, more: int) -> int:
-        """Let columns and flags have room for `more` rows; how many there would be."""
+        """Reserve room for `more` rows in columns and flags; return how many rows there would be."""
         used = len(self)
         needed = used + more
         if needed > len(self.flags):
@@ -214,7 +214,7 @@ class Table:
         return needed
 
     def _resize(self, size: int) -> None:
-        """Let columns and flags have so many places. All or none: without memory the table is as it was."""
+        """Resize columns and flags to `size` rows; if memory runs out, the table is unchanged."""
         used = len(self)
         columns = [memory.grown(column, used, size) for column in self.columns]
         counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
@@ -229,7 +229,7 @@ class Table:
         del held
 
     def reserve_segments(self) -> None:
-        """Let a hashed set be divided into segments, so that threads can own them."""
+        """Grow a small hashed set so that it is divided into segments, which threads can own."""
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
             self._make_hashed(int(SEGMENTED_FROM * self.load), _proceed)
 
@@ -239,7 +239,7 @@ class Table:
         return int(self.descriptors[self.number, layout.DEAD])
 
     def compact(self, constants: int) -> None:
-        """Let go of the dead rows; the others get new numbers. Indexes must be rebuilt, notes are gone."""
+        """Delete the dead rows, renumber the others and drop all notes. Indexes must be rebuilt."""
         self.drop_notes()
         living = np.flatnonzero(self.flags[: len(self)] & layout.ALIVE)
         used, size = len(living), max(len(living) + len(living) // 4, FIRST_CAPACITY)
@@ -301,7 +301,7 @@ class Table:
             self.begin_counting()
 
     def begin_counting(self) -> None:
-        """Let only explicit facts be counted."""
+        """Reset `founded` and `hidden` so that only explicit facts are counted."""
         rows = len(self)
         self.counters[layout.FOUNDED][:rows] = (self.flags[:rows] & layout.EXPLICIT) != 0
         if layout.HIDDEN in self.counters:
@@ -405,7 +405,7 @@ class Table:
         counters: Mapping[int, Ids],
         constants: int,
     ) -> None:
-        """Let the rows be these; their set is made when one is next looked for."""
+        """Replace the rows with these; their set is built on the next lookup."""
         used = len(flags)
         size = max(used, FIRST_CAPACITY)  # no array is empty, so that the last element may be read in vain
         if used < size:

@@ -112,7 +112,7 @@ def set_counter(T: Any, table: Any, which: Any, row: Any, value: Any) -> None:
 
 @subroutine
 def touch(T: Any, table: Any, row: Any, Z: Any) -> None:
-    """Let the row be in the journal, as it was when it was first touched."""
+    """Record the row in the journal before its first change, unless no journal is kept of it."""
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
     if flags[row] & TOUCHED or Z[Z_JOURNAL] == -1 or T[table, SCRATCH] == 1:
         return
@@ -383,7 +383,7 @@ def add_founded(T: Any, table: Any, rows: Any, amount: Any, Z: Any) -> None:
 
 @kernel("i64[:,:], i64, i64[:], i64[:]")
 def raise_rows(T: Any, table: Any, rows: Any, Z: Any) -> None:
-    """Let rows have the highest rank: what was hidden is founded now."""
+    """Give the rows the highest rank, and add their `hidden` counters to `founded`."""
     for row in rows:
         touch(T, table, row, Z)
         founded = counter_of(T, table, FOUNDED, row) + counter_of(T, table, HIDDEN, row)
@@ -416,7 +416,7 @@ def settle(T: Any, Z: Any, first: Any, gone: Any, come: Any) -> Any:
 
 @kernel("i64[:,:], i64[:]")
 def rebase(T: Any, Z: Any) -> None:
-    """Let what is true now count as true before; facts touched again are entered into the journal anew."""
+    """Set BEFORE to ALIVE for all facts in the journal; facts touched again are recorded anew."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
     for place in range(Z[Z_JOURNAL_COUNT]):
         table, row = journal[place] >> 32, journal[place] & LOWER
@@ -427,7 +427,7 @@ def rebase(T: Any, Z: Any) -> None:
 
 @kernel("i64[:,:], i64[:]")
 def look_back(T: Any, Z: Any) -> None:
-    """Let what was true when the journal began count as true before; the earliest entry of a fact decides."""
+    """Set BEFORE to what was true when the journal began; the earliest entry of a fact decides."""
     capacity = Z[Z_JOURNAL_CAPACITY]
     journal = int64_at(Z[Z_JOURNAL], capacity)
     for place in range(Z[Z_JOURNAL_COUNT] - 1, -1, -1):

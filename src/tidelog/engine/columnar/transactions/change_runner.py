@@ -204,7 +204,7 @@ class ChangeRunner:
         self.python: dict[int, PythonFunction]
 
     def assemble(self) -> None:
-        """Let the words be right for the tables and counters that there are."""
+        """Assemble the plan's words for the current tables, counters and notes, unless up to date."""
         store = self.store
         wanted = (store.generation, store.counters, store.noting)
         if wanted == self._assembled_for:
@@ -283,7 +283,7 @@ class ChangeRunner:
 
 
 def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:
-    """Let heads be treated as the effect says."""
+    """Write into the state what the effect does with heads."""
     state[layout.Z_SINK] = layout.APPLY
     state[layout.Z_MASK] = effect.where.mask
     state[layout.Z_WANT] = effect.where.want

@@ -101,7 +101,7 @@ class MaintainedEngine(NotedEngine):
         self._recounts = []
 
     def _renumber_ranks(self) -> None:
-        """Let ranks be small numbers again, in the same order: what is founded by them stays so."""
+        """Renumber ranks by small numbers in the same order: what is founded by them stays so."""
         ranks = [
             table.counters[layout.RANK][: len(table)]
             for table in self.tables
@@ -143,7 +143,7 @@ class MaintainedEngine(NotedEngine):
         )
 
     def raise_ranks(self, facts: Any) -> None:
-        """Let the facts rank highest: what was hidden becomes founded, and the clock moves on."""
+        """Give the facts the highest rank: hidden instances become founded, and the clock advances."""
         state = self.workspaces[0].state
         for table, rows in self._touching(facts):
             kernels.raise_rows(self.descriptors, table.number, rows, state)
@@ -243,7 +243,7 @@ class MaintainedEngine(NotedEngine):
         return self.run(plans, EMPTY, effect)
 
     def _rank_by_rounds(self, relations: Iterable[str]) -> None:
-        """Let a fact's rank be the round in which materialisation found it: rows are in that order."""
+        """Set each fact's rank to the round in which materialisation found it; rows are in that order."""
         state = self.workspaces[0].state
         for relation in relations:
             table = self.table(relation)
@@ -254,7 +254,7 @@ class MaintainedEngine(NotedEngine):
             state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), len(table.rounds) + 1)
 
     def _rank_anew(self, stratum: Stratum) -> None:
-        """Let a fact's rank be the round in which it would be found, were the stratum derived now."""
+        """Set each fact's rank to the round that would derive it, if the stratum were evaluated now."""
         own = frozenset(stratum.predicates)
         # What a round finds must not drive the same round: its rank would be that of what it supports.
         effect = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE))

@@ -44,7 +44,7 @@ def links_of(T: Any, which: Any, link: Any) -> Any:
 
 @subroutine
 def relink(T: Any, table: Any, row: Any, link: Any) -> None:
-    """Let a fact lean on another stated fact, or on none."""
+    """Link a derived fact to another explicit fact, or to none."""
     links = int64_at(T[table, LINK], T[table, CAPACITY])
     before = links[row]
     if before == link:

@@ -56,12 +56,12 @@ class NotedEngine(TransactionEngine):
             self.forget_notes()
 
     def compact(self, table: Table) -> None:
-        """Let go of a table's dead rows, and of notes, which name rows."""
+        """Delete a table's dead rows, and drop all notes, which refer to row numbers."""
         super().compact(table)
         self.forget_notes()
 
     def begin(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible; what is derived in rounds is not noted."""
+        """Make all facts of the relations visible, and drop all notes: derivation in rounds keeps none."""
         super().begin(relations)
         self.forget_notes()
 
@@ -150,7 +150,7 @@ class NotedEngine(TransactionEngine):
         return self._select_noted(facts, layout.MARKED)
 
     def note_returning(self, facts: Any, returning: bool) -> None:
-        """Let it be noted that the facts return, or not."""
+        """Set or clear the note that the facts return."""
         for relation, rows in facts.rows.items():
             notes = self.table(relation).notes.get(layout.NOTES)
             if notes is not None:

@@ -135,7 +135,7 @@ def set_gain(Z: Any) -> None:
 
 @subroutine
 def find(table: Any, row: Any, flags: Any, Z: Any) -> None:
-    """Let a fact be pending and in the list of facts found."""
+    """Mark a fact as PENDING and append it to the list of facts found."""
     flags[row] |= PENDING
     int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])[Z[Z_OUT_COUNT]] = (table << 32) | row
     Z[Z_OUT_COUNT] += 1
@@ -310,7 +310,7 @@ def settle_section(T: Any, went_counts: Any, came_counts: Any, Z: Any) -> None:
 
 @kernel("i64[:], i64[:], i64[:]")
 def forget_counts(went_counts: Any, came_counts: Any, Z: Any) -> None:
-    """Let no table have changed facts."""
+    """Reset to 0 how many facts were deleted from and inserted into each table."""
     went = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
     came = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY])
     for place in range(Z[Z_WENT_COUNT]):
@@ -345,7 +345,7 @@ def begin_gaining(added: Any, Z: Any) -> Any:
 
 @subroutine
 def next_round(Z: Any) -> Any:
-    """Let the facts found since the last round be this one's; whether there are any."""
+    """Start a round with the facts found since the last one; return whether there are any."""
     Z[Z_ROUND_FIRST] = Z[Z_ROUND_END]
     Z[Z_ROUND_END] = Z[Z_OUT_COUNT]
     return Z[Z_ROUND_FIRST] < Z[Z_ROUND_END]

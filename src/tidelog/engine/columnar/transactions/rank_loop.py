@@ -216,7 +216,7 @@ class RankedUpdate:
         return came - went + new
 
     def _publish(self, workspace: Workspace) -> None:
-        """Let the state be right for these plans: a run of another plan may have changed it."""
+        """Write what these plans need into the state, which a run of another plan may have changed."""
         capacity = len(self.lists[0])
         workspace.state[PUBLISHED] = (
             workspace.batch,
@@ -266,7 +266,7 @@ class RankedUpdate:
             state[layout.Z_BUDGET] = self.store.budget(found)
 
     def _grow_lists(self) -> None:
-        """Let the loop's own lists be as long as the store's: whatever changes is in those."""
+        """Grow the loop's own lists to the capacity of the store's, which hold every changed fact."""
         size = max(self.store.lists.capacity, 4 * BATCH)
         used = len(self.lists[0]) if self.lists else 0
         self.lists = (
@@ -277,7 +277,7 @@ class RankedUpdate:
         self._addresses = [array.ctypes.data for array in self.lists]
 
     def _assemble(self, number: int, workspace: Workspace) -> None:
-        """Let an entry's plan have words."""
+        """Assemble an entry's plan, and append its words and indexes to the loop's."""
         runner = self.runners[number]
         runner.assemble()
         words = runner.words

@@ -118,14 +118,14 @@ class TransactionEngine(FollowedEngine):
         return removed, added
 
     def rebase(self) -> None:
-        """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""
+        """Set BEFORE to ALIVE for a second pass; `commit` and `roll_back` still refer to the beginning."""
         kernels.rebase(self.descriptors, self.workspaces[0].state)
         self.epoch += 1
         self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
         self._is_rebased = True
 
     def tidy(self, relations: Iterable[str]) -> None:
-        """Let go of dead rows where they are the greater part; sets of facts are no longer valid."""
+        """Compact the relations in which most rows are dead; sets of facts become invalid."""
         numbers = [self._numbers[relation] for relation in relations]
         if not numbers or self.descriptors[numbers, layout.DEAD].max() <= COMPACT_FROM:
             return
@@ -198,7 +198,7 @@ class TransactionEngine(FollowedEngine):
         return {relation: RowSet({relation: rows}) for relation, rows in parts.items() if len(rows)}
 
     def fill(self, given: Mapping[str, Columns]) -> None:
-        """Let empty relations that serve as scratch paper have these rows; none of them is NEW yet."""
+        """Insert these rows into empty scratch relations; none of them is NEW yet."""
         for relation in self.all_facts(given, create=True):
             table = self.table(relation)
             table.flags[: len(table)] = FACT
