@@ -12,7 +12,6 @@ from typing import IO, Final, cast
 
 from tidelog.durable import replacing_text
 from tidelog.errors import DataError, Diagnostic, Severity, render, visible_lines
-from tidelog.io.delimited import ChangedLines
 
 # ---- What is said on standard error: diagnostics and remarks, in colour where a person reads them.
 
@@ -99,7 +98,11 @@ def show(text: str, end: str = "\n") -> None:
 def data_output() -> IO[bytes]:
     """Return where data in UTF-8 is written to standard output."""
     stream = sys.stdout.buffer
-    return cast(IO[bytes], ChangedLines(stream, _visible)) if sys.stdout.isatty() else stream
+    if not sys.stdout.isatty():
+        return stream
+    from tidelog.io.delimited import ChangedLines  # takes a while
+
+    return cast(IO[bytes], ChangedLines(stream, _visible))
 
 
 def _visible(lines: bytes) -> bytes:

@@ -53,7 +53,16 @@ from tidelog.publish.object_storage import Folder, s3a_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
 from tidelog.publish.table_files import DELETE, INSERT, ROWS, read_file
 from tidelog.reasoner.transaction import Change
-from tidelog.spark.frames import FILES_SCHEMA, Derived, Frames, fetched_by_files, quoted, union, write_rows
+from tidelog.spark.frames import (
+    FILES_SCHEMA,
+    Derived,
+    Frames,
+    fetched_by_files,
+    folder_below,
+    quoted,
+    union,
+    write_rows,
+)
 from tidelog.spark.frames import ROWS as ONLY
 from tidelog.spark.reading.source_columns import Found, found_files, local_files, source_of
 from tidelog.spark.reading.source_frames import Together, read_source, together
@@ -272,7 +281,6 @@ class SparkIntake:
     @contextmanager
     def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
         """Return the facts of inputs, by their keys, in files that are there for the block."""
-        folder = (self._store.incoming / token_hex(8)).resolve()
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
         taken = slots({name: each.spark for name, each in found.inputs.items()})
         schemas = {
@@ -281,9 +289,9 @@ class SparkIntake:
             )
             for name, each in found.inputs.items()
         }
-        folders = {name: str(folder / str(place)) for place, name in enumerate(schemas)}
-        target = Target("", token_hex(8), schemas, "", ROWS, None, folders)
-        try:
+        with folder_below(self._store.incoming) as folder:
+            folders = {name: str(folder / str(place)) for place, name in enumerate(schemas)}
+            target = Target("", token_hex(8), schemas, "", ROWS, None, folders)
             if schemas:
                 session = self._session()
                 ship(session, scratch_folder())
@@ -295,8 +303,6 @@ class SparkIntake:
                         own.files.append(f"{folders[name]}/{file}")
                         own.rows += count
             yield facts
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _apply_feed(self, change: Change, name: str, before: Manifest) -> bool:
         """Apply what the table of a predicate says has changed; return whether it says that."""

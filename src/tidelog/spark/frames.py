@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from os import PathLike, fspath
@@ -267,18 +268,27 @@ def fetched(frame: DataFrame, most: int) -> Iterator[Any]:
         yield pa.ipc.open_stream(bytes(row[0])).read_all()
 
 
+@contextmanager
+def folder_below(folder: Path) -> Iterator[Path]:
+    """Return the path of a new folder below this one; it is removed in the end, and this one if empty."""
+    own = (folder / token_hex(8)).resolve()
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+        with suppress(OSError):
+            folder.rmdir()
+
+
 def fetched_by_files(frame: DataFrame, folder: Path) -> Iterator[Any]:
     """Yield the rows of a frame, which tasks write into a folder below this one that is removed again."""
-    own = (folder / token_hex(8)).resolve()
     schema = to_arrow_schema(frame.schema, timezone="UTC")
-    target = Target("", "fetched", {ROWS: schema}, "", folders={ROWS: str(own)})
-    try:
+    with folder_below(folder) as own:
+        target = Target("", "fetched", {ROWS: schema}, "", folders={ROWS: str(own)})
         for file in write_rows(frame, target):
             with pq.ParquetFile(own / file) as opened:
                 for batch in opened.iter_batches(FILE_READ):
                     yield pa.Table.from_batches([batch])
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def write_rows(frame: DataFrame, target: Target) -> dict[str, int]:

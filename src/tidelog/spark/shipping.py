@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 import tidelog
 from tidelog import errors
 from tidelog.compiled import objects
@@ -53,7 +50,12 @@ def telling() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:  # the second is a barrier stage that failed for good
+    except Exception as error:
+        from py4j.protocol import Py4JError  # here: commands that need no Spark import this module
+        from pyspark.errors import PySparkException
+
+        if not isinstance(error, PySparkException | Py4JError):  # the second: a barrier stage failed for good
+            raise
         raise error_of(error) from error
 
 

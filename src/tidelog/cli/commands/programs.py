@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidelog.cli.options import UsageError, format_of
 from tidelog.cli.output import Messages, show, write_text
-from tidelog.cli.work import (
+from tidelog.cli.program_sources import (
     STANDARD_INPUT,
     existing_data,
     load_beside,

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from tidelog.cli.options import UsageError
 from tidelog.cli.output import Messages, data_output, show
+from tidelog.cli.program_sources import read_source
 from tidelog.cli.results import ROWS_ON_TERMINAL, Form, data
 from tidelog.cli.statistics import report_statistics
-from tidelog.cli.work import QUAD, Work, read_source
+from tidelog.cli.work import QUAD, Work
 from tidelog.errors import counted
 from tidelog.io.sparql import Answer, Store
 from tidelog.ontology.ontology import Ontology, load_ontology

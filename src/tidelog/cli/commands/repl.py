@@ -11,9 +11,10 @@ from typing import Final
 
 from tidelog import __version__
 from tidelog.cli.output import show
+from tidelog.cli.program_sources import existing_data, read_source
 from tidelog.cli.results import Form, Result, by_predicate, duration, print_result, query_name
 from tidelog.cli.statistics import print_statistics
-from tidelog.cli.work import HEADERS, Work, existing_data, read_source
+from tidelog.cli.work import HEADERS, Work
 from tidelog.data.relation import column_names
 from tidelog.errors import Diagnostic, Source, TidelogError, codes, counted, suggest
 from tidelog.errors.codes import EMPTY_PREDICATE

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidelog.cli.options import ON_SCREEN, UsageError, time_settings
 from tidelog.cli.output import Messages
+from tidelog.cli.program_sources import existing_data, load_beside, sandbox_of, unused, warnings
 from tidelog.cli.results import (
     DeltaFolder,
     Form,
@@ -29,17 +30,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.updates import STANDARD_INPUT
-from tidelog.cli.work import (
-    HEADERS,
-    existing_data,
-    faults_of,
-    load_beside,
-    parameters,
-    sandbox_of,
-    told_of_nulls,
-    unused,
-    warnings,
-)
+from tidelog.cli.work import HEADERS, faults_of, parameters, told_of_nulls
 from tidelog.data.columns import Nulls, is_counted_apart
 from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text

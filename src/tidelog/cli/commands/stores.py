@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tidelog.cli.options import UsageError
 from tidelog.cli.output import Messages, show
+from tidelog.cli.program_sources import sandbox_of
 from tidelog.cli.results import Form, by_predicate, duration, print_lines, print_script
-from tidelog.cli.work import Progress, sandbox_of
+from tidelog.cli.work import Progress
 from tidelog.engine.events import Event, Notice
 from tidelog.errors import DataError, Diagnostic, TidelogError, codes, counted, visible_lines
 from tidelog.pipeline.job import Job, Run, Step

@@ -15,20 +15,18 @@ from time import perf_counter, sleep
 from typing import Final
 
 from tidelog.cli.options import UsageError
-from tidelog.cli.results import by_predicate, duration
-from tidelog.cli.work import (
-    HEADERS,
+from tidelog.cli.program_sources import (
     STANDARD_INPUT,
-    Work,
     asks_for_unknown,
     existing_data,
     load_beside,
     load_program,
-    parameters,
     sandbox_of,
     unused,
     warnings,
 )
+from tidelog.cli.results import by_predicate, duration
+from tidelog.cli.work import HEADERS, Work, parameters
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import Diagnostic, Severity, TidelogError, counted
 from tidelog.errors.codes import EMPTY_PREDICATE
