@@ -19,7 +19,6 @@ from typing import Any, Final
 from tidelog.cli.options import READING, UsageError, is_time_said, time_settings
 from tidelog.cli.output import Messages
 from tidelog.cli.program_sources import existing_data, load_beside, sandbox_of, unused, warnings
-from tidelog.data.columns import Nulls, is_counted_apart
 from tidelog.engine.events import Event, Listener, Notice, Tally
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.errors import (
@@ -33,6 +32,7 @@ from tidelog.errors import (
 from tidelog.io.data_file import TRIPLE, data_file, format_of, predicate_of
 from tidelog.io.reader import read
 from tidelog.io.rejects import OnError
+from tidelog.logic.import_options import Nulls, is_counted_apart
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.values import ColumnType

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,7 +13,53 @@ import pyarrow.compute as pc
 
 from tidelog.data.arrow import ZERO, Array, number_array, text_array
 from tidelog.logic import conversions
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import NULL_DATATYPE, ColumnType, Kind, Value, literal
+
+# ---- Columns of times: a missing bound is infinite, and a length of time is a number of seconds.
+
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SIGNS = ("-inf", "inf")  # of the first and the second column, if these are missing
+
+
+def with_bounds(arrays: Sequence[Array], count: int) -> list[Array]:
+    """Return columns whose last `count` are times, with nothing missing in the bounds."""
+    if count < 2:
+        return list(arrays)
+    first = len(arrays) - count
+    bounds = [bounded(array, sign) for array, sign in zip(arrays[first : first + 2], _SIGNS, strict=True)]
+    return [*arrays[:first], *bounds, *arrays[first + 2 :]]
+
+
+def bounded(array: Array, infinite: str) -> Array:
+    """Return a column of bounds or lengths as it is, or as exact texts where that is needed."""
+    if pa.types.is_duration(array.type):
+        unit = pa.scalar(str(_UNITS[array.type.unit]))
+        array = pc.binary_join_element_wise(array.cast(pa.int64()).cast(pa.string()), unit, "/")
+    if array.null_count == 0:
+        return array
+    if pa.types.is_timestamp(array.type):
+        array = pc.strftime(array, "%Y-%m-%dT%H:%M:%SZ")
+    return array.cast(pa.string()).fill_null(infinite)
+
+
+def bound_texts(values: Sequence[object], count: int) -> list[object]:
+    """Return the values of a row of JSON, of which the last `count` are times, with these as texts."""
+    first = len(values) - count
+    signs = _SIGNS if count > 1 else ()
+    texts = [
+        signs[place] if value is None and place < len(signs) else _text(value)
+        for place, value in enumerate(values[first:])
+    ]
+    return [*values[:first], *texts]
+
+
+def _text(value: object) -> object:
+    """Return a number or Boolean as text, and any other value as it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
 
 # ---- The forms of RDF terms, as regular expressions that mean the same to Arrow's kernels and to Python.
 #
@@ -60,14 +105,6 @@ NOT_IRI = r'[\x00-\x20<>"{}|^`\\]|^_:|^$'
 # type has no empty text. NaN is no value anywhere, and is always rejected.
 
 
-class Nulls(Enum):
-    """What to do about a missing value."""
-
-    REJECT = "reject"  # the row cannot be read
-    DROP_ROW = "drop-row"  # the row is left out, and counted
-    VALUE = "value"  # it is `NULL`, a value that is equal to itself alone, and counted
-
-
 # Types of CSV's columns in which an empty field is a value.
 HOLD_EMPTY_TEXT = frozenset({ColumnType.ANY, ColumnType.STRING, ColumnType.IRI})
 NULL: Value = literal("", NULL_DATATYPE)
@@ -76,11 +113,6 @@ NULL: Value = literal("", NULL_DATATYPE)
 def policy(nulls: tuple[Nulls, ...], place: int) -> Nulls:
     """Return what to do about values that are missing in a column."""
     return nulls[place] if place < len(nulls) else Nulls.REJECT
-
-
-def is_counted_apart(done: str) -> bool:
-    """Return whether rows that this was done to are not among those that could not be read."""
-    return done != Nulls.REJECT.value
 
 
 # ---- Marks on Arrow's fields that say how the texts of a column are meant: as strings, IRIs, exact terms,

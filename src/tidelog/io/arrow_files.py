@@ -17,17 +17,18 @@ from tidelog.data.columns import (
     NULL,
     Batch,
     Column,
-    Nulls,
     column_of_texts,
     column_of_values,
     policy,
     read_values,
     type_of,
+    with_bounds,
 )
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import DataFile, with_bounds
+from tidelog.io.data_file import DataFile
 from tidelog.io.rejects import BadRow, Faults
 from tidelog.logic import conversions
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.types import Type, column_of, types_of_column
 from tidelog.logic.values import ColumnType, Value, conform
 

@@ -9,20 +9,15 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any, Final, cast
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from tidelog.data.arrow import Array
-from tidelog.data.columns import Nulls
 from tidelog.errors import DataError, Diagnostic, Span, codes, counted, suggest
-from tidelog.logic.import_options import resource_path
+from tidelog.logic.import_options import Nulls, resource_path
 from tidelog.logic.program import OptionValue, Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
@@ -125,52 +120,6 @@ def unknown_format(shown: str) -> DataError:
     return DataError(
         Diagnostic(codes.NOT_OF_FORMAT, message, place=shown, help=f"known extensions: {known}, and .gz")
     )
-
-
-# ---- Columns that say when: a bound that is missing is infinite, and a length of time is a number of
-# seconds.
-
-_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_SIGNS = ("-inf", "inf")  # of the first and the second column, if these are missing
-
-
-def with_bounds(arrays: Sequence[Array], count: int) -> list[Array]:
-    """Columns of which so many at the end say when, with nothing missing in the bounds."""
-    if count < 2:
-        return list(arrays)
-    first = len(arrays) - count
-    bounds = [bounded(array, sign) for array, sign in zip(arrays[first : first + 2], _SIGNS, strict=True)]
-    return [*arrays[:first], *bounds, *arrays[first + 2 :]]
-
-
-def bounded(array: Array, infinite: str) -> Array:
-    """A column of bounds, or of lengths, as it is, or as exact texts where that takes it."""
-    if pa.types.is_duration(array.type):
-        unit = pa.scalar(str(_UNITS[array.type.unit]))
-        array = pc.binary_join_element_wise(array.cast(pa.int64()).cast(pa.string()), unit, "/")
-    if array.null_count == 0:
-        return array
-    if pa.types.is_timestamp(array.type):
-        array = pc.strftime(array, "%Y-%m-%dT%H:%M:%SZ")
-    return array.cast(pa.string()).fill_null(infinite)
-
-
-def bound_texts(values: Sequence[object], count: int) -> list[object]:
-    """The values of a row of JSON of which so many at the end say when, these as texts."""
-    first = len(values) - count
-    signs = _SIGNS if count > 1 else ()
-    texts = [
-        signs[place] if value is None and place < len(signs) else _text(value)
-        for place, value in enumerate(values[first:])
-    ]
-    return [*values[:first], *texts]
-
-
-def _text(value: object) -> object:
-    """A number or Boolean as text; what is missing is for others to say."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
 
 
 # ---- Where rows come from: a file, its format, and what is known of its columns.

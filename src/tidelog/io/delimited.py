@@ -22,7 +22,6 @@ from tidelog.data.columns import (
     TRUE,
     Batch,
     Column,
-    Nulls,
     column_of_texts,
     column_of_values,
     finite,
@@ -33,6 +32,7 @@ from tidelog.data.text_kernels import Survey, Text, survey, text_views
 from tidelog.errors import DataError, Diagnostic, codes, counted, suggest
 from tidelog.io.data_file import DataFile, Header
 from tidelog.io.rejects import BadRow, Faults
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType
 
 # ---- Text read in blocks of whole lines, into memory that is used again, and lines changed as they are

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from tidelog.data.columns import ARROW_TYPES, Batch, Column, column_of_texts, finite
+from tidelog.data.columns import ARROW_TYPES, Batch, Column, bound_texts, column_of_texts, finite
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import DataFile, bound_texts
+from tidelog.io.data_file import DataFile
 from tidelog.io.delimited import count_lines
 from tidelog.io.python_data import Rows, read_rows
 from tidelog.io.rejects import BadRow, Faults

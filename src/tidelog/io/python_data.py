@@ -13,21 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.data.arrow import ZERO, number_array, text_array
-from tidelog.data.columns import (
-    ARROW_TYPES,
-    NULL,
-    Batch,
-    Column,
-    Nulls,
-    column_of_texts,
-    column_of_values,
-    policy,
-)
+from tidelog.data.columns import ARROW_TYPES, NULL, Batch, Column, column_of_texts, column_of_values, policy
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, Faults
 from tidelog.logic.conversions import from_python as value_of
 from tidelog.logic.conversions import shown
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType, Value
 
 SHOWN = "<data>"

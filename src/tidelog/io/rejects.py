@@ -12,8 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
-from tidelog.data.columns import Nulls
 from tidelog.errors import DataError, Diagnostic, codes, counted
+from tidelog.logic.import_options import Nulls
 
 MOST_REPORTED = 20
 MOST_COUNTED = 10_000  # bad rows after which reading stops: the rest is hardly better

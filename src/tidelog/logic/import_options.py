@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,6 +14,20 @@ from tidelog.logic.scopes import Report, beginning, label
 from tidelog.logic.signatures import Signatures, Use, read_type
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.syntax import ast
+
+
+class Nulls(Enum):
+    """What to do about a missing value."""
+
+    REJECT = "reject"  # the row cannot be read
+    DROP_ROW = "drop-row"  # the row is left out, and counted
+    VALUE = "value"  # it is `NULL`, a value that is equal to itself alone, and counted
+
+
+def is_counted_apart(done: str) -> bool:
+    """Return whether rows that this was done to are not among those that could not be read."""
+    return done != Nulls.REJECT.value
+
 
 ALIASES = {"nt": "ntriples", "ttl": "turtle", "nq": "nquads", "ndjson": "jsonl"}
 TABLES = ("csv", "tsv", "dsv")

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.data.arrow import text_array
-from tidelog.data.columns import Batch, Column, Nulls, column_of_values, policy
+from tidelog.data.columns import Batch, Column, column_of_values, policy
 from tidelog.errors import DataError, Diagnostic, Span, TidelogError, codes, counted
 from tidelog.io.data_file import DataFile, file_name, import_file
 from tidelog.io.reader import read
 from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.logic.conversions import exact
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import NEVER, Type, types_of_column

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import StructType
 
-from tidelog.data.columns import Nulls
 from tidelog.data.relation import column_names
 from tidelog.errors import Diagnostic, ProgramError, codes
 from tidelog.errors.codes import EMPTY_PREDICATE
 from tidelog.io.rejects import OnError
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.strata import Stratum, strata

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.data.columns import Nulls
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows
 from tidelog.errors import Diagnostic, ProgramError, Span, codes
 from tidelog.io.rejects import OnError
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of, warn
 from tidelog.logic.type_inference import Columns, Inferred, infer, united

@@ -18,12 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 
 from tidelog.data.arrow import fields_of
-from tidelog.data.columns import Nulls, policy
+from tidelog.data.columns import policy
 from tidelog.data.typed_columns import arrow_type, with_mixed
 from tidelog.errors import Diagnostic, ProgramError, codes, suggest
 from tidelog.errors.codes import NOT_OF_TYPE
 from tidelog.io.rejects import OnError
 from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Predicate, Program, free_name
 from tidelog.logic.type_inference import Columns, Inferred, Schema, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.data import decode
-from tidelog.data.columns import Column, Nulls
+from tidelog.data.columns import Column
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, codes_of, joined, taken
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
@@ -29,6 +29,7 @@ from tidelog.engine.interrupts import waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import Contents, Types, types_of_kinds

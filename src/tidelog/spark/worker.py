@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from tidelog.data.columns import HOLD_EMPTY_TEXT, Batch, Nulls, policy
+from tidelog.data.columns import HOLD_EMPTY_TEXT, Batch, policy
 from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.typed_columns import Misfit, to_typed
 from tidelog.durable import replacing_text
@@ -30,6 +30,7 @@ from tidelog.errors import Diagnostic, Inconsistent, TidelogError, codes
 from tidelog.errors.codes import EXCHANGE_FAILED
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType

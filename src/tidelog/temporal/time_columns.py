@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.columns import Batch
+from tidelog.data.columns import Batch, with_bounds
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.errors.codes import WRONG_WIDTH
 from tidelog.io.arrow_files import validated
-from tidelog.io.data_file import DURATION, START, with_bounds
+from tidelog.io.data_file import DURATION, START
 from tidelog.io.python_data import SHOWN
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval, read_interval, read_point

@@ -31,13 +31,13 @@ from tidelog.cli.results import (
 )
 from tidelog.cli.updates import STANDARD_INPUT
 from tidelog.cli.work import HEADERS, faults_of, parameters, told_of_nulls
-from tidelog.data.columns import Nulls, is_counted_apart
 from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.io.data_file import DELIMITED, canonical_format
 from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.io.write import Export, WriteOptions, export_file
+from tidelog.logic.import_options import Nulls, is_counted_apart
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
 from tidelog.reasoner.delta import counts

@@ -21,11 +21,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidelog.data.columns import Nulls, policy
+from tidelog.data.columns import policy
 from tidelog.errors import DataError, ProgramError, Severity, codes, counted
 from tidelog.io import arrow_files
 from tidelog.io.data_file import JSON, RDF, VERSIONED, Source
 from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Kept, Lines, Located, Whole
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Comparison, Constant, Expression, Program, Rule, Variable, free_name
 from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Type, column_of

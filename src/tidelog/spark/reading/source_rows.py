@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.data.columns import HOLD_EMPTY_TEXT, Nulls, policy
+from tidelog.data.columns import HOLD_EMPTY_TEXT, policy
 from tidelog.errors import Diagnostic, codes
 from tidelog.errors.codes import NOT_OF_TYPE
 from tidelog.io.data_file import RDF, Header, Source, time_types_of
@@ -30,6 +30,7 @@ from tidelog.io.row_readers import (
     Shape,
     Whole,
 )
+from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Predicate
 from tidelog.logic.types import types_of_column
 from tidelog.logic.values import ColumnType
