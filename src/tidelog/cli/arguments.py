@@ -326,7 +326,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_command(word: str, commands: Mapping[str, object]) -> None:
-    """Nothing, if the first argument is an option or a command; else a usage error."""
+    """Raise UsageError unless the first argument is an option or a command."""
     if word.startswith("-") or word in commands:
         return
     near = f"did you mean `tidelog run {word}`?" if word.endswith(".rls") else suggest(word, commands)

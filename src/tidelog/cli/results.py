@@ -138,7 +138,7 @@ def query_name(text: str) -> str:
 
 
 def check_statements(arities: Mapping[str, int], form: Form) -> None:
-    """Nothing, if all results can be written in this format; RDF takes statements only."""
+    """Raise UsageError if the format cannot hold all results; RDF needs 3 or 4 columns."""
     if canonical_format(form.format) not in RDF:
         return
     for name, arity in arities.items():
@@ -150,7 +150,7 @@ def check_statements(arities: Mapping[str, int], form: Form) -> None:
 
 
 def check_printable(count: int, form: Form) -> None:
-    """Nothing, if so many tables can go to standard output in this format; else a usage error."""
+    """Raise UsageError if `count` tables cannot be written to standard output in this format."""
     if form.format in _ONE_TABLE and count > 1:
         raise UsageError(
             f"{count} tables cannot go to standard output as {form.format}",

@@ -134,7 +134,7 @@ class Updates(Iterator[Source]):
 
 
 def check_sources(names: Sequence[str], follow: bool) -> None:
-    """Nothing, if the sources exist and go together; else an error."""
+    """Raise UsageError if the sources are incompatible, and DataError if some do not exist."""
     if names.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read only once", "name `-` once")
     paths = [Path(name) for name in names if name != STANDARD_INPUT]

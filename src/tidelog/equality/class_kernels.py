@@ -25,14 +25,14 @@ def root_of(labels: Any, node: Any) -> Any:
 
 @subroutine
 def hang_together(labels: Any, one: Any, other: Any) -> None:
-    """Let two nodes hang together, and all that do so with them."""
+    """Merge the components of two nodes."""
     first, second = root_of(labels, one), root_of(labels, other)
     labels[max(first, second)] = min(first, second)
 
 
 @kernel("i64[:], const strided i64[:], const strided i64[:]")
 def components(labels: Any, left: Any, right: Any) -> None:
-    """Let the label of each node, at first itself, be the smallest node of its component."""
+    """Label each node, initially with itself, with the smallest node of its component."""
     for edge in range(len(left)):
         hang_together(labels, left[edge], right[edge])
     for node in range(len(labels)):
@@ -111,9 +111,9 @@ def concerned(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
 
 @kernel("i32[:], i32[:], i32[:], const i32[:], const i32[:] -> i64")
 def reassign(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
-    """Let constants have other representatives, which then stand for themselves.
+    """Assign other representatives to constants; they represent themselves afterwards.
 
-    Returns how many constants more than before do not stand for themselves.
+    Returns by how many the constants that do not represent themselves have increased.
     """
     members = concerned(of, size, following, ids, after)
     aliased = 0

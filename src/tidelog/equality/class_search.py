@@ -477,7 +477,7 @@ class BackwardForward:
         yield EQUALITIES, taken(pairs, ~self._scratch.has(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
-        """Let facts be disproved of which nothing is proved."""
+        """Mark the facts of which nothing is proved as disproved."""
         found = (
             (name, taken(rows, self._saturation.proved(name, rows)[1] == 0)) for name, rows in checked.items()
         )

@@ -110,7 +110,7 @@ class Classes:
         return members, sizes
 
     def _reach(self, ids: Ids) -> None:
-        """Let all constants have a representative."""
+        """Extend the arrays so that all these constants have a representative."""
         known, needed = len(self.of), int(ids.max()) + 1 if len(ids) else 0
         if needed > known:
             more = np.arange(known, max(needed, 2 * known), dtype=np.int32)
@@ -125,7 +125,7 @@ class Classes:
         self.journal, self.grown = [], []
 
     def merge(self, left: Ids, right: Ids) -> Moved:
-        """Let the classes of each pair be one."""
+        """Merge the two classes of each pair; return the constants that moved."""
         left, right = self.representatives(left), self.representatives(right)
         nodes, places = np.unique(np.concatenate((left, right)), return_inverse=True)
         labels = components(len(nodes), places[: len(left)], places[len(left) :])
@@ -140,7 +140,7 @@ class Classes:
         return moved
 
     def assign(self, ids: Ids, representatives: Ids) -> Moved:
-        """Let constants have these representatives, which then stand for themselves."""
+        """Assign representatives, which represent themselves afterwards; return the constants that moved."""
         before = self.representatives(ids)
         self._reach(representatives)
         changed = before != representatives

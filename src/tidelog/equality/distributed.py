@@ -131,7 +131,7 @@ class Divided:
     # ---- classes
 
     def _merge(self, task: Task, meant: Program) -> bool:
-        """Let all tasks merge what any of them has found equal; returns whether there was something."""
+        """Merge on all tasks what any of them has found equal; return whether there was something."""
         found = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
             names = [name for name in groups_of(meant) if (meant.predicates[name].arity > 1) is is_keyed]

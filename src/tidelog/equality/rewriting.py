@@ -192,7 +192,7 @@ class Rewriting(Axiomatised):
         return self.rounds < ROUNDS or len(pairs[0]) * MANY > facts
 
     def resume(self) -> None:
-        """Let the classes be those that the relation of aliases holds."""
+        """Restore the classes from the relation of aliases."""
         self.classes, self.rounds = Classes(), 0
         if ALIAS in self._engine.relations() and self._engine.size(ALIAS):
             (members, representatives), _ = self._engine.rows(ALIAS)
@@ -210,7 +210,7 @@ class Rewriting(Axiomatised):
         return known, {name: rows for name, rows in found.items() if rows.count}
 
     def resume_restored(self, program: Program, derive: Derive) -> None:
-        """Let classes be those of the aliases, and derive what lies between rules: it is in no list."""
+        """Restore the classes from the aliases, and derive what lies between rules: no list contains it."""
         if has_equality(program.predicates):
             self.resume()
             rules = self.meaning(program).rules
@@ -228,7 +228,7 @@ class Rewriting(Axiomatised):
         return pairs
 
     def _restate(self) -> None:
-        """Let the relation of aliases be as the classes are."""
+        """Rewrite the relation of aliases from the classes."""
         engine = self._engine
         engine.drop(ALIAS)
         engine.define(ALIAS, 2)
@@ -292,7 +292,7 @@ class Rewriting(Axiomatised):
         return late.change(net)
 
     def _settle(self) -> None:
-        """Let what the last transaction changed be found now, if somebody may still ask for it."""
+        """Compute the delta of the last transaction now if somebody may still read it."""
         late = None if self._late is None else self._late()
         if late is not None:
             late.find()
@@ -325,7 +325,7 @@ class Rewriting(Axiomatised):
         return made.pairs(net.added)
 
     def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> Moved:
-        """Let classes be divided that an update may divide: by B/F≈, or by doubt and what is explicit."""
+        """Split the classes that an update may split: by B/F≈, or by doubt and explicit facts."""
         if not self.classes or not (update.removed or update.rules_removed):
             return NOTHING
         if self._inner.name == BACKWARD_FORWARD:

@@ -55,7 +55,7 @@ class Saturation:
         self.matches = 0  # instances of rules that were found
 
     def begin(self, lost: Collection[Rule], former: Classes, said: Said) -> None:
-        """Let nothing be proved; `former` are the classes of the stored facts, and some rules are lost."""
+        """Begin without proved facts; `former` has the classes of the stored facts, `lost` rules to omit."""
         self.classes = Classes()
         self._former = former
         self._said = said
@@ -96,7 +96,7 @@ class Saturation:
         return self._scratch.has(CHECKED, name, self._former.normalise(rows))
 
     def _enter(self, came: Facts) -> set[str]:
-        """Let facts be proved; the relations that have new ones."""
+        """Add proved facts; return the relations that have new ones."""
         self._engine.show(self._fresh)
         fresh = self._fresh = set()
         for name, rows in came.items():
@@ -183,7 +183,7 @@ class Saturation:
             yield ALIAS, moved.added
 
     def _rename_constants(self) -> None:
-        """Let rules have representatives for constants; those that change look at all that is proved."""
+        """Replace constants in rules by representatives; run changed rules over all proved facts."""
         for rule, known in self._renamed.items():
             values = self._constants[rule]
             constants = self._renaming(values, self.classes) if values else {}

@@ -62,7 +62,7 @@ class Meanings:
         self._constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
 
     def attach(self, engine: Any) -> None:
-        """Let the engine be known whose dictionary classes are of."""
+        """Set the engine whose dictionary has the constants of classes."""
         self._engine = engine
 
     def of(self, program: Program, classes: Classes) -> Program:
@@ -174,7 +174,7 @@ class Axiomatised:
         return meant
 
     def check(self, program: Program) -> None:
-        """Nothing, if equality can be treated in a program as a whole; else raises ProgramError."""
+        """Raise ProgramError if a program has both equality and facts that hold at times."""
         if program.timed and has_equality(program.predicates):
             message = "equality does not go with facts that hold at times"
             raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
@@ -189,7 +189,7 @@ class Axiomatised:
         derive(False)
 
     def resume(self) -> None:
-        """Let equality be as it is in an engine that holds all facts, and that derived none of them."""
+        """Restore equality from an engine that holds all facts and derived none of them."""
 
     def lose_late(self) -> None:
         """Drop deltas that are not computed yet: what they are computed from is gone."""

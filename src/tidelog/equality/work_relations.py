@@ -49,7 +49,7 @@ class Scratch:
         return self.define(kind, name, self.arities[name]) if made is None else made
 
     def define(self, kind: str, name: str, arity: int) -> str:
-        """Let there be a relation, of so many columns, for facts of a kind."""
+        """Create a relation with `arity` columns for facts of a kind; return its name."""
         made = self._made[kind, name] = f"{name} {kind} {self.purpose}"
         self._widths[made] = arity
         self._group = None
@@ -79,14 +79,14 @@ class Scratch:
         return {name: rows for name, rows in new.items() if rows.count}
 
     def give(self, kind: str, name: str, rows: Rows) -> None:
-        """Let these be the only facts of a kind in a relation, all of them new."""
+        """Replace all facts of a kind in a relation by these, all of them new."""
         relation = self.relation(kind, name)
         self.engine.clear(relation)
         self.engine.add(relation, rows.columns, rows.count)
         self.engine.advance([relation])
 
     def fill(self, facts: Mapping[str, Rows]) -> None:
-        """Let relations that are empty have facts, which may repeat; none of them is NEW yet."""
+        """Fill empty relations with facts, which may contain duplicates; none of them is NEW yet."""
         self.engine.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
 
     def empty(self) -> None:

@@ -197,7 +197,7 @@ class Document:
         self.faults.append(Diagnostic(code, message, self.span(path, of_key), help))
 
     def check(self) -> None:
-        """Nothing, if nothing is wrong; else raises all that is, in the order of the text."""
+        """Raise DataError with all faults, in the order of the text, if there are any."""
         if self.faults:
             raise DataError(sorted(self.faults, key=lambda item: item.span.start if item.span else 0))
 

@@ -32,7 +32,7 @@ class Rules:
             self.add(rule)
 
     def add(self, rule: Rule) -> None:
-        """Let a rule be found."""
+        """Add a rule to those that `find` searches."""
         self._rules.setdefault(_outline(rule), []).append(rule)
 
     def find(self, wanted: Rule) -> tuple[Rule, ...]:

@@ -154,7 +154,7 @@ def _by_predicate(facts: Iterable[Fact]) -> dict[str, list[Row]]:
 
 
 def _ignore(event: object) -> None:
-    """Nobody listens."""
+    """Ignore an event."""
 
 
 def _proceed() -> None:

@@ -531,11 +531,11 @@ class Intake:
     # ---- what becomes of it
 
     def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
-        """Let a reasoner without facts have all that the inputs give."""
+        """Load all that the inputs contain into a reasoner without facts."""
         self.load(reasoner, self.read(number, before, full, self.items))
 
     def load(self, reasoner: Reasoner, inputs: Iterable[Taken]) -> None:
-        """Let a reasoner without facts have what is read here."""
+        """Load inputs that are read here into a reasoner without facts."""
         for taken in inputs:
             self._note_types(reasoner, [taken.item])
             if taken.item.time:
@@ -552,7 +552,7 @@ class Intake:
     def replace(
         self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
     ) -> None:
-        """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
+        """Replace the explicit facts of predicates, in a transaction, by what their inputs contain."""
         self._note_types(reasoner, self.of(predicates))
         for name in predicates:
             if not self._apply_feed(change, before, name):

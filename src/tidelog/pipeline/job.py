@@ -317,9 +317,9 @@ class Job:
             return self._publish(publication, before, reasoner, change.program, changes, origin)
 
     def _advance(self, reasoner: StoredReasoner, before: Manifest, to: str) -> None:
-        """Let time advance, by a transaction that changes no fact: the state is still that of the version.
+        """Advance time by a transaction that changes no fact: the state is still that of the version.
 
-        Rows that are forgotten stay in tables.
+        Rows that are dropped from memory stay in tables.
         """
         point, past = point_at(to), reasoner.time.past.time
         if point.start is None or (past is not None and past >= point.start):
@@ -759,7 +759,7 @@ class Job:
             self._open = None
 
     def close(self) -> None:
-        """Let others change the state of the published version."""
+        """Close the reasoner, so that others can change the state of the published version."""
         self._begun = None
         if self._open is not None:
             self._open.close()

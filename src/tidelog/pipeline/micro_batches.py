@@ -322,7 +322,7 @@ class Batches:
                 raise
 
     def close(self) -> None:
-        """Let other processes publish: the reasoner is opened again when another batch comes."""
+        """Close the reasoner, so that other processes can publish; the next batch opens it again."""
         with self.working:
             if self._open is not None:
                 self._open.close()

@@ -249,7 +249,7 @@ class TimedRecords(Records):
     # ---- out
 
     def fill(self, change: Change) -> None:
-        """Let a transaction take away the points that go, and add those that come."""
+        """Add the points to delete and the points to insert to a transaction."""
         if not self._rows:
             return
         rows, signs, places = self._gathered()
@@ -321,7 +321,7 @@ class _Going:
         return lists.without(held, every, every)
 
     def do(self, records: Integers, lists: Lists, signs: Any) -> None:
-        """Let the points of records, of one fact each, come or go."""
+        """Insert or delete the points of records, one record per fact."""
         come, go = np.flatnonzero(signs), np.flatnonzero(~signs)
         self.come.gain(self.numbers[records[come]], lists.taken(come))
         self.gone.gain(self.numbers[records[go]], lists.taken(go))

@@ -421,7 +421,7 @@ class Incomes:
         return F.when(F.expr(f"NOT {BAD}"), found)
 
     def write_rejects(self, folder: Path) -> None:
-        """Let tasks write the rejected records into a folder."""
+        """Write the rejected records into a folder, in tasks."""
         assert self.reading is not None
         names = [*self.reading.input.columns]
         texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("")) for name in names]

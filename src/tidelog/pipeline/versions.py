@@ -353,7 +353,7 @@ MOST_SORTED = 250_000  # rows of a file; larger ones are in the order of their t
 
 
 def check_sinks(settings: Settings, program: Program) -> None:
-    """Nothing, if all sinks can be written to; else raises all that is wrong."""
+    """Raise DataError with all faults if some sink cannot be written to."""
     inputs = {settings.resolve(path).resolve() for source in settings.sources for path in source.paths}
     faults: list[Diagnostic] = []
     for sink in settings.sinks:

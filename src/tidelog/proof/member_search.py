@@ -439,7 +439,7 @@ class EqualSearch:
     # ---- heights
 
     def _relax(self) -> None:
-        """Let heights be right for all that was found; nothing is proved by way of the goal."""
+        """Compute the heights of all that was found; no proof may use the goal."""
         goal = self.goal
         excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, Fact) else {goal}
         is_lower = True

@@ -56,7 +56,7 @@ class Instances:
         self._plans: dict[Rule, Any] = {}
 
     def use(self, program: Program) -> None:
-        """Let the rules be those of a program by which what holds always is derived."""
+        """Use those rules of a program that derive facts without times."""
         if program.rules is self._of:
             return
         self._of = program.rules
@@ -67,7 +67,7 @@ class Instances:
                 self._rules.setdefault(rule.head.predicate, []).append((rule, number))
 
     def ask(self, query: Rule) -> None:
-        """Let a query be the rule that derives its head, which is no predicate of the program."""
+        """Make a query the rule that derives its head, which is no predicate of the program."""
         former = self._rules.get(query.head.predicate, [])
         for rule, _ in former:
             self._plans.pop(rule, None)
@@ -257,7 +257,7 @@ class Graph:
         return body
 
     def relax(self, goal: int) -> None:
-        """Let heights be right for all that was added; nothing is proved by way of the goal."""
+        """Compute the heights of all that was added; no proof may use the goal."""
         self._put_together()
         if not len(self.heads):
             return
@@ -277,7 +277,7 @@ class Graph:
         return dict(zip(nodes.tolist(), order[first].tolist(), strict=True))
 
     def _put_together(self) -> None:
-        """Let the arrays hold all that was added."""
+        """Append all that was added to the arrays."""
         self.steps = np.concatenate([self.steps, *self._steps])
         unknown = np.full(len(self.steps) - len(self.heights), UNKNOWN)
         self.heights = np.concatenate([self.heights, unknown])

@@ -89,12 +89,12 @@ class Known:
         self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
 
     def begin(self) -> None:
-        """Let there be stage 0 alone."""
+        """Reset to stage 0 alone."""
         self.now, self._gained = nothing(1), []
         self.gain(0, meet(self.given, self.whole))
 
     def gain(self, stage: int, lists: Lists) -> None:
-        """Let a stage prove points that none before has proved."""
+        """Record the points that a stage is the first to prove."""
         self.now = join(self.now, lists)
         self._gained.append((stage, lists))
         self._parts = None
@@ -142,7 +142,7 @@ class Stages:
     # ---- backward
 
     def prepare(self, goals: Sequence[tuple[TimedFact, Ends]]) -> None:
-        """Let the stages be there that show when each goal can first be proved."""
+        """Compute the stages that show when each goal can first be proved."""
         for fact, _ in goals:
             self._meet(fact)
         levels, deep = 0, 1
@@ -156,7 +156,7 @@ class Stages:
             deep = 2 * levels
 
     def _meet(self, fact: TimedFact) -> None:
-        """Let a fact be known; how it is derived is found with the next level."""
+        """Register a fact; how it is derived is found with the next level."""
         if fact in self.known:
             return
         table = self.store.tables.get(fact.predicate)

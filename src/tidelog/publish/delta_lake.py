@@ -258,7 +258,7 @@ class DeltaTables:
             self._shorten(folder_name(name), version_)
 
     def _shorten(self, name: str, first: int) -> None:
-        """Let a log begin with a checkpoint of a version, without the entries before it."""
+        """Truncate a log: checkpoint a version, and delete the entries before it."""
         folder = self._folder.below(name)
         table = self._package.DeltaTable(folder.address, first, storage_options=self._options)
         table.create_checkpoint()

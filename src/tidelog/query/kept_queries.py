@@ -182,7 +182,7 @@ class Demands:
         return made
 
     def define(self, kept: Kept) -> None:
-        """Let the relations be there that are to be kept."""
+        """Create the relations of kept queries."""
         for name, arity in kept.arities.items():
             self._engine.define(name, arity)
         self._made.update(kept.arities)
@@ -198,14 +198,14 @@ class Demands:
             self._asked[asked.name] = asked
 
     def check_consistency(self, program: Program) -> None:
-        """Nothing, if kept queries have not found `bottom()`; else raises Inconsistent."""
+        """Raise Inconsistent if kept queries have found `bottom()`."""
         if INCONSISTENT in self._engine.relations() and self._engine.size(INCONSISTENT):
             raise inconsistency(program)
 
     # ---- before and after everything is derived
 
     def withdraw(self) -> None:
-        """Let no relation of kept queries be there, and nothing be counted."""
+        """Drop all relations of kept queries, and the counters."""
         for name in self._made:
             self._engine.drop(name)
         self._engine.forget_counters()
@@ -230,7 +230,7 @@ class Demands:
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
 
     def resume(self, asked: Iterable[Asked], program: Program) -> None:
-        """Let these queries be kept by a program of which everything is derived, their answers too."""
+        """Keep these queries for a program of which everything is derived, their answers too."""
         self._is_full = True
         self._asked = {each.name: each for each in asked}
         self.kept = self._rewritten(program, self._asked, frozenset())

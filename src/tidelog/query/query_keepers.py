@@ -47,10 +47,10 @@ class Keeper(Protocol):
     engine: Any
 
     def forget(self, asked: Asked) -> None:
-        """Let a query go; nothing the second time."""
+        """Stop keeping a query; has no effect the second time."""
 
     def check(self, asked: Asked) -> None:
-        """Nothing, if the query is kept; else raises ProgramError."""
+        """Raise ProgramError unless the query is kept."""
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
@@ -81,7 +81,7 @@ class Keeping:
         self._program = program
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
-        """Let the answers to a query be kept."""
+        """Maintain the answers to a query from now on."""
         asked = Asked(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
         step = self.demands.asking(asked, self._program())
         self._carry_out(step)
@@ -89,7 +89,7 @@ class Keeping:
         return asked
 
     def forget(self, asked: Asked) -> None:
-        """Let the answers to a query be kept no longer, nor what only it needed; nothing the second time."""
+        """Stop maintaining the answers to a query, and what only it needed; has no effect the second time."""
         if self.demands.find(asked.name) is not asked:
             return
         step = self.demands.forgetting(asked, self._program())
@@ -97,7 +97,7 @@ class Keeping:
         self.demands.adopt(step, asked, forgotten=True)
 
     def check(self, asked: Asked) -> None:
-        """Nothing, if the query is kept; else raises ProgramError."""
+        """Raise ProgramError unless the query is kept."""
         if self.demands.find(asked.name) is not asked:
             raise no_longer_kept()
 
@@ -184,7 +184,7 @@ class LookingUp:
         return {name: self._asked[name] for name in self._known}
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
-        """Let a query stay."""
+        """Keep a query, and its answers unless it has parameters."""
         number = 1
         while (name := f"?- looked up {number}") in self._asked:
             number += 1
@@ -195,13 +195,13 @@ class LookingUp:
         return asked
 
     def forget(self, asked: Asked) -> None:
-        """Let a query go; nothing the second time."""
+        """Stop keeping a query; has no effect the second time."""
         if self._asked.get(asked.name) is asked:
             del self._asked[asked.name]
             self._known.pop(asked.name, None)
 
     def check(self, asked: Asked) -> None:
-        """Nothing, if the query is still there; else raises ProgramError."""
+        """Raise ProgramError unless the query is kept."""
         if self._asked.get(asked.name) is not asked:
             raise no_longer_kept()
 

@@ -175,7 +175,7 @@ def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:
 
 
 def settle(used: Iterable[Strategy]) -> None:
-    """Let all answers be found that someone is still waiting for: facts or rules are about to change."""
+    """Compute the remaining answers of all open streams before facts or rules change."""
     for strategy in filter(None, map(as_streaming, used)):
         strategy.settle()
 
@@ -186,7 +186,7 @@ def are_following(used: Iterable[Strategy]) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Nothing, if there is such a strategy; else raises ProgramError."""
+    """Raise ProgramError if no strategy has this name."""
     if name == AUTO or name in STRATEGIES:
         return
     help = suggest(name, NAMES) or f"there are {', '.join(NAMES)}"

@@ -53,7 +53,7 @@ class QueryEngine(Statistics, Protocol):
         """Add a batch of explicit facts; returns how many were new."""
 
     def begin(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible."""
+        """Make all facts of the relations visible."""
 
     def rows(self, relation: str) -> Answers:
         """All facts of a relation."""
@@ -136,7 +136,7 @@ class Streaming(Strategy, Protocol):
         """Whether it keeps something that follows the facts as they come and go."""
 
     def settle(self) -> None:
-        """Let streams that are not at their end find all answers now: facts or rules are about to change."""
+        """Compute the remaining answers of open streams before facts or rules change."""
 
 
 def as_streaming(strategy: Strategy) -> Streaming | None:

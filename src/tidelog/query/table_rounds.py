@@ -150,7 +150,7 @@ class Component:
         return list(found)
 
     def _accept(self, tables: Sequence[Table]) -> list[str]:
-        """Let what was asked be called, unless calls of more general patterns answer it; what is called.
+        """Call what was asked unless calls of more general patterns answer it; return what is called.
 
         None of the patterns is more general than another.
         """
@@ -187,7 +187,7 @@ class Component:
         return known
 
     def _use(self, table: Table) -> None:
-        """Let there be rules for a table that has calls; more special ones then let calls rest."""
+        """Create the rules of a table that has calls; tables that it subsumes then skip what it answers."""
         if table.variant is None:
             table.variant = self._write(table.pattern)
             self._prepare(table)
@@ -276,10 +276,10 @@ class Component:
         return known
 
     def call_anew(self, taken: Mapping[str, str]) -> dict[str, str]:
-        """Let subgoals without variables that were true, and whose answers were taken away, be called again.
+        """Call ground subgoals again that were true and whose answers were deleted.
 
-        `taken` are the relations of what was taken away. Some had not been called: they are now. Of others,
-        the relations are returned that hold what is to be called again, by those of all calls.
+        `taken` are the relations of the deleted answers. Subgoals that had not been called are called now.
+        For the others, returns the relations of what is to be called again, by the relation of all calls.
         """
         engine = self.engine
         again: dict[str, str] = {}
@@ -299,7 +299,7 @@ class Component:
         return again
 
     def forget_plans(self) -> None:
-        """Let all plans be made anew: relations that they read have begun to lose facts."""
+        """Discard all plans: relations that they read have begun to lose facts."""
         for table in self.tables.values():
             table.accept = None
             for drive in (*table.driven[0], *table.driven[1], *table.following.values()):

@@ -475,7 +475,7 @@ class Drive:
         return ready
 
     def forget_plan(self) -> None:
-        """Let the plan be made anew: relations have changed so much that it may be wrong, or slow."""
+        """Discard the plan: relations have changed so much that it may be wrong or slow."""
         self._ready = None
 
 
@@ -507,7 +507,7 @@ class Prepared:
         return sum(drive.run(check) for drive in due)
 
     def look_over(self) -> None:
-        """Let plans be made anew if relations have grown much since, or have lost facts."""
+        """Discard plans if relations have grown much since they were made, or have lost facts."""
         size = self._engine.size
         lossy = list(filter(self._engine.has_dead, self._read))
         if lossy != self._lossy or any(size(name) > limit for name, limit in self._limits.items()):
@@ -552,7 +552,7 @@ class Dispatch:
                             yield from some
 
     def _look_over(self) -> None:
-        """Let plans be made anew that read relations that were dropped, or have grown much."""
+        """Discard plans that read relations that were dropped or have grown much."""
         size = self._engine.size
         self._asked += 1
         if self._generation != self._engine.generation:

@@ -199,7 +199,7 @@ class Tables:
         return self._current
 
     def settle(self) -> None:
-        """Let the query that is being answered find all its answers: what it reads is about to change."""
+        """Compute the remaining answers of the current query before what it reads changes."""
         if self._current is not None:
             self._current.settle()
             self._current = None
@@ -326,7 +326,7 @@ class Tables:
         return run_together(found, self._engine, self.check)
 
     def _secure(self, members: Sequence[Component]) -> None:
-        """Let there be tables for all that the members ask: some may have been let go."""
+        """Ensure that there are tables for all that the members ask: some may have been dropped."""
         for component in members:
             component.last_used = self._clock
             if component.secured != self._losses:
@@ -363,9 +363,9 @@ class Tables:
         )
 
     def _evict(self) -> None:
-        """Let go of the tables that were not used for longest, until the others fit into the memory.
+        """Drop the least recently used tables until the others fit into the memory.
 
-        To see whether they do costs as much as a small query: that is done where it may have changed.
+        Checking whether they do costs as much as a small query: it is done only when it may have changed.
         """
         when, memory = self._looked_at
         if self._came < FEW and self._clock - when < SELDOM and memory == self.memory:
@@ -402,7 +402,7 @@ class Tables:
                 raise
 
     def _look_over(self) -> None:
-        """Let plans be made anew if relations that they read have begun to lose facts, or no longer do."""
+        """Discard plans if relations that they read have begun to lose facts, or no longer do."""
         lossy = self._lossy_among(self._explicit)
         if lossy != self._lossy:
             self._lossy = lossy
@@ -466,7 +466,7 @@ class Tables:
         return name
 
     def _drop(self, component: Component) -> None:
-        """Let go of a component's tables; others that read them cannot follow changes any more."""
+        """Drop a component's tables; others that read them cannot follow changes any more."""
         answers = {answers_of(name) for name in component.predicates}
         component.drop()
         self._losses += 1
@@ -475,7 +475,7 @@ class Tables:
                 other.is_detached = True
 
     def redefine(self, rules: Sequence[Rule]) -> None:
-        """Let the rules be these; tables that do not depend on a difference are kept."""
+        """Set the rules; tables that do not depend on a changed rule are kept."""
         if rules is not self._rules and tuple(rules) != self._rules:
             self.settle()
             self._rules = tuple(rules)
@@ -548,7 +548,7 @@ class Tabling:
         yield from tables.answers(query.rule)
 
     def _check(self, tables: Tables, place: Place) -> None:
-        """Nothing, if the program is consistent as facts and rules are now; else raises Inconsistent."""
+        """Raise Inconsistent if the program is inconsistent with the current facts and rules."""
         tables.catch_up()
         if self._consistent != tables.version:
             if any(rows for _, rows in tables.answers(INCONSISTENT)):
@@ -561,7 +561,7 @@ class Tabling:
         return self.kept is not None
 
     def settle(self) -> None:
-        """Let a stream that is not at its end find all answers: facts or rules are about to change."""
+        """Compute the remaining answers of an open stream before facts or rules change."""
         if self.kept is not None:
             self.kept.settle()
 

@@ -223,7 +223,7 @@ class Committing:
 
 
 def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
-    """Let the tally say how many facts there are, explicit and derived ones, after an update."""
+    """Update the numbers of explicit and derived facts in the tally after an update."""
     explicit = total(update.added) - total(update.removed)
     tally.loaded = loaded + explicit
     tally.derived = derived + total(net.added) - total(net.removed) - explicit

@@ -90,7 +90,7 @@ class Loading(Explaining):
 
     @abstractmethod
     def _keep_by_rules(self) -> None:
-        """Let the answers of kept queries follow from what is derived."""
+        """Maintain the answers of kept queries from derived facts."""
 
     # ---- facts and rules in
 
@@ -227,11 +227,11 @@ class Loading(Explaining):
     def restore(
         self, explicit: Mapping[str, Rows], facts: Mapping[str, Rows], times: Restored | None = None
     ) -> None:
-        """Let the facts be these, complete, in a reasoner without any: none is derived again.
+        """Restore a complete set of facts in a reasoner without any: none is derived again.
 
         `facts` are those of predicates of which not all are explicit, listed as `listing` does. The rows are
-        ids of the reasoner's own dictionary. `times` has what holds at times; where all repeats, that is
-        derived again from what is given. Facts and imports of the program are not looked at.
+        ids of the reasoner's own dictionary. `times` has the facts that hold at times; if they are periodic,
+        they are derived again from the given ones. Facts and imports of the program are ignored.
         """
         static = self._program.static
         held, derived = self._equality.restored(static, explicit, facts)

@@ -239,10 +239,10 @@ class Reasoner(Loading):
 
     @locked
     def advance(self, to: Point) -> Delta:
-        """Let time advance, by a transaction: what was before is final, and what cannot matter is forgotten.
+        """Advance time in a transaction: the past is final, and what can no longer matter is dropped.
 
-        No rule may look ahead, or back without end. Answers are right from this time on; a horizon moves
-        along, and the delta is what follows in it.
+        No rule may look ahead, or back without bound. Answers are right from this time on; a horizon moves
+        along, and the delta contains what is derived in it.
         """
         with self.change() as change:
             change.advance(to)
@@ -269,9 +269,9 @@ class Reasoner(Loading):
 
     @locked
     def subscribe(self, predicate: str, callback: Callback) -> Subscription:
-        """Let a function be called with what changed in a predicate, after each commit that changed it.
+        """Call a function with the changes of a predicate after each commit that changed it.
 
-        `cancel()` of the result ends that, and so does the end of a `with` block around it.
+        `cancel()` on the result ends that, and so does the end of a `with` block around it.
         """
         self.materialise()
         return self._subscriptions.add(find_predicate(predicate, self._program.predicates).name, callback)
@@ -459,7 +459,7 @@ class Reasoner(Loading):
         return schema
 
     def _seal(self, change: Change, delta: Callable[[], Delta]) -> None:
-        """Nothing, if a transaction may stay that was worked in; else raises, and it is taken back."""
+        """Check and publish a transaction that was applied; if this raises, it is rolled back."""
         self._check_consistency(change.program.static)
         if change.publish is not None:
             with INTERRUPTS.let_through():
@@ -620,7 +620,7 @@ class Reasoner(Loading):
         return self._is_materialised or self._demands.are_there
 
     def _settle(self) -> None:
-        """Let there be something that transactions keep right: kept queries, tables, else everything."""
+        """Ensure that there is something to maintain: kept queries, tables, or else all derived facts."""
         self._recover()
         if not self._demands.are_there and not self._has_tables:
             self._complete()
@@ -646,7 +646,7 @@ class Reasoner(Loading):
         return self._meaning
 
     def _keep_by_rules(self) -> None:
-        """Let the answers of kept queries follow from what is derived, now that everything is."""
+        """Maintain the answers of kept queries from derived facts, now that all are derived."""
         step = self._demands.begin_anew(self._meaning)
         try:
             if step.update:

@@ -59,7 +59,7 @@ class ProgramFacts:
         return tuple(fact for fact in self.stated[self._loaded :] if isinstance(fact, TimedFact))
 
     def skip(self, program: Program) -> None:
-        """Let everything count as loaded."""
+        """Mark everything as loaded."""
         self._loaded, self._imported = len(self.stated), len(program.imports)
 
     def span_of(self, fact: Fact) -> Span | None:
@@ -137,7 +137,7 @@ class Waiting:
         self.ids: list[Ids] = [NO_IDS] * len(types)
 
     def end(self) -> None:
-        """Let the rows be stated by their ids."""
+        """Set the stated rows to the ids found."""
         self.stated.rows = Rows(tuple(self.ids), self.count)
 
 
@@ -183,7 +183,7 @@ class Statements:
         return known[1]
 
     def _encode(self) -> None:
-        """Let no texts wait any more."""
+        """Encode all waiting texts."""
         if self._waiting:
             for column in OF_TEXTS:
                 self._encode_columns(column)

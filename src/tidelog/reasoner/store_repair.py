@@ -271,9 +271,9 @@ def examine(path: Path) -> Examination:
 
 
 def repair(path: Path) -> tuple[str, ...]:
-    """Let a store be whole again, with what can be recovered of it; what was done.
+    """Repair a store with what can be recovered of it; return what was done.
 
-    The damaged files are set aside in a folder of the store: nothing is thrown away.
+    The damaged files are moved into a folder of the store: nothing is deleted.
     """
     lock = writer_lock(path / LOCK)
     try:

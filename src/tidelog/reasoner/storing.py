@@ -198,7 +198,7 @@ class StoredReasoner(Reasoner):
             self._store, self.create = self.create(self.state(0)), None
 
     def resume(self, opened: Opened, store: Store | None) -> None:
-        """Let the state be that of a store, to be written to if there is one."""
+        """Restore the state of an opened store; without `store` to write to, the reasoner is read-only."""
         with forms.understood(opened.path), reading("the state"):
             self._reinstate(opened.state)
         self.replay(opened.records, opened.path.parent)
@@ -211,7 +211,7 @@ class StoredReasoner(Reasoner):
 
     @locked
     def become(self, program: Program) -> None:
-        """Let the rules be those of a program, by a transaction if they are not."""
+        """Change the rules to those of a program, in a transaction if they differ."""
         change = self.change()
         change.become(program)
         removed, added = change.rule_counts
@@ -247,7 +247,7 @@ class StoredReasoner(Reasoner):
         return self._store.is_in_place
 
     def abandon(self) -> None:
-        """Let others write to the store, without writing anything more; all that was committed is there."""
+        """Release the store to others without writing anything more; all that was committed is in it."""
         if self._store is not None:
             self._store.abandon()
 
@@ -372,7 +372,7 @@ class StoredReasoner(Reasoner):
         )
 
     def _reinstate(self, state: State) -> None:
-        """Let the state be this one, in a reasoner without facts: none is derived again."""
+        """Restore a state in a reasoner without facts: none is derived again."""
         check_arities(state.engine, arities_of(self._meaning, state.asked))
         reinstate(self._engine, state.engine, lambda: self._resumed(state))
         if state.time is not None:
@@ -389,7 +389,7 @@ class StoredReasoner(Reasoner):
             self._inconsistency = inconsistency.diagnostics
 
     def _note_imports(self) -> None:
-        """Let explanations look for facts in the files that the program imports; others came otherwise."""
+        """Record imported files, and None for other sources, as origins of facts for explanations."""
         for transfer in self._program.imports:
             predicate = self._program.predicates[transfer.predicate]
             with suppress(DataError):  # a file that may not be read is not looked at
@@ -397,7 +397,7 @@ class StoredReasoner(Reasoner):
             self._origins.note(predicate.name, None)
 
     def _resumed(self, state: State) -> Mapping[str, ClosureModule]:
-        """Let equality and kept queries be as in a state; the closures that structures keep."""
+        """Restore equality and kept queries from a state; return the closures that structures keep."""
         self._equality.resume()
         self._demands.resume(state.asked, self._meaning)
         rules = self._demands.whole(self._meaning, self._demands.kept).rules
@@ -409,7 +409,7 @@ class StoredReasoner(Reasoner):
         return arities_of(self._meaning, self._demands.asked)
 
     def salvage(self, state: State, explicit: Mapping[str, Rows]) -> None:
-        """Let these be the explicit facts, over the dictionary of a state, and derive everything anew."""
+        """Load explicit facts over the dictionary of a state, and derive everything anew."""
         refill(self._engine.dictionary, state.engine.dictionary)
         for name, rows in explicit.items():
             self._engine.add(name, rows.columns, rows.count)
@@ -482,7 +482,7 @@ class StoredKeeping(Keeping):
         self._note = note
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
-        """Let the answers to a query be kept."""
+        """Maintain the answers to a query from now on."""
         for place, known in enumerate(self.waiting):
             if known.query == query and known.parameters == parameters:
                 return self.waiting.pop(place)
@@ -495,7 +495,7 @@ class StoredKeeping(Keeping):
         return asked
 
     def forget(self, asked: Asked) -> None:
-        """Let the answers to a query be kept no longer, nor what only it needed; nothing the second time."""
+        """Stop maintaining the answers to a query, and what only it needed; has no effect the second time."""
         if self.demands.find(asked.name) is asked:
             super().forget(asked)
             self._note(records.forget_record(asked))

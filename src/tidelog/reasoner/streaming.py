@@ -109,7 +109,7 @@ class Stream(Iterator[Delta]):
         return bool(ready()) if ready is not None else length_hint(self._source) > 0
 
     def _read(self) -> None:
-        """Let the transactions of the next script wait for their turns."""
+        """Read the next script and queue its transactions."""
         update = next(self._source)
         try:
             with without_search_for_cycles():

@@ -65,7 +65,7 @@ class Subscriptions:
         self._claiming = ThreadLock()
 
     def add(self, predicate: str, callback: Callback) -> Subscription:
-        """Let a callback be called with each change of a predicate from now on."""
+        """Register a callback for each later change of a predicate."""
         subscription = Subscription(predicate, callback, self._cancel)
         self._all.append(subscription)
         return subscription
@@ -219,7 +219,7 @@ class LiveQuery:
 
     @locked
     def subscribe(self, callback: Callback) -> Subscription:
-        """Let a function be called with what changed in the answers, after each commit that changed them."""
+        """Call a function with the changes of the answers after each commit that changed them."""
         self._keeping.check(self._asked)
         subscription = self._subscriptions.add(self._asked.name, callback)
         self._subscribed.append(subscription)

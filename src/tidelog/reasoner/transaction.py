@@ -174,9 +174,9 @@ class Change:
 
     @locked
     def replace(self, predicate: str, data: object) -> None:
-        """Let the explicit facts of a predicate be exactly these: others go, and those not there come.
+        """Replace the explicit facts of a predicate: delete those not in `data`, and insert missing ones.
 
-        What the transaction takes away or adds elsewhere comes on top of that.
+        Other deletions and insertions of the transaction are applied in addition.
         """
         known = find_predicate(predicate, self.program.predicates)
         self.replace_rows(known.name, [self._encode(known, data)])
@@ -199,7 +199,7 @@ class Change:
 
     @locked
     def correct_rows(self, name: str, present: Rows | None, absent: Rows | None) -> None:
-        """Let rows of ids be explicit facts, and others not; what is so already stays."""
+        """Insert rows of ids that are not explicit facts yet, and delete others that are."""
         for rows, where, is_wanted in ((present, self._added, True), (absent, self._removed, False)):
             if rows is not None and rows.count:
                 standing = self._engine.standing(name, rows.columns, rows.count)
@@ -207,9 +207,9 @@ class Change:
                 where.note(name, taken(rows, is_explicit != is_wanted))
 
     def become(self, program: Program) -> None:
-        """Let the program be this one, which was resolved as a whole; rules that mean the same stay.
+        """Change the program to this one, resolved as a whole; rules that mean the same are kept.
 
-        Its facts and imports are not looked at.
+        Its facts and imports are ignored.
         """
         if self.before.sandbox != OPEN:
             program = program.confined(self.before.sandbox)
@@ -521,7 +521,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 
 @contextmanager
 def without_search_for_cycles() -> Iterator[None]:
-    """Nobody looks for cycles among objects in the block: trees have none, and are gone at its end."""
+    """Disable garbage collection inside the block: trees have no cycles, and are freed at its end."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

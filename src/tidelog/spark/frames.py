@@ -292,7 +292,7 @@ def fetched_by_files(frame: DataFrame, folder: Path) -> Iterator[Any]:
 
 
 def write_rows(frame: DataFrame, target: Target) -> dict[str, int]:
-    """Let tasks write the rows of a frame, as those of `ROWS`; return how many each file has."""
+    """Write the rows of a frame in tasks, as those of `ROWS`; return how many each file has."""
     ship(frame.sparkSession, scratch_folder())
     columns = tuple(str(place) for place, _ in enumerate(frame.columns))
     rows = frame.toDF(*columns).withColumn(TAG, F.lit(ROWS))
@@ -570,9 +570,9 @@ class Derived(Mapping[str, DataFrame]):
         return tuple(self._around)
 
     def write(self, target: Target) -> list[tuple[str, str, int]]:
-        """Let the tasks that derive write their outputs; return predicate, name and rows of each file.
+        """Write outputs in the tasks that derive them; return predicate, name and rows of each file.
 
-        This runs a job. Outputs that no task derives are not written. Who writes a log of commits says
+        This runs a job. Outputs that no task derives are not written. Who writes a log of commits records
         afterwards which files count.
         """
         if not self._derived:

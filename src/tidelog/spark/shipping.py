@@ -177,9 +177,9 @@ def ship(session: SparkSession, folder: Path) -> None:
 
 
 def _name_python(session: SparkSession) -> None:
-    """Let workers on this machine be what this process is, unless the user says which Python they are.
+    """Run workers on this machine with this process's Python, unless the user has set one.
 
-    A session that was started without `PYSPARK_PYTHON` has whatever `python3` is first on the path.
+    A session started without `PYSPARK_PYTHON` uses the first `python3` on the path.
     """
     if is_on_connect(session) or "PYSPARK_PYTHON" in os.environ:
         return

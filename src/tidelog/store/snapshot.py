@@ -443,7 +443,7 @@ def is_derived_anew(relation: str) -> bool:
 
 
 def _check_beside(path: Path, beside: Mapping[str, Any]) -> None:
-    """Nothing, if all that is held besides is understood."""
+    """Raise DataError if the store holds additional data of an unknown kind."""
     unknown = sorted(beside.keys() - KNOWN_BESIDE)
     if unknown:
         message = f"the store holds {', '.join(unknown)}, of which this tidelog knows nothing"

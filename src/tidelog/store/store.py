@@ -631,7 +631,7 @@ class Store:
         return fault
 
     def abandon(self) -> None:
-        """Let others write; nothing more is written."""
+        """Release the store to others without writing anything more."""
         if self.is_mine and not self._is_closed:
             self._is_closed = True
             self.wait()

@@ -135,7 +135,7 @@ class Divided:
             self._derive()
 
     def _agree(self) -> dict[str, int]:
-        """Let all tasks have one timeline; returns how many rows all of them were given."""
+        """Agree on one timeline among all tasks; return how many rows they were given, by predicate."""
         horizon = self._time.horizon
         intervals = [each for rule in self.program.timed_rules for each in intervals_of(rule)]
         intervals += [] if horizon is None else [horizon]
@@ -262,7 +262,7 @@ class Divided:
         )
 
     def _synchronise(self, is_complete: bool) -> bool:
-        """Let all know how many facts there are, and whether all have derived everything."""
+        """Exchange the number of facts between all tasks; return whether all have derived everything."""
         self._check()
         said = json.dumps([self._task.facts, is_complete]).encode()
         told = [json.loads(each) for each in self._task.tell(said)]
@@ -281,7 +281,7 @@ class Divided:
                     self._violations[each.number] = found
 
     def _end(self, rounds: int, is_complete: bool) -> None:
-        """Let all tasks know what came of it; until then, an error of one is raised by all."""
+        """Exchange the outcome between all tasks; until then, an error of one is raised by all."""
         is_cut = self._horizon is not None and self._horizon.is_cut
         violations = {number: asdict(each) for number, each in self._violations.items()}
         said = json.dumps([rounds, is_complete, is_cut, violations]).encode()

@@ -81,7 +81,7 @@ class Journal:
             self._parts.setdefault(table, []).append((new, kept))
 
     def undo(self) -> None:
-        """Let all facts be as they were."""
+        """Restore all facts as they were before the transaction."""
         for table, parts in self._parts.items():
             table.forget_change()
             for numbers, lists in parts:
@@ -251,7 +251,7 @@ class Maintenance:
 
     @contextmanager
     def _noted(self, part: Component, changes: Mapping[str, Difference], *, is_gain: bool) -> Iterator[None]:
-        """Let tables below a component know what they lost or gained, for the time of a `with` block."""
+        """Note what tables below a component lost or gained, inside the block."""
         tables = {name: self.store.tables[name] for name in part.read if name in changes}
         for name, table in tables.items():
             table.note(changes[name].numbers, changes[name].lists, is_gain=is_gain)

@@ -256,7 +256,7 @@ def combine(
 
 @inlined
 def sink(left: Any, right: Any, begin: Any, root: Any, size: Any) -> None:
-    """Let the interval at a place of a heap sink until none below it begins later."""
+    """Move the interval at a place of a heap down until none below it begins later."""
     one_left, one_right = left[begin + root], right[begin + root]
     child = 2 * root + 1
     while child < size:

@@ -294,7 +294,7 @@ class Index:
         self.entered = 0
 
     def make_room(self, columns: Table, rows: int) -> None:
-        """Let there be room for so many rows; those that are entered are entered anew where they move."""
+        """Reserve room for `rows` rows; those entered already are entered again where they move."""
         if rows > len(self.following):
             larger = np.empty(max(rows, 2 * len(self.following)), np.int64)
             larger[: self.entered] = self.following[: self.entered]
@@ -470,7 +470,7 @@ class TimedTable:
         self._begin()
 
     def _begin(self) -> None:
-        """Let there be no facts."""
+        """Reset to no facts."""
         self.facts = RowSet(self.arity)
         self._first = np.zeros(16, np.int64)
         self._count = np.zeros(16, np.int64)
@@ -549,13 +549,13 @@ class TimedTable:
         return numbers, gone
 
     def note(self, numbers: Integers, change: Lists, *, is_gain: bool) -> None:
-        """Let this be the last change, which has been made."""
+        """Record the last change, which has been made."""
         self.forget_change()
         self.changed, self.change, self.is_gain = numbers, change, is_gain
         self._place[numbers] = np.arange(len(numbers))
 
     def forget_change(self) -> None:
-        """Let there be no last change."""
+        """Discard the record of the last change."""
         if len(self.changed):
             self._place[self.changed] = -1
             self.changed, self.change = np.zeros(0, np.int64), nothing()
@@ -567,7 +567,7 @@ class TimedTable:
         return new
 
     def replace(self, numbers: Integers, lists: Lists) -> None:
-        """Let distinct facts have these lists."""
+        """Replace the lists of distinct facts."""
         self._write(numbers, lists)
 
     def _write(self, numbers: Integers, lists: Lists) -> None:
@@ -614,7 +614,7 @@ class TimedTable:
         return self.facts.rows + self._used
 
     def forget(self, end: int) -> None:
-        """Let go all points before a left end, and facts that have none left: others get new numbers."""
+        """Drop all points before a left end, and facts that have none left; others get new numbers."""
         numbers, lists = self.holding()
         lists = lists.later(end)
         kept = np.flatnonzero(lists.count > 0)

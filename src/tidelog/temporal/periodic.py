@@ -274,7 +274,7 @@ class Periodic:
         return NetChange(added, removed)
 
     def _cover(self, update: TimedUpdate, program: Program, check: Callable[[], None]) -> None:
-        """Let the horizon reach beyond facts that are going to change."""
+        """Extend the horizon beyond facts that are going to change."""
         ends = finite_ends(
             single(*rows.times.on(self.store.timeline))
             for _, rows in (*update.removed, *update.added)
@@ -531,7 +531,7 @@ class Past:
     # ---- forgetting
 
     def forget(self, store: Store) -> None:
-        """Let go what can no longer matter, unless little has come since that was done last."""
+        """Drop facts that can no longer matter, unless few have been added since the last time."""
         tables = (*store.given.values(), *store.tables.values())
         if sum(table.weight for table in tables) < GROWTH * self.weight + SWEPT_FROM:
             return

@@ -300,13 +300,13 @@ class Temporal:
         return Stating(self.store, self._first)
 
     def _refine(self, update: TimedUpdate, after: Program) -> None:
-        """Let the units be as fine as a transaction needs, before anything is written in them."""
+        """Refine the units as far as a transaction needs, before anything is written in them."""
         for timeline in update.timelines:
             self.store.adopt(timeline)
         self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
     def _advance(self, past: Past, horizon: Horizon) -> None:
-        """Let time have advanced."""
+        """Set the new past and horizon, and drop facts that can no longer matter."""
         past.forget(self.store)
         self.past = past
         if self.outcome is not None:
@@ -534,7 +534,7 @@ def _captured(table: TimedTable) -> TimedTableState:
 
 
 def reinstate(time: Temporal, state: TimeState, program: Program) -> None:
-    """Let a state be that of a reasoner without facts that hold at times."""
+    """Restore a state in a reasoner without facts that hold at times."""
     given = {each.name: _reinstated(each) for each in state.given}
     resume(time, state, program, given, {each.name: _reinstated(each) for each in state.tables})
 
@@ -584,9 +584,9 @@ class Restored:
 
 
 def restore_times(time: Temporal, restored: Restored, program: Program) -> bool:
-    """Let this be what a reasoner holds at times; whether it is left to derive what follows.
+    """Restore what a reasoner holds at times; return whether the derived facts are left to be derived.
 
-    Where all repeats, tables say so by periods, and what is worked on is not in them.
+    Where all is periodic, the tables state periods, and do not contain the working data.
     """
     state = restored.state
     if state.periodic is not None:

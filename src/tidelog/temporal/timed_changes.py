@@ -213,7 +213,7 @@ class Changing:
         return Difference(points.numbers, points.lists.without(given, every, every))
 
     def _restate(self, update: TimedUpdate) -> None:
-        """Let given facts be those after the transaction."""
+        """Update the given facts to those after the transaction."""
         for name, numbers, lists in self._stated(update.removed):
             self.journal.note(self.store.given[name], numbers)
             self.store.given[name].lose(numbers, lists)

@@ -147,14 +147,14 @@ class Store:
     # ---- the timeline
 
     def refine(self, intervals: Iterable[Interval]) -> None:
-        """Let the timeline have units in which the bounds of these intervals are whole."""
+        """Refine the units of the timeline so that the bounds of these intervals are whole."""
         finer = self.timeline.refined(tuple(intervals))
         if finer.scale != self.timeline.scale:
             self.rescale(finer.scale)
         self.timeline = finer
 
     def adopt(self, timeline: Timeline) -> None:
-        """Let the timeline have units that are as fine as those of another."""
+        """Refine the units of the timeline to be as fine as those of another."""
         scale = lcm(self.timeline.scale, timeline.scale)
         if scale != self.timeline.scale:
             self.rescale(scale)
@@ -162,7 +162,7 @@ class Store:
             self.timeline = replace(self.timeline, is_calendar=True)
 
     def rescale(self, scale: int) -> None:
-        """Let ends be written in units of 1 / `scale`, a multiple of the present one."""
+        """Rewrite ends in units of 1 / `scale`, a multiple of the present one."""
         timeline, factor = self.timeline, scale // self.timeline.scale
         given, tables = (
             {name: table.rescaled(timeline, factor) for name, table in some.items()}
@@ -182,12 +182,12 @@ class Store:
         return len(table) - before
 
     def begin(self, program: Program) -> None:
-        """Let what holds be what is given, and what the engine has."""
+        """Initialise the tables with the given facts and those of the engine."""
         arities = {name: program.predicates[name].arity for name in self.predicates(program)}
         self.tables = {name: self.beginning(name, arity) for name, arity in arities.items()}
 
     def refine_for(self, program: Program) -> None:
-        """Let the timeline have units in which the bounds of a program's operators are whole."""
+        """Refine the units of the timeline so that the bounds of a program's operators are whole."""
         self.refine(interval for rule in program.timed_rules for interval in intervals_of(rule))
 
     def predicates(self, program: Program) -> tuple[str, ...]:

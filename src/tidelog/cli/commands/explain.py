@@ -255,7 +255,7 @@ def _written_timeline(drawing: Drawing, form: str) -> str:
 
 
 def _check_timeline(options: Namespace) -> None:
-    """Nothing, if the options go together; else a usage error."""
+    """Raise UsageError if options are missing or incompatible."""
     if not options.queries:
         raise UsageError("timeline draws the answers to queries, and there is none")
     format_of(options)
@@ -287,7 +287,7 @@ def explain(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> None:
-    """Nothing, if the options go together; else a usage error."""
+    """Raise UsageError if options are missing, incompatible or out of range."""
     asked = (options.query, options.why_not, options.what_if)
     if sum(each is not None for each in asked) != 1:
         raise UsageError("explain takes one of QUERY, --why-not FACT and --what-if CHANGES")

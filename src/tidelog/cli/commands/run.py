@@ -132,7 +132,7 @@ def _query(work: Work, form: Form) -> None:
 
 
 def _check_strategy(name: str) -> None:
-    """Nothing, if there is such a strategy; else a usage error."""
+    """Raise UsageError if no strategy has this name."""
     try:
         strategies.check_name(name)
     except ProgramError as error:
@@ -141,7 +141,7 @@ def _check_strategy(name: str) -> None:
 
 
 def check_options(options: Namespace, form: Form) -> None:
-    """Nothing, if the options go together; else a usage error."""
+    """Raise UsageError if options are incompatible, or name unsuitable files."""
     output = getattr(options, "output", None)
     if output is not None and form.format == "table":
         raise UsageError("tables are for people, not for files", "choose another --format, such as csv")

@@ -338,7 +338,7 @@ STREAM_REFUSED = {
 
 
 def check(options: Namespace, names: list[str]) -> None:
-    """Nothing, if the options go together; else a usage error."""
+    """Raise UsageError if the options do not suit a stream on Spark."""
     if options.store is None:
         raise UsageError(
             "--engine spark needs --store DIR, where the number of each batch is kept",

@@ -147,7 +147,7 @@ def _stream(work: Work, updates: Updates, commits: Commits, form: Form) -> int:
 
 
 def _check(options: Namespace, names: list[str], form: Form) -> None:
-    """Nothing, if the options go together; else a usage error."""
+    """Raise UsageError if options are incompatible."""
     check_options(options, form)
     if options.program == STANDARD_INPUT and STANDARD_INPUT in names:
         raise UsageError(
@@ -220,7 +220,7 @@ class Commits:
         work.messages.say(f"commit {delta.number}: {delta}  {duration(delta.seconds)}")
 
     def renumber(self, before: tuple[Rule, ...], after: tuple[Rule, ...]) -> None:
-        """Let the counts stay with their rules when some came or went."""
+        """Renumber the counts after rules were inserted or deleted, and drop those of deleted rules."""
         if before is after:
             return
         places = {id(rule): place for place, rule in enumerate(after)}

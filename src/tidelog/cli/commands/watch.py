@@ -43,7 +43,7 @@ Stamps = dict[Path, tuple[int, int]]  # when each file was written, and its size
 
 
 def check_watchable(options: Namespace) -> None:
-    """Nothing, if the options go together; else a usage error."""
+    """Raise UsageError if the options are incompatible with `--watch`."""
     if options.ontology:
         raise UsageError("--watch makes no sense with --ontology", "watch a program that has the rules")
     if options.program == STANDARD_INPUT:
@@ -108,7 +108,7 @@ class Watch:
         return stamps
 
     def _renew(self, now: Stamps) -> None:
-        """Let the facts follow from the files as they are now."""
+        """Update the facts to match the current files; an edit with errors is reported and not applied."""
         start = perf_counter()
         options, messages = self.work.options, self.work.messages
         try:
