@@ -17,7 +17,6 @@ from tidelog.logic.resolve import load
 
 FOLDER = Path(__file__).parent / "errors"
 FILES = sorted(FOLDER.glob("*.rls"))
-SOURCES = Path(__file__).parent.parent / "src" / "tidelog"
 
 
 def rendered(name: str) -> str:

@@ -18,7 +18,6 @@ from typing import IO, Final, Protocol
 
 from tidelog.cli.options import UsageError
 from tidelog.errors import DataError, Diagnostic, Source, codes, suggest
-from tidelog.errors import codes as syntax_codes
 from tidelog.io.data_file import is_compressed
 from tidelog.syntax.lexer import END, Lexer
 
@@ -77,7 +76,7 @@ def _is_open(text: str) -> bool:
     lexer = Lexer(Source("<changes>", text))
     while lexer.read().kinds[-1] != END:
         pass
-    unterminated = {syntax_codes.UNTERMINATED_COMMENT, syntax_codes.UNTERMINATED_STRING}
+    unterminated = {codes.UNTERMINATED_COMMENT, codes.UNTERMINATED_STRING}
     return any(item.code in unterminated for item in lexer.diagnostics)
 
 

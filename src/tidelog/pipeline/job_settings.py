@@ -16,8 +16,6 @@ from typing import Any, Final, TypeVar
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND
 from tidelog.errors import DataError, Diagnostic, Span, Stopped, TidelogError, codes, suggest
-from tidelog.errors import codes as exchange_codes
-from tidelog.errors import codes as spark_codes
 from tidelog.io.data_file import ON_SPARK
 from tidelog.io.data_file import Source as Described
 from tidelog.io.toml_tables import Table
@@ -57,9 +55,7 @@ EXIT_CODES: Final = {
 }
 
 # Errors of the program and of the data keep their own codes on Spark, so that these are none of them.
-TEMPORARY_CODES: Final = frozenset(
-    {codes.JOB_LOCKED, spark_codes.FAILED, exchange_codes.LOST, exchange_codes.EXCHANGE_FAILED}
-)
+TEMPORARY_CODES: Final = frozenset({codes.JOB_LOCKED, codes.FAILED, codes.LOST, codes.EXCHANGE_FAILED})
 _TEMPORARY_NUMBERS: Final = frozenset(
     {
         errno.EAGAIN,

@@ -107,9 +107,11 @@ class Version:
         None if no change feed says it: rows of the two versions have to be compared.
         """
         table, earlier = find_predicate(name, self.predicates).written, self._earlier()
+        after = earlier.version if earlier else 0
+        if after != self.number - 1:  # the feed has what versions in between have changed, too
+            return None
         if earlier and table in earlier.tables and not _is_alike(self.store, table, earlier, self.manifest):
             return None
-        after = earlier.version if earlier else 0
         pieces = self.store.published.change_pieces(table, PIECE, after, self.number)
         return self._by_kind(table, pieces)
 

@@ -23,7 +23,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes, suggest
-from tidelog.errors import codes as publish_codes
 from tidelog.publish import Published, published_schemas
 from tidelog.publish import table_files as data_files
 from tidelog.publish.object_storage import Folder, folder_name
@@ -408,7 +407,7 @@ def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
     predicate = program.find(asked.predicate)
     if predicate is None:
         message = f"the store has no predicate `{asked.predicate}`"
-        raise DataError(Diagnostic(publish_codes.NO_TABLE, message, help=suggest(asked.predicate, names)))
+        raise DataError(Diagnostic(codes.NO_TABLE, message, help=suggest(asked.predicate, names)))
     output = outputs_of([predicate], infer(program))[predicate.written]
     if predicate.name in program.timed:
         output = replace(output, times=time_fields(predicate.names, program, (), {}))
@@ -598,7 +597,7 @@ class Writer(datasource.DataSourceArrowWriter):
         base = publication.base.tables[name]
         if not published_schemas.is_same(base.schema, schema):
             message = f"`{name}` has other columns than what is published"
-            raise ProgramError(Diagnostic(publish_codes.WRONG_FILE, message, help='use `mode("overwrite")`'))
+            raise ProgramError(Diagnostic(codes.WRONG_FILE, message, help='use `mode("overwrite")`'))
         old = publication.tables.files(base)
         for path in paths:
             rows = data_files.read_file(folder, path, schema)

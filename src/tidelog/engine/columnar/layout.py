@@ -61,8 +61,6 @@ PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it
     X_LISTS,  # the key columns, then the filters, from here on
 ) = range(17)
 
-# ---- D: the dictionary
-
 # ---- a plan: the head's table, number of steps, …, offset of each step; then the steps
 (
     P_HEAD,
