@@ -1,8 +1,8 @@
-"""Shows what a maintainer does, step by step: `python examples/follow.py dred '- edge(a, c) .' [PROGRAM]`.
+"""Show the steps of a maintainer: `python examples/follow.py dred '- edge(a, c) .' [PROGRAM]`.
 
-A step is driven by the facts that it is given, and finds others. The last lines tell, for each stratum that
-was worked on, how many facts were taken away and came back, the net change, and how many instances of
-rules were looked at. Rank counting is followed in its readable form: the compiled one tells of no steps.
+A step is driven by the facts that it is given, and finds others. The last lines report, for each processed
+stratum, how many facts were overdeleted and rederived, the net change, and how many rule instances were
+examined. Rank counting runs in its Python form, because the compiled one reports no steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("reach.rls")
 
 
 def main(maintainer: str, script: str, program: Path = PROGRAM) -> None:
-    """Print the steps by which a script is worked in, and its net change."""
+    """Print the steps of applying a script, and its net change."""
     MAINTAINERS["rank-counting"] = partial(Driver, RankCounting(is_compiled=False))
     reasoner = tl.Reasoner(tl.load(program), maintainer=maintainer, listeners=[show])
     reasoner.materialise()
@@ -29,12 +29,12 @@ def main(maintainer: str, script: str, program: Path = PROGRAM) -> None:
 
 
 def show(event: Event) -> None:
-    """Print what a step found, or what became of a stratum."""
+    """Print the result of a step or of a stratum."""
     match event:
         case ChangePassed():
             print(f"{event.step:<22} {event.given} given, {event.found} found")
         case StratumMaintained():
-            counts = f"{event.overdeleted} taken away, {event.rederived} put back"
+            counts = f"{event.overdeleted} overdeleted, {event.rederived} rederived"
             net = f"+{event.came} −{event.went}"
             print(f"{', '.join(event.predicates)}: {counts}, {net}, {event.instances} instances")
         case _:

@@ -1,8 +1,8 @@
-"""The main job, on a company of ten thousand people: load, derive, change, and ask.
+"""The main use, on a company of ten thousand people: load, derive, change and query.
 
-Each change of `year.changes` is worked in twice: by tidelog as it is, and by deriving what depends on it
-anew. Both give the same net change, which is checked. Results go to standard output, progress to standard
-error.
+Each change of `year.changes` is applied twice: by incremental maintenance, and by deriving again everything
+that depends on it. The script checks that both have the same net change. Results go to standard output,
+progress to standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANGES = FOLDER / "year.changes"
 
 
 def main() -> None:
-    """Print what is done, and how long it takes."""
+    """Print each step and its duration."""
     print("A company: who may open which folder?\n")
     program = tl.load(PROGRAM)
     reasoner = begin(program, "auto")
@@ -30,13 +30,13 @@ def main() -> None:
     print(f"  {len(people):,} people, {len(program.rules)} rules\n")
     other = begin(program, "recompute", quiet=True)
     ratios = list(make_changes(reasoner, other))
-    print(f"\n  In the median a change is worked in {median(ratios):,.0f} times as fast as derived anew.")
-    print("  The first one took longer: it counts, once, in how many ways each fact is derived.")
+    print(f"\n  In the median applying a change is {median(ratios):,.0f} times as fast as deriving again.")
+    print("  The first change takes longer: it counts the derivations of each fact, once.")
     ask(reasoner)
 
 
 def begin(program: tl.Program, maintainer: str, quiet: bool = False) -> tl.Reasoner:
-    """A reasoner that has derived everything."""
+    """Return a reasoner that has derived everything."""
     reasoner = tl.Reasoner(program, maintainer=maintainer)
     start = perf_counter()
     reasoner.materialise()
@@ -49,11 +49,11 @@ def begin(program: tl.Program, maintainer: str, quiet: bool = False) -> tl.Reaso
 
 
 def make_changes(reasoner: tl.Reasoner, other: tl.Reasoner) -> Iterator[float]:
-    """Print each change with its effect; how many times as fast it was as deriving anew."""
+    """Print each change with its effect; yield the speed-up compared with deriving again."""
     updates = CHANGES.read_text(encoding="utf-8").split("@commit .")[:-1]
     alarms: list[str] = []
     reasoner.subscribe("alarm", lambda delta: alarms.extend(told(delta)))
-    print(f"  {'what happens':<50} {'net change':>16} {'tidelog':>10} {'anew':>10}")
+    print(f"  {'change':<50} {'net change':>16} {'tidelog':>10} {'again':>10}")
     print(f"  {'─' * 50} {'─' * 16} {'─' * 10} {'─' * 10}")
     for number, update in enumerate(updates, 1):
         progress(f"  change {number} of {len(updates)} …")
@@ -70,15 +70,15 @@ def make_changes(reasoner: tl.Reasoner, other: tl.Reasoner) -> Iterator[float]:
 
 
 def told(delta: PredicateDelta) -> Iterator[str]:
-    """What to say of alarms that begin or end."""
-    for rows, said in ((delta.added, "alarm"), (delta.removed, "no alarm any more")):
+    """Return messages about alarms that begin or end."""
+    for rows, said in ((delta.added, "alarm"), (delta.removed, "alarm ended")):
         if rows:
             people = ", ".join(sorted({person for person, _ in rows}))
             yield f"{said}: contractor {people}, {len(rows)} confidential folders"
 
 
 def ask(reasoner: tl.Reasoner) -> None:
-    """Print the answers to a question."""
+    """Print the answers to a query."""
     question = 'may_open(?person, "Legal/Oslo/Contracts"), ~belongs(?person, "Legal Oslo")'
     start = perf_counter()
     answers = reasoner.query(question).sorted()
@@ -90,12 +90,12 @@ def ask(reasoner: tl.Reasoner) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people read them."""
+    """Return a readable duration."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
 def progress(text: str) -> None:
-    """Let a terminal show this, in the place of what it showed before."""
+    """Replace the current line of a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Writes the facts of a made-up company, the same in every run: people, teams, folders, who was given what.
+"""Write the facts of a made-up company, the same in every run: people, teams, folders and access.
 
 Eight divisions in eight cities each; a department has five teams, a team thirty people. Everyone but the
 director has a superior: team leads, heads of departments, heads of divisions.
@@ -56,7 +56,7 @@ COLUMNS = {
 
 
 def names() -> Iterator[str]:
-    """Names of people, none twice."""
+    """Return distinct names of people."""
     size = len(FIRST) * len(LAST)
     for number in count():
         place = number * 7919 % size
@@ -64,7 +64,7 @@ def names() -> Iterator[str]:
 
 
 def company() -> Facts:
-    """All facts, by predicate."""
+    """Return all facts, by predicate."""
     facts: Facts = {name: [] for name in COLUMNS}
     people = names()
     director = next(people)
@@ -109,7 +109,7 @@ def _joins(facts: Facts, person: str, team: str, superior: str) -> str:
 
 
 def text(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """The rows as CSV, with a header."""
+    """Return the rows as CSV, with a header."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
@@ -118,7 +118,7 @@ def text(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Write one compressed file for each predicate beside this one."""
+    """Write one compressed file for each predicate to the folder of this script."""
     for name, rows in company().items():
         path = Path(__file__).with_name(f"{name}.csv.gz")
         path.write_bytes(gzip.compress(text(COLUMNS[name], rows).encode(), mtime=0))

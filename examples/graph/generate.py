@@ -1,7 +1,7 @@
-"""Writes flights.csv: a made-up timetable between real places, the same in every run.
+"""Write flights.csv: a made-up timetable between real places, the same in every run.
 
-Every place on the mainland has flights to its nearest neighbours, hubs to one another. Greenland's towns fly
-only among themselves, and nothing flies to Madeira.
+Every place on the mainland has flights to its nearest neighbours, hubs to each other. Greenland's towns have
+flights only among themselves, and there is no flight to Madeira.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ GREENLAND = ("GOH", "JAV", "JSU")
 
 
 def kilometres(start: str, end: str) -> int:
-    """The length of the great circle between two places, in whole kilometres."""
+    """Return the length of the great circle between two places, in whole kilometres."""
     _, north1, east1 = PLACES[start]
     _, north2, east2 = PLACES[end]
     latitude = sin(radians(north2 - north1) / 2) ** 2
@@ -71,7 +71,7 @@ def kilometres(start: str, end: str) -> int:
 
 
 def connections() -> list[tuple[str, str]]:
-    """The pairs of places between which somebody flies."""
+    """Return the pairs of places with a flight."""
     pairs = set(permutations(HUBS, 2)) | set(permutations(GREENLAND, 2))
     mainland = [place for place in PLACES if place not in GREENLAND]
     for place in mainland:
@@ -81,7 +81,7 @@ def connections() -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write flights.csv beside this file."""
+    """Write flights.csv to the folder of this script."""
     choice = random.Random(SEED)
     with (Path(__file__).parent / "flights.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")

@@ -1,11 +1,11 @@
-"""An Airflow DAG that runs a pipeline each night: put it into the folder of DAGs and set JOB.
+"""An Airflow DAG that runs a pipeline each night: put it in the folder of DAGs and set JOB.
 
-Exit codes of `tidelog pipeline` (docs/pipeline-operations.md#exit-codes) and what becomes of the task:
+Exit codes of `tidelog pipeline` (docs/pipeline-operations.md#exit-codes) and the state of the task:
 
 - 0: success, a version was published.
-- 99: skipped, and the tasks after it with it. Nothing had changed; `--exit-unchanged` asks for this code.
-- 3: failed. A guard or an expectation does not hold; readers keep the last version.
-- 75: failed after the attempts that the job's own `[retry]` allows. Airflow tries once more, later.
+- 99: skipped, like the tasks after it. Nothing had changed; `--exit-unchanged` enables this code.
+- 3: failed. A guard or an expectation failed; readers keep the last version.
+- 75: failed after the attempts that the job's `[retry]` allows. Airflow retries once, later.
 - others: failed.
 """
 

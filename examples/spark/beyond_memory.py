@@ -1,12 +1,12 @@
-"""Derive what does not fit the memory of one worker, by two tasks or by joins, and look at what workers take.
+"""Derive facts that do not fit in one worker, by two tasks or by joins, and measure the memory of workers.
 
     python examples/spark/cluster.py --workers 2 -- python examples/spark/beyond_memory.py task exchange
 
-Which machines of a site reach one another: the links of a site make a chain, and texts name all. Tasks write
-what they derive to Parquet files. Prints a line of JSON for each strategy that is named: the rows and a
-checksum of each output, or the error; the CPU seconds of all executors, the most anonymous memory that one of
-their Python workers had, how much of frames Spark kept at once, in memory and on disk, and how much memory
-executors have for that (all in MB). `here` derives in this process.
+The program derives which machines of a site reach each other: the links of a site form a chain of texts.
+Tasks write Parquet files. The script prints a line of JSON for each named strategy: the rows and a checksum
+of each output, or the error; the CPU seconds of all executors, the peak anonymous memory of their largest
+Python worker, the peak size of persisted frames, in memory and on disk, and the memory that executors have
+for these (all in MB). `here` derives in this process.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 
 
 class Observed:
-    """What the executors of an application take while it runs. Mutable."""
+    """The memory and CPU time of the executors of an application while it runs. Mutable."""
 
     def __init__(self, session: SparkSession) -> None:
         self.megabytes = 0  # of the largest Python worker
-        self.kept = 0  # MB of frames that Spark kept at once, in memory and on disk
-        self.room = 0  # MB that all executors have for what they compute and keep
+        self.kept = 0  # peak MB of persisted frames, in memory and on disk
+        self.room = 0  # MB of all executors for execution and storage
         self.seconds: dict[int, float] = {}
         self._application = session.sparkContext.applicationId
         self._store = session.sparkContext._jsc.sc().statusStore()  # as the pages of Spark's UI
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """In the block, look at all processes, ten times a second."""
+        """In the block, sample all processes, ten times a second."""
         has_ended = threading.Event()
 
         def look() -> None:
@@ -76,7 +76,7 @@ class Observed:
             thread.join()
 
     def look(self) -> None:
-        """Look at all processes, and at what Spark keeps, once."""
+        """Sample all processes and Spark's storage once."""
         kept = self._store.rddList(True)
         each = [kept.apply(number) for number in range(kept.size())]
         self.kept = max(self.kept, sum(frame.memoryUsed() + frame.diskUsed() for frame in each) >> 20)
@@ -101,7 +101,7 @@ class Observed:
 
 
 def links(session: SparkSession, sites: int, machines: int) -> DataFrame:
-    """Return the links of each site, which make a chain of its machines."""
+    """Return the links of each site, which form a chain of its machines."""
     every = session.range(sites * (machines - 1), numPartitions=8)
     site, place = F.expr(f"id DIV {machines - 1}"), F.col("id") % (machines - 1)
     return every.select(
@@ -129,7 +129,7 @@ def derived_here(link: DataFrame) -> dict[str, list[int]]:
 
 
 def checksum(batches: Iterable[pa.RecordBatch]) -> int:
-    """Return a number that follows from the set of rows, whatever their order."""
+    """Return a checksum of the set of rows, independent of their order."""
     total = 0
     for batch in batches:
         mixed = np.zeros(batch.num_rows, np.uint64)

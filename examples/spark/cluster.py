@@ -3,8 +3,8 @@
     python examples/spark/cluster.py --workers 2 -- COMMAND …
 
 The command finds the master's address in SPARK_MASTER, and Java in JAVA_HOME. Master and workers come from
-the installed pyspark, listen on 127.0.0.1 only, on free ports, and are gone when the command ends, however it
-ends.
+the installed pyspark, listen on 127.0.0.1 only, on free ports, and are stopped when the command ends, however
+it ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyspark
 
 from tidelog.spark.session import find_java
 
-PATIENCE = 600.0  # seconds, on a machine that does much else
+PATIENCE = 600.0  # seconds, on a busy machine
 PR_SET_PDEATHSIG = 1
 PLACE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 LOGGING = """\
@@ -43,7 +43,7 @@ appender.stderr.layout.pattern = %m%n
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that runs: the master's address, and the folder with its logs and the workers' files."""
+    """A running cluster: the master's address, and the folder with its logs and the workers' files."""
 
     master: str
     folder: Path
@@ -51,7 +51,7 @@ class Cluster:
 
 @contextmanager
 def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Cluster]:
-    """A master and some workers, for the time of the block."""
+    """Run a master and some workers for the duration of the block."""
     with tempfile.TemporaryDirectory(prefix="tidelog-cluster-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "log4j2.properties").write_text(LOGGING)
@@ -80,7 +80,7 @@ def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Cl
 
 
 def start(folder: Path, role: str, *arguments: str, log: str = "") -> subprocess.Popen[bytes]:
-    """A process of the cluster, in a session of its own: the executors that it starts belong to it."""
+    """Start a process of the cluster in its own session, which its executors join."""
     spark = Path(pyspark.__file__).parent
     environment = environment_of(folder) | {
         "SPARK_HOME": str(spark),
@@ -102,7 +102,7 @@ def start(folder: Path, role: str, *arguments: str, log: str = "") -> subprocess
 
 
 def die_with_parent() -> None:
-    """Let this process be killed when the one that started it ends, even by a signal that cannot be caught.
+    """Have the kernel kill this process when its parent ends, even by a signal that cannot be caught.
 
     Executors end by themselves when they lose their worker.
     """
@@ -111,7 +111,7 @@ def die_with_parent() -> None:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """The environment in which Spark finds Java and this Python, and keeps to this machine."""
+    """Return the environment in which Spark finds Java and this Python, and stays on this machine."""
     return os.environ | {
         "JAVA_HOME": str(find_java(folder)),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -120,7 +120,7 @@ def environment_of(folder: Path) -> dict[str, str]:
 
 
 def found(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> str:
-    """What a process says, waited for."""
+    """Wait for the output of a process and return it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
@@ -134,7 +134,7 @@ def found(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the processes and their executors: workers first, so that no master starts anything anew."""
+    """End the processes and their executors: workers first, so that no master restarts anything."""
     for process in reversed(processes):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -147,7 +147,7 @@ def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code of the command."""
+    """Return the exit code of the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

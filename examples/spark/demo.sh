@@ -1,6 +1,6 @@
 #!/bin/sh
-# Messy files in, typed Delta tables out: a job that runs on Spark, twice. First everything is derived, then only
-# what has changed. `make demo ENGINE=spark` runs this with the tidelog of .venv, in output/spark.
+# From messy files to typed Delta tables: a job runs on Spark twice. The first run derives everything, the second
+# applies only the changes. `make demo ENGINE=spark` runs this with the tidelog of .venv, in output/spark.
 set -eu
 cd "$(dirname "$0")/../.."
 rm -rf output/spark
@@ -29,12 +29,12 @@ path = "orders"
 header = true
 END
 
-step 'Files in folders of countries, and a job' 'tail -n +1 orders/*/*.csv job.toml'
+step 'Files partitioned by country, and a job' 'tail -n +1 orders/*/*.csv job.toml'
 step 'The first run derives everything, on Spark' 'tidelog pipeline job.toml'
-step 'Rows that could not be read' 'cat published/_rejects/1/*/*.csv'
-step 'A Delta table, which any reader has' 'python -c "import deltalake, pyarrow.parquet as pq; print(pq.read_table(deltalake.DeltaTable(\"published/total\").file_uris()).to_pandas())"'
-step 'Another file comes' "printf 'id,customer,amount\n5,bob,0.75\n' > orders/country=FR/tuesday.csv"
-step 'The second run applies what has changed' 'tidelog pipeline job.toml'
-step 'What has changed' 'tidelog diff job.toml'
+step 'Rejected rows' 'cat published/_rejects/1/*/*.csv'
+step 'A Delta table, which any Delta reader can open' 'python -c "import deltalake, pyarrow.parquet as pq; print(pq.read_table(deltalake.DeltaTable(\"published/total\").file_uris()).to_pandas())"'
+step 'Another file arrives' "printf 'id,customer,amount\n5,bob,0.75\n' > orders/country=FR/tuesday.csv"
+step 'The second run applies the changes' 'tidelog pipeline job.toml'
+step 'The changes' 'tidelog diff job.toml'
 
-printf '\nDone. docs/pipeline.md is about jobs and streams, docs/published.md about the tables, docs/spark.md about sessions.\n'
+printf '\nDone. See docs/pipeline.md for jobs and streams, docs/published.md for the tables, docs/spark.md for sessions.\n'

@@ -1,4 +1,4 @@
-"""What can be reached from where, as a job for a cluster: spark-submit reach.py FLIGHTS.csv RESULT"""
+"""Reachable cities, as a job for a cluster: spark-submit reach.py FLIGHTS.csv RESULT"""
 
 from __future__ import annotations
 

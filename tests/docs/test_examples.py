@@ -173,8 +173,8 @@ def test_demo(workplace: Path) -> None:
         r"derived +239,964 facts",
         r"joins Sales Oslo 3 +\+31 −5 +[\d.]+ m?s +[\d.]+ m?s\n",
         r"→ alarm: contractor Anouk Leroy, 5 confidential folders\n",
-        r"superiors see all: gone +\+0 −4,480 ",
-        r"superiors see all: back +\+4,480 −0 ",
+        r"superiors see all: deleted +\+0 −4,480 ",
+        r"superiors see all: added again +\+4,480 −0 ",
         r" 2 answers in ",
         r"\nAnouk Leroy,Legal/Oslo/Contracts/2026\n",
     ):
