@@ -337,7 +337,7 @@ class Relevant:
             for rule, some in made.items()
             if not bearing.isdisjoint(some)
         }
-        atoms = chain.from_iterable((rule.head, *rule.positive, *rule.negated) for rule in bearing)
+        atoms = chain.from_iterable((rule.head, *rule.body_atoms) for rule in bearing)
         self.arities = {EQUALITIES: 2, **{atom.predicate: len(atom.terms) for atom in atoms}}
         said = ((stored(name), name) for name in program.predicates)
         self.said = {relation: name for relation, name in said if relation in self.arities}

@@ -259,7 +259,7 @@ def _neighbouring(parts: Sequence[Part]) -> tuple[Pairs, int]:
 
 
 def _mentioned(rules: Iterable[Rule]) -> set[str]:
-    return {atom.predicate for rule in rules for atom in (rule.head, *rule.positive, *rule.negated)}
+    return {name for rule in rules for name in (rule.head.predicate, *rule.read)}
 
 
 def _reduced(program: Program, rules: tuple[Rule, ...]) -> Program:

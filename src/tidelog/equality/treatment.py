@@ -123,7 +123,7 @@ def constants_of(rules: Iterable[Rule]) -> list[Value]:
     return [
         term.value
         for rule in rules
-        for atom in (rule.head, *rule.positive, *rule.negated)
+        for atom in (rule.head, *rule.body_atoms)
         for term in atom.terms
         if isinstance(term, Constant)
     ]

@@ -190,8 +190,7 @@ class Together:
         self._own = own
         self._engine = engine
         self._group = engine.group(own)
-        atoms = (atom for rule in rules for atom in (*rule.positive, *rule.negated))
-        self._read = tuple(dict.fromkeys(atom.predicate for atom in atoms))
+        self._read = tuple({name for rule in rules for name in rule.read})
         self._plans: tuple[Runnable, ...] = ()
         self._generation = -1
         self._asked = 0

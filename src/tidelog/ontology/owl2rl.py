@@ -147,8 +147,7 @@ def _needed(rule: Rule, hidden: Hidden) -> Iterator[Handle]:
 
 def _read(rule: Rule, hidden: Hidden) -> Iterator[Handle]:
     """What is hidden that the rule reads, negated or not."""
-    atoms = (*rule.positive, *rule.negated)
-    return (handle for atom in atoms if (handle := hidden.handle(atom)) is not None)
+    return (handle for atom in rule.body_atoms if (handle := hidden.handle(atom)) is not None)
 
 
 def _is_seen(rule: Rule, read: set[Handle], hidden: Hidden) -> bool:
@@ -394,5 +393,5 @@ def _classes_of_things(closure: Closure) -> frozenset[Value]:
 
 def _used(tables: Program, rules: Iterable[Rule]) -> Iterator[Fact]:
     """The facts of the tables that rules read."""
-    read = {atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated)}
+    read = {name for rule in rules for name in rule.read}
     return (fact for fact in tables.facts if fact.predicate in read)

@@ -12,7 +12,7 @@ from tidelog.data.columns import Batch, column_of_values
 from tidelog.engine.registry import settings_of
 from tidelog.io.data_file import data_file
 from tidelog.io.reader import read
-from tidelog.logic.program import Atom, Constant, Fact, Predicate, Program, Term, Variable
+from tidelog.logic.program import Atom, Constant, Predicate, Program, Term, Variable, facts_by_predicate
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, iri
 
@@ -131,8 +131,9 @@ def close(
     for batch in triples:
         engine.load(TRIPLE, batch)
     stated = frozenset(_rows(engine, TRIPLE))
-    for name, rows in _by_predicate(program.facts).items():
-        engine.load(name, Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows)))
+    for name, some in facts_by_predicate(program.facts).items():
+        columns = zip(*(fact.values for fact in some), strict=True)
+        engine.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
     engine.derive(strata(program.rules, program.predicates), numbers, _ignore, _proceed, False)
     facts = {name: frozenset(_rows(engine, name)) for name in program.predicates}
@@ -144,13 +145,6 @@ def _rows(engine: Any, name: str) -> Iterator[Row]:
     if not columns:
         return iter([()] * count)
     return zip(*(engine.dictionary.decode_all(column.tolist()) for column in columns), strict=True)
-
-
-def _by_predicate(facts: Iterable[Fact]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for fact in facts:
-        found[fact.predicate].append(fact.values)
-    return found
 
 
 def _ignore(event: object) -> None:

@@ -17,7 +17,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.data.rows import Rows
-from tidelog.logic.program import BOTTOM, Atom, Fact, Predicate, Program, Query, Rule, Variable
+from tidelog.logic.program import (
+    BOTTOM,
+    Atom,
+    Fact,
+    Predicate,
+    Program,
+    Query,
+    Rule,
+    Variable,
+    facts_by_predicate,
+)
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import expected_growth
@@ -269,16 +279,13 @@ class Demands:
     # ---- facts
 
     def _rows(self, facts: Iterable[Fact]) -> dict[str, Rows]:
-        by_relation: dict[str, list[Fact]] = {}
-        for fact in facts:
-            by_relation.setdefault(fact.predicate, []).append(fact)
         encode = self._engine.dictionary.encode_values
         return {
             name: Rows(
                 tuple(encode([fact.values[place] for fact in some]) for place in range(len(some[0].values))),
                 len(some),
             )
-            for name, some in by_relation.items()
+            for name, some in facts_by_predicate(facts).items()
         }
 
     def _facts_of(self, relation: str) -> dict[str, Rows]:

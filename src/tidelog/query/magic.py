@@ -99,7 +99,7 @@ def relations(made: Rewritten, engine: QueryEngine) -> Iterator[None]:
 
 def arities_of(made: Rewritten) -> dict[str, int]:
     """The relations that a rewritten program derives or begins with, and how many columns each has."""
-    atoms = (atom for rule in made.rules for atom in (rule.head, *rule.positive, *rule.negated))
+    atoms = (atom for rule in made.rules for atom in (rule.head, *rule.body_atoms))
     added = {rule.head.predicate for rule in made.rules} | made.relations.keys()
     arities = {atom.predicate: len(atom.terms) for atom in atoms if atom.predicate in added}
     return {**arities, **{seed.predicate: len(seed.values) for seed in made.seeds}}

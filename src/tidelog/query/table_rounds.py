@@ -234,7 +234,7 @@ class Component:
 
     def can_follow(self, grown: Collection[str]) -> bool:
         """Whether its tables only get more answers when these relations grow, and it can find them."""
-        reading = [rule for rule in self._rules() if not _read(rule).isdisjoint(grown)]
+        reading = [rule for rule in self._rules() if not rule.read.isdisjoint(grown)]
         return not (reading and self.is_detached) and not any(
             rule.head.predicate.startswith("collect ")
             or any(atom.predicate in grown for atom in rule.negated)
@@ -243,7 +243,7 @@ class Component:
 
     def reads(self, relations: Collection[str]) -> bool:
         """Whether its rules read one of the relations."""
-        return any(not _read(rule).isdisjoint(relations) for rule in self._rules())
+        return any(not rule.read.isdisjoint(relations) for rule in self._rules())
 
     def _rules(self) -> Iterator[Rule]:
         for table in self.tables.values():
@@ -320,11 +320,6 @@ class Component:
 def _bound(table: Table) -> int:
     """How many arguments of a table's pattern are bound."""
     return table.pattern.adornment.count("b")
-
-
-def _read(rule: Rule) -> set[str]:
-    """The relations whose facts a rule reads."""
-    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
 
 
 def _grouping_plan(grouping: Grouping) -> RulePlan:

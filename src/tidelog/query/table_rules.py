@@ -148,9 +148,7 @@ class Definitions:
     def read_by(self, component: int) -> set[str]:
         """The predicates that a component's rules read, stated ones by their own names."""
         rules = (rule for name in self.components[component] for rule in self.rules_of[name])
-        return {
-            atom.predicate.removesuffix(STATED) for rule in rules for atom in (*rule.positive, *rule.negated)
-        }
+        return {name.removesuffix(STATED) for rule in rules for name in rule.read}
 
     def adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
         """The pattern in which an atom asks for its predicate; `ages` tell when each variable was bound."""
@@ -338,7 +336,7 @@ def accepting(pattern: Pattern, general: Sequence[Pattern]) -> Rule:
 def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
     """The relations that rules name, and their arities."""
     for rule in rules:
-        for atom in (rule.head, *rule.positive, *rule.negated):
+        for atom in (rule.head, *rule.body_atoms):
             yield atom.predicate, len(atom.terms)
 
 
@@ -491,7 +489,7 @@ class Prepared:
         self.rule = rule
         self._engine = engine
         self._drives = drives(rule, own, engine)
-        self._read = tuple(dict.fromkeys(atom.predicate for atom in (*rule.positive, *rule.negated)))
+        self._read = rule.read
         self._growing = {name for drive in self._drives for name in drive.growing}
         self._lossy: list[str] = []
         self._limits: dict[str, int] = {}

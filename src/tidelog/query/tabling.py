@@ -164,7 +164,7 @@ class Tables:
         self._stated = frozenset(name for name in derived if self._engine.size(name))
         self._lossy: frozenset[str] = frozenset()
         self._definitions = Definitions.of(self._rules, self._stated)
-        read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
+        read = {name for rule in self._rules for name in rule.read}
         self._explicit = sorted((read - derived) | self._stated)  # relations of explicit facts that are read
 
     def _component(self, predicate: str) -> Component:
@@ -251,7 +251,7 @@ class Tables:
 
         component = Component((name,), self._engine, write, beside)
         component.table(pattern)
-        return Shape(pattern, component, merged, tuple(_read(rule) - definitions.rules_of.keys()))
+        return Shape(pattern, component, merged, tuple(rule.read - definitions.rules_of.keys()))
 
     def _merged(self, rule: Rule) -> Component | None:
         """The component whose rounds the query follows, so that its first answers come early.
@@ -497,11 +497,6 @@ class Tables:
                 kept.update(names)
         for names in [names for names in self._components if not kept.issuperset(names)]:
             self._drop(self._components.pop(names))
-
-
-def _read(rule: Rule) -> set[str]:
-    """The predicates that a rule reads."""
-    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
 
 
 # ---- Answers by subsumptive tabling: what is asked from the top down is tabled, and kept for what is asked

@@ -79,9 +79,7 @@ class Maintenance:
     @property
     def read(self) -> frozenset[str]:
         """The relations that rules read."""
-        return frozenset(
-            atom.predicate for rule in self.program.rules for atom in (*rule.positive, *rule.negated)
-        )
+        return frozenset(name for rule in self.program.rules for name in rule.read)
 
 
 def maintenance(

@@ -203,7 +203,7 @@ def _shape(predicate: str, rules: Sequence[Rule], binding: Binding) -> _Shape | 
 
 
 def _calls(predicate: str, rule: Rule) -> bool:
-    return any(atom.predicate == predicate for atom in (*rule.positive, *rule.negated))
+    return predicate in rule.read
 
 
 def _step(predicate: str, rule: Rule) -> _Step | None:

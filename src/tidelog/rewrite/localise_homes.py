@@ -221,7 +221,7 @@ class _Arranging:
         if home == before:
             return False
         rules = self.touching[name]
-        names = {atom.predicate for number in rules for atom in _atoms(self.rules[number])}
+        names = {name for number in rules for name in _relations(self.rules[number])}
         chosen = {number: self.chosen[number] for number in rules}
         cost = self._cost(rules, names)
         self.homes[name] = home
@@ -399,8 +399,8 @@ def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
     """Return the numbers of the rules in which each predicate stands."""
     found: dict[str, dict[int, None]] = {}
     for number, rule in enumerate(rules):
-        for atom in _atoms(rule):
-            found.setdefault(atom.predicate, {})[number] = None
+        for name in _relations(rule):
+            found.setdefault(name, {})[number] = None
     return {name: tuple(numbers) for name, numbers in found.items()}
 
 
@@ -437,8 +437,8 @@ def _recursive_rules(rules: Sequence[Rule], parts: Iterable[Stratum]) -> frozens
     )
 
 
-def _atoms(rule: Rule) -> tuple[Atom, ...]:
-    return (rule.head, *rule.positive, *rule.negated)
+def _relations(rule: Rule) -> tuple[str, ...]:
+    return (rule.head.predicate, *rule.read)
 
 
 def _order(place: Place) -> tuple[bool, int]:

@@ -86,7 +86,7 @@ def constants_of(program: Program) -> frozenset[tuple[str, int, Value]]:
     return frozenset(
         (atom.predicate, place, term.value)
         for rule in program.rules
-        for atom in (*rule.positive, *rule.negated)
+        for atom in rule.body_atoms
         for place, term in enumerate(atom.terms)
         if isinstance(term, Constant)
     )

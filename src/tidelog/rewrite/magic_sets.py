@@ -421,7 +421,7 @@ def readable(program: Program, rewritten: Rewritten) -> Program:
             names[head] = _free("answer", {*program.predicates, *names.values()})
     rules = tuple(with_predicates(rule, names) for rule in rewritten.rules)
     seeds = tuple(Fact(names[seed.predicate], seed.values) for seed in rewritten.seeds)
-    arities = {atom.predicate: len(atom.terms) for rule in rules for atom in _atoms(rule)}
+    arities = {atom.predicate: len(atom.terms) for rule in rules for atom in (rule.head, *rule.body_atoms)}
     arities.update({seed.predicate: len(seed.values) for seed in seeds})
     added = {
         names[name]: _predicate(names[name], arities[names[name]], relation, program.predicates)
@@ -441,10 +441,6 @@ def readable(program: Program, rewritten: Rewritten) -> Program:
         outputs=(),
         queries=(),
     )
-
-
-def _atoms(rule: Rule) -> Sequence[Atom]:
-    return (rule.head, *rule.positive, *rule.negated)
 
 
 def _names(relations: Mapping[str, Adorned], predicates: Mapping[str, Predicate]) -> dict[str, str]:
