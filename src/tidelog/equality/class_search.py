@@ -14,7 +14,15 @@ import numpy as np
 from tidelog.data.rows import Rows, distinct, taken, without
 from tidelog.equality.classes import NONE, Classes, Ids, Pairs, neighbours
 from tidelog.equality.saturation import EQUALITIES, Renaming, Saturation
-from tidelog.equality.work_relations import CHECKED, GIVEN, Facts, Scratch, Sought, Together, united
+from tidelog.equality.work_relations import (
+    CHECKED,
+    GIVEN,
+    BatchedRules,
+    BoundQuery,
+    Facts,
+    WorkRelations,
+    united,
+)
 from tidelog.logic.program import (
     EQUAL,
     Assignment,
@@ -50,7 +58,7 @@ IN_DOUBT = "= classes"
 CLASS, ANY = Variable("class"), Variable("_any")
 
 
-class Doubts:
+class SuspectClasses:
     """The classes that updates put in doubt, by the rules of a program over representatives."""
 
     def __init__(self, program: Program, engine: Any, check: Check) -> None:
@@ -59,9 +67,9 @@ class Doubts:
         self._bearing = frozenset(bearing_on_equality(program.rules))
         atoms = [atom for rule in self._bearing for atom in (rule.head, *stored_atoms(rule))]
         self._arities = {atom.predicate: len(atom.terms) for atom in atoms}
-        self._scratch = Scratch("to doubt", engine, {IN_DOUBT: 1, **self._arities})
+        self._scratch = WorkRelations("to doubt", engine, {IN_DOUBT: 1, **self._arities})
         own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
-        self._together = Together((*self._passing(), *self._of_classes()), own, engine)
+        self._together = BatchedRules((*self._passing(), *self._of_classes()), own, engine)
 
     def classes(self, update: Update, classes: Classes) -> Ids:
         """The representatives of the classes that an update puts in doubt; it is not carried out yet."""
@@ -156,7 +164,7 @@ LEFT, RIGHT = Variable("x"), Variable("y")
 STATED = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
 
 
-class Proofs:
+class OneStepEqualities:
     """What explicit facts make equal at one step, by the rules of a program as it is said."""
 
     def __init__(self, program: Program, engine: Any) -> None:
@@ -164,13 +172,13 @@ class Proofs:
         self._numbers = count()
         rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
         atoms = chain.from_iterable(rule.positive for rule in rules)
-        self._scratch = Scratch(
+        self._scratch = WorkRelations(
             "to part", engine, {MEMBERS: 1, **{each.predicate: len(each.terms) for each in atoms}}
         )
         found = (self._looking(rule) for rule in rules)
         self._steps = [step for step in found if step is not None]
         given = [self._scratch.relation(GIVEN, MEMBERS)]
-        self._together = Together([sought.rule for sought, _ in self._steps], given, engine)
+        self._together = BatchedRules([sought.rule for sought, _ in self._steps], given, engine)
 
     def parts(self, doubted: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
         """The members of classes in doubt, and the representatives that they have in what is left of them.
@@ -197,7 +205,7 @@ class Proofs:
         """Forget what is kept from one update to the next."""
         self._scratch.drop()
 
-    def _looking(self, rule: Rule) -> tuple[Sought, bool] | None:
+    def _looking(self, rule: Rule) -> tuple[BoundQuery, bool] | None:
         """How pairs are looked for that a rule makes equal, or groups; one of a pair is a member."""
         group = group_of(rule)
         if group is not None:
@@ -207,15 +215,15 @@ class Proofs:
             return None
         return self._among_members(rule.head.terms, variable, rule.body), False
 
-    def _among_members(self, row: Sequence[Term], constant: Variable, body: Sequence[Literal]) -> Sought:
+    def _among_members(self, row: Sequence[Term], constant: Variable, body: Sequence[Literal]) -> BoundQuery:
         """The rows whose constant is a member, without facts that go."""
         members = self._scratch.atom(GIVEN, Atom(MEMBERS, (constant,)))
         atoms = (literal for literal in body if isinstance(literal, Atom))
         staying = (Negation(self._scratch.atom(GONE, atom)) for atom in atoms)
         apart = f" {next(self._numbers)}"
-        return Sought(row, (members, *body, *staying), self._scratch, apart)
+        return BoundQuery(row, (members, *body, *staying), self._scratch, apart)
 
-    def _pairs(self, sought: Sought, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
+    def _pairs(self, sought: BoundQuery, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
         """The pairs that are equal; keys may be equal by classes that are not in doubt."""
         rows = sought.found()
         if not is_group:
@@ -252,16 +260,16 @@ def _joined(found: Sequence[Pairs]) -> Pairs:
 CONSTANTS = "= constants"  # stands for a relation of one column
 
 
-class Origins:
+class ExplicitMembers:
     """The explicit facts by what stands for them; `said` are the predicates by their stored relations."""
 
-    def __init__(self, said: Mapping[str, str], scratch: Scratch, check: Check) -> None:
+    def __init__(self, said: Mapping[str, str], scratch: WorkRelations, check: Check) -> None:
         self._said = said
         self._scratch = scratch
         self._engine = scratch.engine
         self._check = check
         scratch.define(GIVEN, CONSTANTS, 1)
-        self._sought: dict[tuple[str, int], Sought] = {}
+        self._sought: dict[tuple[str, int], BoundQuery] = {}
 
     def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
         """The explicit facts, not to be removed, that checked rows of a stored relation stand for."""
@@ -293,13 +301,13 @@ class Origins:
             found = self._mentioning(predicate, place, len(sizes)).rows(self._check)
             yield taken(found, self._scratch.has(CHECKED, name, classes.normalise(found)))
 
-    def _mentioning(self, predicate: str, place: int, arity: int) -> Sought:
+    def _mentioning(self, predicate: str, place: int, arity: int) -> BoundQuery:
         """The explicit facts that have one of the given constants in a place."""
         known = self._sought.get((predicate, place))
         if known is None:
             terms = tuple(Variable(f"x{number}") for number in range(arity))
             given = self._scratch.atom(GIVEN, Atom(CONSTANTS, (terms[place],)))
-            known = Sought(terms, (given, Atom(predicate, terms)), self._scratch)
+            known = BoundQuery(terms, (given, Atom(predicate, terms)), self._scratch)
             self._sought[predicate, place] = known
         return known
 
@@ -325,7 +333,7 @@ Waiting = dict[tuple[str, int], Rows]  # facts by relation, and by how many kind
 Found = Iterator[tuple[str, Rows]]
 
 
-class Relevant:
+class EqualityRules:
     """The rules of a program that equality depends on: as they are said, and over representatives."""
 
     def __init__(self, program: Program, constants: Constants) -> None:
@@ -343,18 +351,18 @@ class Relevant:
         self.said = {relation: name for relation, name in said if relation in self.arities}
 
 
-class BackwardForward:
+class ClassSearch:
     """The search for what is left of classes, by the rules of a program; kept from one to the next."""
 
-    def __init__(self, relevant: Relevant, engine: Any, renaming: Renaming, check: Check) -> None:
+    def __init__(self, relevant: EqualityRules, engine: Any, renaming: Renaming, check: Check) -> None:
         self._relevant = relevant
         self._engine = engine
         self._check = check
-        self._scratch = Scratch("to prove", engine, relevant.arities)
+        self._scratch = WorkRelations("to prove", engine, relevant.arities)
         self._saturation = Saturation(relevant.of, self._scratch, renaming, check)
-        self._origins = Origins(relevant.said, self._scratch, check)
+        self._origins = ExplicitMembers(relevant.said, self._scratch, check)
         self._backwards = {
-            rule: [Instances(each, self._scratch, check) for each in some]
+            rule: [BackwardRule(each, self._scratch, check) for each in some]
             for rule, some in relevant.of.items()
         }
         self._onwards = {
@@ -379,7 +387,7 @@ class BackwardForward:
             lost, classes, lambda name, rows: self._origins.explicit(name, rows, classes, update.removed)
         )
         kept = [rule for rule in self._relevant.of if rule not in lost]
-        self._steps: dict[str, list[Instances]] = {name: [] for name in self._relevant.arities}
+        self._steps: dict[str, list[BackwardRule]] = {name: [] for name in self._relevant.arities}
         for each in chain.from_iterable(self._backwards[rule] for rule in kept):
             self._steps[each.head].append(each)
         self._rules = kept
@@ -484,10 +492,10 @@ class BackwardForward:
         self._scratch.add(DISPROVED, _nonempty(found))
 
 
-class Instances:
+class BackwardRule:
     """The instances of a rule that have given heads."""
 
-    def __init__(self, rule: Rule, scratch: Scratch, check: Check) -> None:
+    def __init__(self, rule: Rule, scratch: WorkRelations, check: Check) -> None:
         self.head = rule.head.predicate
         self._atoms = tuple(stored_atoms(rule))
         self._variables = tuple(dict.fromkeys(chain.from_iterable(map(literal_variables, self._atoms))))
@@ -496,7 +504,7 @@ class Instances:
         bound = set(literal_variables(rule.head))
         undisproved = (Negation(scratch.atom(DISPROVED, atom)) for atom in self._atoms)
         body = (scratch.atom(GIVEN, rule.head), *(_tested(each, bound) for each in rule.body), *undisproved)
-        self._sought = Sought(self._variables, body, scratch)
+        self._sought = BoundQuery(self._variables, body, scratch)
 
     def facts(self, heads: Rows) -> Found:
         """The facts of the instances, without those that are disproved."""
@@ -522,7 +530,7 @@ def _tested(literal: Literal, bound: Collection[Variable]) -> Literal:
     return literal
 
 
-def _consequences(rule: Rule, scratch: Scratch) -> Iterator[tuple[str, str, Sought]]:
+def _consequences(rule: Rule, scratch: WorkRelations) -> Iterator[tuple[str, str, BoundQuery]]:
     """What a rule derives from lost facts of each of its atoms: the relation of these, and of the heads.
 
     The other facts are not processed yet, nor lost if their atoms are earlier: each instance is found once.
@@ -534,10 +542,10 @@ def _consequences(rule: Rule, scratch: Scratch) -> Iterator[tuple[str, str, Soug
         others = (each for number, each in enumerate(atoms) if number != place)
         unprocessed = (Negation(scratch.atom(PROCESSED, each)) for each in others)
         body = (scratch.atom(LOST, atom), *rest, *earlier, *unprocessed)
-        yield atom.predicate, rule.head.predicate, Sought(rule.head.terms, body, scratch)
+        yield atom.predicate, rule.head.predicate, BoundQuery(rule.head.terms, body, scratch)
 
 
-def _mentions(arities: Mapping[str, int], scratch: Scratch) -> Iterator[tuple[str, Sought]]:
+def _mentions(arities: Mapping[str, int], scratch: WorkRelations) -> Iterator[tuple[str, BoundQuery]]:
     """The facts of each relation, not processed yet, that have a given constant in one of its places."""
     for name, arity in arities.items():
         terms = tuple(Variable(f"x{place}") for place in range(arity))
@@ -545,7 +553,7 @@ def _mentions(arities: Mapping[str, int], scratch: Scratch) -> Iterator[tuple[st
         unprocessed = Negation(scratch.atom(PROCESSED, atom))
         for term in terms if name != ALIAS else ():
             given = scratch.atom(GIVEN, Atom(CONSTANTS, (term,)))
-            yield name, Sought(terms, (given, atom, unprocessed), scratch)
+            yield name, BoundQuery(terms, (given, atom, unprocessed), scratch)
 
 
 Key = TypeVar("Key")

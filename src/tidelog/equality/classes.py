@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tidelog.data.rows import Rows, codes_of
 from tidelog.equality import class_kernels as kernels
-from tidelog.equality.work_relations import GIVEN, Scratch, Sought, Together
+from tidelog.equality.work_relations import GIVEN, BatchedRules, BoundQuery, WorkRelations
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
 from tidelog.rewrite.representatives import groups_of, stored
 
@@ -32,7 +32,7 @@ NONE: Ids = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedConstants:
     """Constants that have another representative now, and which they had before."""
 
     ids: Ids
@@ -53,7 +53,7 @@ class Moved:
         return _aliases(self.ids, self.after)
 
 
-NOTHING = Moved(NONE, NONE, NONE)
+NOTHING = MovedConstants(NONE, NONE, NONE)
 
 
 def _aliases(ids: Ids, representatives: Ids) -> Rows:
@@ -71,8 +71,8 @@ class Classes:
     following: Ids = field(default_factory=lambda: NONE)
     count: int = 0  # of constants that do not stand for themselves
     version: int = 0  # changes when a constant moves
-    journal: list[Moved] = field(default_factory=list)  # what has moved since it was begun
-    grown: list[Moved] = field(default_factory=list)  # the part of it by which classes were merged
+    journal: list[MovedConstants] = field(default_factory=list)  # what has moved since it was begun
+    grown: list[MovedConstants] = field(default_factory=list)  # the part of it by which classes were merged
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -124,7 +124,7 @@ class Classes:
         """Begin a new journal."""
         self.journal, self.grown = [], []
 
-    def merge(self, left: Ids, right: Ids) -> Moved:
+    def merge(self, left: Ids, right: Ids) -> MovedConstants:
         """Merge the two classes of each pair; return the constants that moved."""
         left, right = self.representatives(left), self.representatives(right)
         nodes, places = np.unique(np.concatenate((left, right)), return_inverse=True)
@@ -139,12 +139,12 @@ class Classes:
         self.grown.append(moved)
         return moved
 
-    def assign(self, ids: Ids, representatives: Ids) -> Moved:
+    def assign(self, ids: Ids, representatives: Ids) -> MovedConstants:
         """Assign representatives, which represent themselves afterwards; return the constants that moved."""
         before = self.representatives(ids)
         self._reach(representatives)
         changed = before != representatives
-        moved = Moved(ids[changed], before[changed], representatives[changed])
+        moved = MovedConstants(ids[changed], before[changed], representatives[changed])
         if moved:
             self.count += int(kernels.reassign(self.of, self.size, self.following, moved.ids, moved.after))
             self.journal.append(moved)
@@ -268,17 +268,17 @@ def all_unmerged(engine: Any, program: Program) -> Pairs | None:
     return _different([(stated.columns[0], stated.columns[1]), *groups])
 
 
-class Unmerged:
+class PendingMerges:
     """Representatives that facts which came make equal, by the rules of a program over representatives."""
 
     def __init__(self, program: Program, engine: Any) -> None:
         self._groups = groups_of(program)
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
-        self._scratch = Scratch("to merge", engine, keys)
+        self._scratch = WorkRelations("to merge", engine, keys)
         self._whole = {name: self._sought(name, arity) for name, arity in keys.items()}
         rules = [sought.rule for sought in self._whole.values()]
         given = [self._scratch.relation(GIVEN, name) for name in keys]
-        self._together = Together(rules, given, engine)
+        self._together = BatchedRules(rules, given, engine)
 
     def pairs(self, came: Mapping[str, Rows]) -> Pairs | None:
         """Pairs of different representatives that are equal, None if there are none."""
@@ -291,12 +291,12 @@ class Unmerged:
         """Forget what is kept from one update to the next."""
         self._scratch.drop()
 
-    def _sought(self, name: str, arity: int) -> Sought:
+    def _sought(self, name: str, arity: int) -> BoundQuery:
         """The groups that have given keys, with all their constants."""
         keys = tuple(Variable(f"k{place}") for place in range(arity))
         row = (*keys, Variable("x"))
         given = self._scratch.atom(GIVEN, Atom(name, keys))
-        return Sought(row, (given, Atom(name, row)), self._scratch, f" of {name}")
+        return BoundQuery(row, (given, Atom(name, row)), self._scratch, f" of {name}")
 
     def _neighbours(self, came: Mapping[str, Rows]) -> list[Pairs]:
         """Pairs by which the groups with new constants hang together, with those that they had."""

@@ -30,7 +30,7 @@ from tidelog.equality.class_search import bearing_on_equality
 from tidelog.equality.classes import Classes, Ids, components, neighbours
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
-from tidelog.equality.treatment import Meanings
+from tidelog.equality.treatment import EffectiveProgramCache
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
@@ -42,7 +42,7 @@ Part = tuple[Sequence[Ids], int]  # columns and rows
 Pairs = tuple[Ids, Ids]
 
 
-class Divided:
+class EqualityTask:
     """A task of a mesh whose program has equality; it is used as `exchange.Task` is.
 
     `shown` says whether facts name every member of a class, or the smallest one.
@@ -70,7 +70,7 @@ class Divided:
         self._unique_names = unique_names
         self._shown = shown
         self._loading = Task(program, mesh, timeout=timeout, **self._settings)
-        self._meanings = Meanings()
+        self._meanings = EffectiveProgramCache()
         self._shared: Classes | None = None  # the classes over the ids of what is derived
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
@@ -238,10 +238,10 @@ def task_of(
     unique_names: bool = False,
     equal: str = EXPAND,
     **settings: Any,
-) -> Task | Divided:
+) -> Task | EqualityTask:
     """Return a task that derives a program, with equality treated as that of a reasoner is."""
     if equality == Rewriting.name and has_equality(program.predicates):
-        return Divided(program, mesh, unique_names=unique_names, shown=equal, **settings)
+        return EqualityTask(program, mesh, unique_names=unique_names, shown=equal, **settings)
     return Task(program, mesh, **settings)
 
 

@@ -28,7 +28,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import order
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.rewrite.representatives import MARK, Constants, Reading, stored, subsets
+from tidelog.rewrite.representatives import MARK, Constants, StoredBody, stored, subsets
 
 # ---- Answers over representatives: facts and queries as members see them, or one row for each class.
 
@@ -50,7 +50,7 @@ def answers(engine: Any, classes: Classes, query: Query, constants: Constants, s
     asked = tuple(term for term in rule.head.terms if isinstance(term, Variable))
     tests = [literal for literal in rule.body if not isinstance(literal, Atom | Negation)]
     tested = {variable for literal in tests for variable in literal_variables(literal)}
-    reading = Reading(rule.body, constants, [variable for variable in asked if variable in tested])
+    reading = StoredBody(rule.body, constants, [variable for variable in asked if variable in tested])
     parts = []
     for others in subsets(reading.seen):
         row = tuple(reading.member(variable, others) for variable in asked)
@@ -63,7 +63,7 @@ def answers(engine: Any, classes: Classes, query: Query, constants: Constants, s
     return distinct([classes.expand(part, unseen) for part in parts])
 
 
-def _is_class(variable: Variable, reading: Reading) -> bool:
+def _is_class(variable: Variable, reading: StoredBody) -> bool:
     """Whether a variable stands for a whole class, not for the member that some test has seen."""
     return variable in reading.matched and variable not in reading.seen
 
@@ -88,7 +88,7 @@ LOST = "E648"
 Listed = Callable[[Iterable[Rows | None], Grouping], Rows | None]
 
 
-class Late:
+class LazyDelta:
     """What a transaction changed among members, found when somebody asks, or before the next one begins."""
 
     def __init__(
@@ -179,7 +179,7 @@ def expanded_change(
     former = classes.former
     changed = _changed(classes, former)
     now, before = classes.grouped, partial(_before, classes, former)
-    growth = Growth.of(classes, former, changed)
+    growth = ClassGrowth.of(classes, former, changed)
     for predicate in predicates.values():
         name = stored(predicate.name)
         came, went = net.added.get(name), net.removed.get(name)
@@ -241,7 +241,7 @@ def _before(classes: Classes, former: Mapping[int, Ids], representatives: Ids) -
 
 
 @dataclass(frozen=True)
-class Growth:
+class ClassGrowth:
     """Of classes that have other members than before: the new ones, those that left, and the others."""
 
     gained: Mapping[int, Ids]
@@ -249,11 +249,11 @@ class Growth:
     kept: Grouping  # of any class
 
     @staticmethod
-    def of(classes: Classes, former: Mapping[int, Ids], changed: Ids) -> Growth:
+    def of(classes: Classes, former: Mapping[int, Ids], changed: Ids) -> ClassGrowth:
         """What has become of classes that are represented as before."""
         pairs = {each: (former[each], classes.class_of(each)) for each in changed.tolist()}
         kept = {each: np.intersect1d(then, now) for each, (then, now) in pairs.items()}
-        return Growth(
+        return ClassGrowth(
             {each: np.setdiff1d(now, then) for each, (then, now) in pairs.items()},
             {each: np.setdiff1d(then, now) for each, (then, now) in pairs.items()},
             partial(_before, classes, kept),

@@ -15,11 +15,26 @@ from tidelog.data.rows import Rows
 from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import conflicts
 from tidelog.equality import listing as answers
-from tidelog.equality.class_search import BackwardForward, Doubts, Proofs, Relevant, bearing_on_equality
-from tidelog.equality.classes import NOTHING, Classes, Ids, Moved, Pairs, Unmerged, all_unmerged, each_once
-from tidelog.equality.listing import Late, Listing, composed, since, stored_of
-from tidelog.equality.treatment import Axiomatised, Derive, Meanings, SwitchedOff, constants_of
-from tidelog.equality.work_relations import Latest
+from tidelog.equality.class_search import (
+    ClassSearch,
+    EqualityRules,
+    OneStepEqualities,
+    SuspectClasses,
+    bearing_on_equality,
+)
+from tidelog.equality.classes import (
+    NOTHING,
+    Classes,
+    Ids,
+    MovedConstants,
+    Pairs,
+    PendingMerges,
+    all_unmerged,
+    each_once,
+)
+from tidelog.equality.listing import LazyDelta, Listing, composed, since, stored_of
+from tidelog.equality.treatment import Axiomatised, Derive, EffectiveProgramCache, SwitchedOff, constants_of
+from tidelog.equality.work_relations import LastValueCache
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import has_equality, unknown_treatment
 from tidelog.logic.program import BOTTOM, Program, Query, Rule
@@ -52,11 +67,11 @@ ROUNDS, MANY = 12, 64
 
 
 @dataclass
-class Work:
+class AppliedSteps:
     """The steps of a transaction that were carried out, for them to be undone."""
 
     steps: list[tuple[Update, Program, Program]] = field(default_factory=list)
-    moved: list[Moved] = field(default_factory=list)
+    moved: list[MovedConstants] = field(default_factory=list)
     nets: list[NetChange] = field(default_factory=list)
 
 
@@ -73,19 +88,19 @@ class Rewriting(Axiomatised):
         self.classes = Classes()
         self.rounds = 0  # in which classes were merged, in the last transaction or derivation
         self.derivations = 0  # facts that B/F≈ looked at in the last transaction, each as often as it did
-        self._meanings = Meanings()
+        self._meanings = EffectiveProgramCache()
         self._conflicts: list[int] = []  # classes that have members which must not be equal
-        self._doubts: Latest[Doubts] = Latest()
-        self._equalities: Latest[Unmerged] = Latest()
-        self._proofs: Latest[Proofs] = Latest()
-        self._searches: Latest[BackwardForward] = Latest()
-        self._late: weakref.ref[Late] | None = None  # what the last transaction changed
+        self._doubts: LastValueCache[SuspectClasses] = LastValueCache()
+        self._equalities: LastValueCache[PendingMerges] = LastValueCache()
+        self._proofs: LastValueCache[OneStepEqualities] = LastValueCache()
+        self._searches: LastValueCache[ClassSearch] = LastValueCache()
+        self._late: weakref.ref[LazyDelta] | None = None  # what the last transaction changed
 
     def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
         """The maintainer that keeps classes right too."""
         self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
         self._meanings.attach(runtime.engine)
-        return Maintaining(self)
+        return EqualityMaintainer(self)
 
     # ---- programs
 
@@ -179,7 +194,7 @@ class Rewriting(Axiomatised):
             before = self.meaning(program)
             moved = self.classes.merge(*pairs)
             now = self.meaning(program)
-            net = self._carry_out(Update({}, {}), moved, before, now, Work())
+            net = self._carry_out(Update({}, {}), moved, before, now, AppliedSteps())
             pairs = self._unmerged(now, net)
 
     def _bearing(self, program: Program) -> tuple[Rule, ...]:
@@ -234,7 +249,7 @@ class Rewriting(Axiomatised):
         engine.define(ALIAS, 2)
         if self.classes:
             ids = self.classes.aliased
-            rows = Moved(ids, ids, self.classes.of[ids]).added
+            rows = MovedConstants(ids, ids, self.classes.of[ids]).added
             engine.add(ALIAS, rows.columns, rows.count)
 
     # ---- transactions
@@ -262,7 +277,7 @@ class Rewriting(Axiomatised):
         self.classes = Classes()
         held = {name: Rows(*self._engine.rows(name)) for name in before.predicates if name != BOTTOM}
 
-        def work_in(work: Work) -> None:
+        def work_in(work: AppliedSteps) -> None:
             net = self._carry_out(update, NOTHING, before, after, work)
             work.nets[:] = [since(held, net)]
             self._merge_all(net, after, said, work)
@@ -273,21 +288,21 @@ class Rewriting(Axiomatised):
         """Undo an update to the first program with equality: everything is as it was without classes."""
         meant = self.meaning(self._said(before))
         ids = self.classes.members_of(self.classes.standing)
-        self._carry_out(update, self.classes.assign(ids, ids), meant, after, Work())
+        self._carry_out(update, self.classes.assign(ids, ids), meant, after, AppliedSteps())
 
-    def _transact(self, said: Program, act: Callable[[Work], None]) -> NetChange:
+    def _transact(self, said: Program, act: Callable[[AppliedSteps], None]) -> NetChange:
         """What a transaction changes among members, after which the program is the one that is said."""
         self._settle()
         self.classes.begin()
         self.rounds = 0
-        work = Work()
+        work = AppliedSteps()
         try:
             act(work)
         except BaseException:
             self._undo(work)
             raise
         net = composed(work.nets)
-        late = Late(self._engine, self.classes, net, said.predicates)
+        late = LazyDelta(self._engine, self.classes, net, said.predicates)
         self._late = weakref.ref(late)
         return late.change(net)
 
@@ -303,14 +318,16 @@ class Rewriting(Axiomatised):
         if late is not None:
             late.lose()
 
-    def _work_in(self, update: Update, before: Program, said: tuple[Program, Program], work: Work) -> None:
+    def _work_in(
+        self, update: Update, before: Program, said: tuple[Program, Program], work: AppliedSteps
+    ) -> None:
         """Divide what is no longer equal, carry the update out, and merge what is equal."""
         moved = self._divided(update, before, said)
         work.moved.append(moved)
         now = self.meaning(said[1])
         self._merge_all(self._carry_out(update, moved, before, now, work), now, said[1], work)
 
-    def _merge_all(self, net: NetChange, now: Program, said: Program, work: Work) -> None:
+    def _merge_all(self, net: NetChange, now: Program, said: Program, work: AppliedSteps) -> None:
         """Merge what is equal by what came, until there is nothing more; the program means `now` by then."""
         while (pairs := self._unmerged(now, net)) is not None:
             self.rounds += 1
@@ -321,10 +338,10 @@ class Rewriting(Axiomatised):
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
         """Pairs of representatives that are equal by what came."""
-        made = self._equalities.get(program.rules, lambda: Unmerged(program, self._engine))
+        made = self._equalities.get(program.rules, lambda: PendingMerges(program, self._engine))
         return made.pairs(net.added)
 
-    def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> Moved:
+    def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> MovedConstants:
         """Split the classes that an update may split: by B/F≈, or by doubt and explicit facts."""
         if not self.classes or not (update.removed or update.rules_removed):
             return NOTHING
@@ -332,12 +349,12 @@ class Rewriting(Axiomatised):
             self._runtime.tell(BY_SEARCH)
             return self.classes.assign(*self._still_proved(update, said))
         engine, check = self._engine, self._runtime.check
-        doubts = self._doubts.get(before.rules, lambda: Doubts(before, engine, check))
+        doubts = self._doubts.get(before.rules, lambda: SuspectClasses(before, engine, check))
         doubted = doubts.classes(update, self.classes)
         if not len(doubted):
             return NOTHING
         self._runtime.tell(BY_DOUBT)
-        proofs = self._proofs.get(said[1].rules, lambda: Proofs(said[1], engine))
+        proofs = self._proofs.get(said[1].rules, lambda: OneStepEqualities(said[1], engine))
         return self.classes.assign(*proofs.parts(doubted, update.removed, self.classes))
 
     def _still_proved(self, update: Update, said: tuple[Program, Program]) -> tuple[Ids, Ids]:
@@ -348,8 +365,8 @@ class Rewriting(Axiomatised):
         constants = self._meanings.constants(before, self.classes)
         search = self._searches.get(
             (before.rules, constants),
-            lambda: BackwardForward(
-                Relevant(before, constants), self._engine, self._meanings.renamed, self._runtime.check
+            lambda: ClassSearch(
+                EqualityRules(before, constants), self._engine, self._meanings.renamed, self._runtime.check
             ),
         )
         known = search.derivations
@@ -358,7 +375,7 @@ class Rewriting(Axiomatised):
         return found
 
     def _carry_out(
-        self, update: Update, moved: Moved, before: Program, after: Program, work: Work
+        self, update: Update, moved: MovedConstants, before: Program, after: Program, work: AppliedSteps
     ) -> NetChange:
         """The net change of an update, and of constants that have moved, over representatives."""
         removed, added = moved.removed, moved.added
@@ -374,7 +391,7 @@ class Rewriting(Axiomatised):
         work.nets.append(net)
         return net
 
-    def _undo(self, work: Work) -> None:
+    def _undo(self, work: AppliedSteps) -> None:
         """Take back what was carried out. Nothing stops this."""
         with self._runtime.no_limits().guarding():
             for update, before, after in reversed(work.steps):
@@ -383,7 +400,7 @@ class Rewriting(Axiomatised):
             self.classes.assign(moved.ids, moved.before)
 
 
-class Maintaining:
+class EqualityMaintainer:
     """The maintainer of a reasoner whose programs may have equality."""
 
     def __init__(self, rewriting: Rewriting) -> None:

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.rows import Rows, codes_of, joined, taken
-from tidelog.equality.classes import Classes, Ids, Moved, Pairs, neighbours
-from tidelog.equality.work_relations import CHECKED, Facts, Scratch, united
+from tidelog.equality.classes import Classes, Ids, MovedConstants, Pairs, neighbours
+from tidelog.equality.work_relations import CHECKED, Facts, WorkRelations, united
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Rule, Variable
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Check
@@ -42,7 +42,9 @@ Renaming = Callable[[Iterable[Value], Classes], Constants]  # the representative
 class Saturation:
     """The proved facts of one search after another, by rules as they are said."""
 
-    def __init__(self, rules: Iterable[Rule], scratch: Scratch, renaming: Renaming, check: Check) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], scratch: WorkRelations, renaming: Renaming, check: Check
+    ) -> None:
         self._scratch = scratch
         self._engine = scratch.engine
         self._renaming = renaming
@@ -136,7 +138,7 @@ class Saturation:
 
     # ---- equalities
 
-    def _merge(self, came: Facts, is_open: bool) -> Moved:
+    def _merge(self, came: Facts, is_open: bool) -> MovedConstants:
         """Merge what is equal by facts that came, or also by those that were there."""
         pairs = [self.classes.normalise(came[EQUALITIES]).columns] if EQUALITIES in came else []
         groups = (name for name in self._scratch.arities if name.endswith(GROUP))
@@ -155,7 +157,7 @@ class Saturation:
         checked = self._scratch.has(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
         return neighbours(taken(rows, checked))
 
-    def _rewrite(self, moved: Moved) -> Iterable[tuple[str, Rows]]:
+    def _rewrite(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
         """Take away proved facts with constants that are no representatives any more, and give them back."""
         for name in self._scratch.arities:
             if name == ALIAS:
@@ -174,7 +176,7 @@ class Saturation:
         yield from self._realias(moved)
         self._rename_constants()
 
-    def _realias(self, moved: Moved) -> Iterable[tuple[str, Rows]]:
+    def _realias(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
         """The same for the pairs of member and representative, if rules read them."""
         if ALIAS in self._scratch.arities:
             relation = self._scratch.relation(PROVED, ALIAS)

@@ -30,7 +30,7 @@ KEPT = 8  # programs
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CachedProgram:
     """A program, the representatives of its constants, and what it means with them."""
 
     said: Program
@@ -39,7 +39,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LastProgram:
     """The program whose meaning was asked for last, the classes as they were then, and what it means."""
 
     said: Program
@@ -52,13 +52,13 @@ class Asked:
         return self.said is program and self.classes is classes and self.version == classes.version
 
 
-class Meanings:
+class EffectiveProgramCache:
     """The programs that were asked for last, and what they mean."""
 
     def __init__(self) -> None:
         self._engine: Any = None
-        self._programs: list[Known] = []
-        self._asked: Asked | None = None
+        self._programs: list[CachedProgram] = []
+        self._asked: LastProgram | None = None
         self._constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
 
     def attach(self, engine: Any) -> None:
@@ -68,7 +68,7 @@ class Meanings:
     def of(self, program: Program, classes: Classes) -> Program:
         """The program over representatives."""
         if self._asked is None or not self._asked.is_about(program, classes):
-            self._asked = Asked(program, classes, classes.version, self._find(program, classes))
+            self._asked = LastProgram(program, classes, classes.version, self._find(program, classes))
         return self._asked.meant
 
     def said(self, meant: Program) -> Program | None:
@@ -83,7 +83,7 @@ class Meanings:
             if known.said is program and known.constants == constants:
                 return known.meant
         meant = self._sharing(over_representatives(program, constants))
-        self._programs = [*self._programs[1 - KEPT :], Known(program, constants, meant)]
+        self._programs = [*self._programs[1 - KEPT :], CachedProgram(program, constants, meant)]
         return meant
 
     def _sharing(self, meant: Program) -> Program:

@@ -29,7 +29,7 @@ GIVEN = "given"  # the kind of facts from which others are looked for
 DENSE_BYTES = 1 << 20  # that the set of a relation may take for speed
 
 
-class Scratch:
+class WorkRelations:
     """Sets of facts of relations, each of some kind; `arities` are those of the relations.
 
     No other has the same purpose.
@@ -101,14 +101,14 @@ class Scratch:
         self._made, self._widths, self._group = {}, {}, None
 
 
-class Sought:
+class BoundQuery:
     """The rows of terms for which a body holds, found from the given facts that its first atom reads.
 
     `apart` names the relation that rows are found in, where others are looked for at the same time.
     """
 
     def __init__(
-        self, terms: Sequence[Term], body: Iterable[Literal], scratch: Scratch, apart: str = ""
+        self, terms: Sequence[Term], body: Iterable[Literal], scratch: WorkRelations, apart: str = ""
     ) -> None:
         self._scratch = scratch
         self._answers = scratch.define(f"answers{apart}", f"= {len(terms)}", len(terms))
@@ -146,7 +146,7 @@ class Droppable(Protocol):
 Kept = TypeVar("Kept", bound=Droppable)
 
 
-class Latest(Generic[Kept]):
+class LastValueCache(Generic[Kept]):
     """What was made last, kept as long as it is asked for by the same key."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
 # the plans were made.
 
 
-class Together:
+class BatchedRules:
     """Rules driven by what is new of relations of one's own."""
 
     def __init__(self, rules: Sequence[Rule], own: Collection[str], engine: Any) -> None:

@@ -33,7 +33,7 @@ from tidelog.logic.resolve import load
 from tidelog.logic.scopes import bundled_rules
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.ontology.owl2rl import DATATYPE, specialise
-from tidelog.ontology.rl_coverage import Gap, Graph, axioms, gaps
+from tidelog.ontology.rl_coverage import Gap, OntologyGraph, axioms, gaps
 from tidelog.ontology.schema_closure import TABLES, TRIPLE, TYPE, Closure, close, owl, rdfs, read_triples
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import group_of
@@ -229,7 +229,7 @@ class Ontology:
 
     paths: tuple[Path, ...]
     program: Program
-    graph: Graph
+    graph: OntologyGraph
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -328,7 +328,7 @@ def load_ontology(
     names = (value for row in closure.stated for value in row)
     prefixes = prefixes_of(names, program.prefixes)
     program = replace(program, prefixes=prefixes, imports=tuple(map(_import, files)))
-    return Ontology(files, program, Graph(closure.stated, Writing(prefixes=prefixes).value))
+    return Ontology(files, program, OntologyGraph(closure.stated, Writing(prefixes=prefixes).value))
 
 
 def _with_equality(program: Program, closure: Closure, equality: str) -> Program:

@@ -28,7 +28,7 @@ from tidelog.ontology.schema_closure import (
     TRIPLE,
     TYPE,
     Closure,
-    Index,
+    FactIndex,
     Row,
     owl,
     rdfs,
@@ -326,7 +326,7 @@ LISTS_OF_THINGS: Final = frozenset(map(owl, ("members", "distinctMembers")))
 
 def specialise(tables: Program, closure: Closure) -> Program:
     """The tables as rules for one ontology, of which this is what they conclude."""
-    index = Index(_given(tables, closure))
+    index = FactIndex(_given(tables, closure))
     found = [made for rule in tables.rules for made in _specialised(rule, index)]
     hidden = Hidden(frozenset(row[0] for row in closure.facts[DATATYPE]), _classes_of_things(closure))
     rules = tuple(simplified(found, hidden))
@@ -345,7 +345,7 @@ def is_about_ontology(atom: Atom) -> bool:
 
 def _given(tables: Program, closure: Closure) -> Mapping[str, Iterable[Row]]:
     """The facts about the ontology that rules are made of."""
-    complete = Index(closure.facts)
+    complete = FactIndex(closure.facts)
     between = {
         tuple(term.value for term in made.head.terms if isinstance(term, Constant))
         for rule in tables.rules
@@ -357,7 +357,7 @@ def _given(tables: Program, closure: Closure) -> Mapping[str, Iterable[Row]]:
     return {**closure.facts, TRIPLE: triples | stated | between}
 
 
-def _specialised(rule: Rule, index: Index) -> Iterator[Rule]:
+def _specialised(rule: Rule, index: FactIndex) -> Iterator[Rule]:
     """The rules that a rule of the tables becomes."""
     name = rule.name or ""
     if name.startswith(ABOUT_THINGS) or _lists_things(rule):
@@ -375,7 +375,7 @@ def _lists_things(rule: Rule) -> bool:
     return not is_list or any(Constant(name) in properties for name in LISTS_OF_THINGS)
 
 
-def _instances(rule: Rule, index: Index) -> Iterator[Rule]:
+def _instances(rule: Rule, index: FactIndex) -> Iterator[Rule]:
     """The rule, once for each way in which its literals about the ontology hold, without them."""
     about = [atom for atom in rule.positive if is_about_ontology(atom)]
     rest = tuple(item for item in rule.body if not (isinstance(item, Atom) and is_about_ontology(item)))

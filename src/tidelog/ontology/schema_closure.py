@@ -159,7 +159,7 @@ def _proceed() -> None:
 
 
 @dataclass
-class Index:
+class FactIndex:
     """Facts to be matched, found by the terms that are known. Mutable: it learns as it is asked."""
 
     facts: Mapping[str, Iterable[Row]]

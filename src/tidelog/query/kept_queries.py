@@ -33,7 +33,7 @@ from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.magic import arities_of
 from tidelog.query.strategy import inconsistency
-from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
+from tidelog.rewrite.magic_sets import MagicOptions, is_closed, rewrite
 
 NO_UPDATE = Update({}, {})
 INCONSISTENT = "?- bottom, kept"  # not the relation of queries that are asked once: they drop theirs
@@ -262,7 +262,7 @@ class Demands:
         if BOTTOM in program.predicates:
             rules = (*rules, Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
-        made = rewrite(program.rules, rules, Options(known, self._cost, frozenset(bindings)))
+        made = rewrite(program.rules, rules, MagicOptions(known, self._cost, frozenset(bindings)))
         return Kept(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:

@@ -15,7 +15,7 @@ from tidelog.query.magic import Magic, rewritten
 from tidelog.query.strategy import Place, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
 from tidelog.rewrite.magic_sets import Rewritten
-from tidelog.rewrite.renaming import Kind
+from tidelog.rewrite.renaming import AdornedKind
 
 # ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
 #
@@ -137,7 +137,7 @@ def _bound(made: Rewritten) -> list[str]:
     found = {
         each.predicate: None
         for each in made.relations.values()
-        if each.kind is Kind.ADORNED and "b" in each.adornment
+        if each.kind is AdornedKind.ADORNED and "b" in each.adornment
     }
     return list(found)
 

@@ -60,7 +60,7 @@ class NotMaintainable(ValueError):  # noqa: N818 - what the program is, not what
 
 
 @dataclass(frozen=True)
-class Maintenance:
+class MaintenanceProgram:
     """The program that maintains another, and the relations that its facts are given in, by predicate.
 
     All facts of the predicates in `old` are given there, as they were, derived ones included; of those in
@@ -87,7 +87,7 @@ def maintenance(
     inserted: Collection[str],
     deleted: Collection[str],
     given: Collection[str] = (),
-) -> Maintenance:
+) -> MaintenanceProgram:
     """Return the program that works in facts that come to some predicates, and go from some.
 
     `given` are derived predicates that have explicit facts besides; those of the program are known.
@@ -102,7 +102,7 @@ def afterwards(
     inserted: Collection[str],
     deleted: Collection[str],
     given: Collection[str] = (),
-) -> Maintenance:
+) -> MaintenanceProgram:
     """Return the program that derives everything again from facts of which some come and some go.
 
     Nothing that was derived before is read: only predicates that change themselves are in `old` or `given`.
@@ -122,7 +122,7 @@ def afterwards(
     facts = tuple(making._facts(changed, derived))
     known = {**program.predicates, **making.predicates}
     rules = (*program.rules, *making.rules)
-    return Maintenance(
+    return MaintenanceProgram(
         replace(program, rules=rules, predicates=known, facts=facts, outputs=(), queries=()),
         old,
         explicit,
@@ -151,7 +151,7 @@ class _Rewriting:
         """The predicates that have explicit facts."""
         return self.given | self.inserted | self.deleted | {fact.predicate for fact in self.program.facts}
 
-    def maintenance(self) -> Maintenance:
+    def maintenance(self) -> MaintenanceProgram:
         """Return all rules, and where facts are given."""
         program, derived = self.program, self.program.derived
         changed = self.inserted | self.deleted
@@ -164,7 +164,7 @@ class _Rewriting:
         known = {**program.predicates, **self.predicates}
         made = replace(program, rules=tuple(self.rules), predicates=known, facts=facts)
         made = replace(made, outputs=(), queries=())
-        return Maintenance(
+        return MaintenanceProgram(
             made,
             {name: self._name(name, OLD) if name in reached else name for name in sorted(reached | derived)},
             {name: self._name(name, GIVEN) for name in sorted(self.explicit & derived & reached)},

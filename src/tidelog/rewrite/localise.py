@@ -59,7 +59,7 @@ from tidelog.rewrite.localise_homes import (
     arrange,
     is_aligned,
 )
-from tidelog.rewrite.localise_plans import Estimates, Sizes, Step, estimate, target
+from tidelog.rewrite.localise_plans import Estimates, JoinStep, Sizes, estimate, target
 from tidelog.rewrite.localise_rules import NUMBER, TASK, Column, Partial, select, split_heavy
 
 __all__ = [
@@ -428,7 +428,7 @@ class _Emission:
         return (gate, *body)
 
 
-def _body(step: Step, places: Sequence[Place | None]) -> tuple[Literal, ...]:
+def _body(step: JoinStep, places: Sequence[Place | None]) -> tuple[Literal, ...]:
     """Return the literals of a step over local relations."""
     return tuple(_read(read.literal, place) for read, place in zip(step.reads, places, strict=True))
 

@@ -25,10 +25,10 @@ from tidelog.logic.type_inference import Inferred
 from tidelog.rewrite.localise_plans import (
     COPYING,
     SMALL,
+    DistributedPlan,
     Estimates,
-    Plan,
-    Read,
-    Step,
+    JoinStep,
+    StepRead,
     plans_of,
     spread,
     target,
@@ -56,7 +56,7 @@ Place = int | Fixed  # an argument whose owner has the fact, or a fixed place
 class Chosen:
     """The plan of a rule with the place of each relation that it reads."""
 
-    plan: Plan
+    plan: DistributedPlan
     places: tuple[tuple[Place | None, ...], ...]  # of the reads of each step; None for tests
     gathered: Place | None  # where the rows of an aggregate are gathered, if the last step does not have them
     merged: Place | None  # where partial results of an aggregate are merged, if it is computed in parts
@@ -78,18 +78,18 @@ class Arrangement:
 class _Shape:
     """A plan, and what is known of it wherever relations lie."""
 
-    plan: Plan
-    reads: tuple[Read, ...]  # of all steps
+    plan: DistributedPlan
+    reads: tuple[StepRead, ...]  # of all steps
     whole: frozenset[str]  # predicates of which a step reads all facts
-    anchors: tuple[Read | None, ...]  # of each step, the read that stays at the key's owner
+    anchors: tuple[StepRead | None, ...]  # of each step, the read that stays at the key's owner
 
     @staticmethod
-    def of(plan: Plan, estimates: Estimates) -> _Shape:
+    def of(plan: DistributedPlan, estimates: Estimates) -> _Shape:
         reads = tuple(read for step in plan.steps for read in step.reads)
         whole = frozenset(
             read.atom.predicate for read in reads if read.atom is not None and not read.arguments
         )
-        anchors: list[Read | None] = []
+        anchors: list[StepRead | None] = []
         carried: tuple[Variable, ...] = ()
         for step in plan.steps:
             anchors.append(None if step.key in carried else _anchor(step, estimates))
@@ -319,11 +319,13 @@ class _Arranging:
         self._known[id(shape), home, places] = chosen
         return chosen
 
-    def _places(self, step: Step, whole: frozenset[str], anchor: Read | None) -> tuple[Place | None, ...]:
+    def _places(
+        self, step: JoinStep, whole: frozenset[str], anchor: StepRead | None
+    ) -> tuple[Place | None, ...]:
         """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
         return tuple([self._place(read, whole, is_free=read is not anchor) for read in step.reads])
 
-    def _place(self, read: Read, whole: frozenset[str], is_free: bool) -> Place | None:
+    def _place(self, read: StepRead, whole: frozenset[str], is_free: bool) -> Place | None:
         if read.atom is None:
             return None
         name = read.atom.predicate
@@ -339,7 +341,7 @@ class _Arranging:
 
     # ---- what a rule sends
 
-    def _sending(self, rule: Rule, last: Step) -> tuple[Place | None, Place | None, float]:
+    def _sending(self, rule: Rule, last: JoinStep) -> tuple[Place | None, Place | None, float]:
         """Return where rows of an aggregate are gathered, where its parts are, and what sending costs."""
         home = self.homes[rule.head.predicate]
         if not rule.aggregations:
@@ -374,7 +376,7 @@ class _Arranging:
                 return place, 0.0
         return 0, results
 
-    def _is_derived(self, step: Step) -> bool:
+    def _is_derived(self, step: JoinStep) -> bool:
         """Whether a step reads derived facts where its key is owned: their skew is known to nobody."""
         return any(
             read.atom is not None and read.arguments and read.atom.predicate in self.homes
@@ -385,7 +387,7 @@ class _Arranging:
         return spread(rows, self.tasks) if place is EVERYWHERE else rows
 
 
-def _anchor(step: Step, estimates: Estimates) -> Read | None:
+def _anchor(step: JoinStep, estimates: Estimates) -> StepRead | None:
     """Return the read that stays at the key's owner whatever copies there are: the largest."""
     divided = [
         (estimates.rows(read.literal.predicate), read)

@@ -24,7 +24,7 @@ from tidelog.logic.strata import components, dependency_graph, entangled, strata
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.auxiliary_relations import Cost, Passing, recognise, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.renaming import Adorned, Kind, relation_name, renamed_rule, with_predicates
+from tidelog.rewrite.renaming import Adorned, AdornedKind, relation_name, renamed_rule, with_predicates
 
 # ---- Magic sets: a program that derives only what queries ask for.
 #
@@ -71,7 +71,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MagicOptions:
     """How a program is rewritten.
 
     `stated` are derived predicates that may have explicit facts too, `given` relations of bindings: an atom
@@ -85,10 +85,10 @@ class Options:
     refined: bool = True
 
 
-DEFAULT = Options()
+DEFAULT = MagicOptions()
 
 
-def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: Options = DEFAULT) -> Rewritten:
+def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: MagicOptions = DEFAULT) -> Rewritten:
     """The rules that answer the queries; the heads of these are the relations of the answers.
 
     In the rules a derived predicate stands for its explicit facts only.
@@ -131,7 +131,7 @@ class _Source:
     bindable: Mapping[str, frozenset[int]]  # the arguments of a predicate that no rule aggregates
 
     @staticmethod
-    def of(rules: Sequence[Rule], options: Options) -> _Source:
+    def of(rules: Sequence[Rule], options: MagicOptions) -> _Source:
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
         given = [_stating(name, arities[name]) for name in sorted(options.stated & arities.keys())]
         whole = tuple(dict.fromkeys(map(substituted, (*rules, *given))))
@@ -165,7 +165,7 @@ class _Rewriting:
     """One attempt. Mutable: it gathers rules, and what is asked for on the way."""
 
     source: _Source
-    options: Options
+    options: MagicOptions
     in_full: Mapping[str, str]
     unbound: Collection[str]  # asked for without bindings by some: then by all
     rules: dict[Rule, None] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class _Rewriting:
         return {
             each.predicate
             for each in self.relations.values()
-            if each.kind is Kind.ADORNED and "b" not in each.adornment
+            if each.kind is AdornedKind.ADORNED and "b" not in each.adornment
         }
 
     def blamed(self) -> dict[str, str]:
@@ -223,13 +223,13 @@ class _Rewriting:
     def _guarded(self, predicate: str, adornment: str) -> Iterable[Guarded]:
         """The rules of an adorned predicate, each with the guard that lets bindings in."""
         rules = self.source.rules_of[predicate]
-        adorned = self._name(Kind.ADORNED, predicate, adornment)
-        magic = self._name(Kind.MAGIC, predicate, adornment)
+        adorned = self._name(AdornedKind.ADORNED, predicate, adornment)
+        magic = self._name(AdornedKind.MAGIC, predicate, adornment)
         if self.options.refined and self.source.component_of[predicate] == {predicate}:
-            context = relation_name(Kind.CONTEXT, predicate, adornment)
+            context = relation_name(AdornedKind.CONTEXT, predicate, adornment)
             factored = factor(predicate, rules, adornment, adorned, magic, context)
             if factored is not None:
-                self._name(Kind.CONTEXT, predicate, adornment)
+                self._name(AdornedKind.CONTEXT, predicate, adornment)
                 return factored
         binding = Binding.of(adornment)
         return [
@@ -286,13 +286,13 @@ class _Rewriting:
 
     def _ask(self, predicate: str, adornment: str) -> str:
         """The name of an adorned predicate, whose rules are gathered if they were not before."""
-        name = relation_name(Kind.ADORNED, predicate, adornment)
+        name = relation_name(AdornedKind.ADORNED, predicate, adornment)
         if name not in self.relations:
-            self._name(Kind.ADORNED, predicate, adornment)
+            self._name(AdornedKind.ADORNED, predicate, adornment)
             self._waiting.append((predicate, adornment))
         return name
 
-    def _name(self, kind: Kind, predicate: str, adornment: str) -> str:
+    def _name(self, kind: AdornedKind, predicate: str, adornment: str) -> str:
         name = relation_name(kind, predicate, adornment)
         self.relations[name] = Adorned(kind, predicate, adornment)
         return name
@@ -303,7 +303,7 @@ class _Rewriting:
         self, terms: Sequence[Variable | Constant], predicate: str, adornment: str, done: Sequence[Literal]
     ) -> None:
         """Ask for a predicate with the bindings that the literals give which are done."""
-        head = Atom(self._name(Kind.MAGIC, predicate, adornment), tuple(terms))
+        head = Atom(self._name(AdornedKind.MAGIC, predicate, adornment), tuple(terms))
         if not done:
             values = tuple(term.value for term in terms if isinstance(term, Constant))
             self.seeds[Fact(head.predicate, values)] = None
@@ -323,7 +323,7 @@ class _Rewriting:
             for variable in literal_variables(literal)
         )
         kept = tuple(variable for variable in known if variable in needed)
-        described = Adorned(Kind.SUPPLEMENTARY, self._meant(made.head.predicate), "", _key(done, kept))
+        described = Adorned(AdornedKind.SUPPLEMENTARY, self._meant(made.head.predicate), "", _key(done, kept))
         self.relations[described.name] = described
         atom = Atom(described.name, kept)
         self.rules[Rule(atom, tuple(done))] = None
@@ -346,7 +346,7 @@ class _Rewriting:
         return done
 
     def _is_magic(self, guard: Atom, known: Adorned) -> bool:
-        return guard.predicate == relation_name(Kind.MAGIC, known.predicate, known.adornment)
+        return guard.predicate == relation_name(AdornedKind.MAGIC, known.predicate, known.adornment)
 
 
 def substituted(rule: Rule) -> Rule:
@@ -410,7 +410,7 @@ def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
 #
 # Invariant: read back and run, the program gives the answers to the queries.
 
-MARKS = {Kind.MAGIC: "magic_", Kind.CONTEXT: "context_", Kind.SUPPLEMENTARY: "join_"}
+MARKS = {AdornedKind.MAGIC: "magic_", AdornedKind.CONTEXT: "context_", AdornedKind.SUPPLEMENTARY: "join_"}
 
 
 def readable(program: Program, rewritten: Rewritten) -> Program:

@@ -118,7 +118,7 @@ def _term(term: Term, names: Names) -> Term:
 # have.
 
 
-class Kind(Enum):
+class AdornedKind(Enum):
     """What a relation is for."""
 
     ADORNED = "facts that agree with what is asked for"
@@ -131,7 +131,7 @@ class Kind(Enum):
 class Adorned:
     """A relation for a predicate that is asked for in a pattern: `b` is a bound argument, `f` a free one."""
 
-    kind: Kind
+    kind: AdornedKind
     predicate: str
     adornment: str
     key: str = ""  # tells supplementary relations apart
@@ -142,7 +142,7 @@ class Adorned:
         return relation_name(self.kind, self.predicate, self.adornment, self.key)
 
 
-def relation_name(kind: Kind, predicate: str, adornment: str, key: str = "") -> str:
+def relation_name(kind: AdornedKind, predicate: str, adornment: str, key: str = "") -> str:
     """The name of a relation.
 
     >>> relation_name(Kind.MAGIC, "tc", "bf")
@@ -150,11 +150,11 @@ def relation_name(kind: Kind, predicate: str, adornment: str, key: str = "") -> 
     """
     adorned = f"{predicate} {adornment}" if adornment else f"{predicate} ()"
     match kind:
-        case Kind.ADORNED:
+        case AdornedKind.ADORNED:
             return adorned
-        case Kind.MAGIC:
+        case AdornedKind.MAGIC:
             return f"magic {adorned}"
-        case Kind.CONTEXT:
+        case AdornedKind.CONTEXT:
             return f"context {adorned}"
-        case Kind.SUPPLEMENTARY:
+        case AdornedKind.SUPPLEMENTARY:
             return f"join {predicate} {key}"

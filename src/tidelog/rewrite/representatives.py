@@ -43,7 +43,7 @@ from tidelog.rewrite.renaming import renamed_body
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KeyGroup:
     """The key and the constant of a rule's groups, and the body that gives them."""
 
     key: tuple[Variable, ...]
@@ -51,7 +51,7 @@ class Group:
     body: tuple[Atom, ...]
 
 
-def group_of(rule: Rule) -> Group | None:
+def group_of(rule: Rule) -> KeyGroup | None:
     """The group of a rule that equates what shares a key, else None.
 
     >>> from tidelog.logic.resolve import resolve
@@ -69,7 +69,7 @@ def group_of(rule: Rule) -> Group | None:
     return None
 
 
-def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> Group | None:
+def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> KeyGroup | None:
     """The group of a body, if it has two halves, of the first variable and of the second one."""
     names: dict[Term, Term] = {first: second}
     left = list(atoms)
@@ -90,7 +90,7 @@ def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> Group 
     is_apart = names.keys().isdisjoint(names.values()) and private.isdisjoint(_variables(left))
     if not half or not is_apart or len(set(names.values())) < len(names):
         return None
-    return Group(tuple(dict.fromkeys(shared)), first, body)
+    return KeyGroup(tuple(dict.fromkeys(shared)), first, body)
 
 
 def _variables(atoms: Iterable[Atom]) -> list[Variable]:
@@ -222,7 +222,7 @@ def rule_over_representatives(rule: Rule, constants: Constants) -> tuple[Rule, .
     group = group_of(rule)
     if group is not None:
         return tuple(_grouping(rule, group, constants))
-    reading = Reading(rule.body, constants, _read_outside(rule))
+    reading = StoredBody(rule.body, constants, _read_outside(rule))
     outputs = tuple(dict.fromkeys(term for term in rule.head.terms if isinstance(term, Variable)))
     if rule.aggregations:
         return tuple(_aggregating(rule, reading, outputs))
@@ -239,12 +239,12 @@ def positive_rules(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
     group = group_of(rule)
     if group is not None:
         return tuple(_grouping(rule, group, constants))
-    reading = Reading(rule.body, constants, ())
+    reading = StoredBody(rule.body, constants, ())
     computed = tuple(term for term in dict.fromkeys(rule.head.terms) if term in reading.computed)
     return tuple(_at_once(rule, reading, [term for term in computed if isinstance(term, Variable)]))
 
 
-def _at_once(rule: Rule, reading: Reading, computed: Sequence[Variable]) -> Iterator[Rule]:
+def _at_once(rule: Rule, reading: StoredBody, computed: Sequence[Variable]) -> Iterator[Rule]:
     """A rule for each choice of members that are seen, and of what is computed that stands for another."""
     for others in subsets(reading.seen):
         for aliased in subsets(computed):
@@ -254,12 +254,12 @@ def _at_once(rule: Rule, reading: Reading, computed: Sequence[Variable]) -> Iter
             yield Rule(head, _ordered(body, head.terms), name=rule.name, span=rule.span)
 
 
-def _grouping(rule: Rule, group: Group, constants: Constants) -> Iterator[Rule]:
+def _grouping(rule: Rule, group: KeyGroup, constants: Constants) -> Iterator[Rule]:
     """The rules that are made of one that equates what shares a key.
 
     Among representatives nothing is left of it but that each constant in a group equals itself.
     """
-    reading = Reading(group.body, constants, ())
+    reading = StoredBody(group.body, constants, ())
     made = Atom(f"{_auxiliary(rule)}{GROUP}", (*group.key, group.constant))
     yield replace(rule, head=made, body=tuple(reading.atom(atom, {}) for atom in group.body))
     yield replace(rule, head=Atom(stored(EQUAL), (group.constant,) * 2), body=(made,))
@@ -281,7 +281,7 @@ def _arguments(rule: Rule) -> tuple[Variable, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _plain(rule: Rule, reading: Reading) -> Iterator[Rule]:
+def _plain(rule: Rule, reading: StoredBody) -> Iterator[Rule]:
     """The rules that are made of one whose atoms read nothing that is computed."""
     head = reading.atom(rule.head, {})
     for others in subsets(reading.seen):
@@ -289,7 +289,7 @@ def _plain(rule: Rule, reading: Reading) -> Iterator[Rule]:
             yield replace(rule, head=head, body=_ordered(body, head.terms))
 
 
-def _computing(rule: Rule, reading: Reading, outputs: Sequence[Variable]) -> Iterator[Rule]:
+def _computing(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
     """The rules that are made of one whose atoms read what is computed: for that first, then for the head.
 
     In one rule, what is computed would be looked for among all aliases.
@@ -307,7 +307,7 @@ def _computing(rule: Rule, reading: Reading, outputs: Sequence[Variable]) -> Ite
         yield Rule(head, (values, *literals, *negations), name=rule.name, span=rule.span)
 
 
-def _aggregating(rule: Rule, reading: Reading, outputs: Sequence[Variable]) -> Iterator[Rule]:
+def _aggregating(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
     """The rules that are made of one that aggregates: for its rows, for its groups, for its head."""
     name = _auxiliary(rule)
     columns = tuple(dict.fromkeys((*rule.group, *_arguments(rule))))
@@ -333,7 +333,7 @@ def _ordered(body: Sequence[Literal], terms: Sequence[Term]) -> tuple[Literal, .
     return order(body, [term for term in terms if isinstance(term, Variable)]).body
 
 
-class Reading:
+class StoredBody:
     """How a body reads stored relations.
 
     `seen` are the variables of which members are seen, `computed` those that are given a value, and `negated`

@@ -177,7 +177,7 @@ def on_error_of(said: str) -> OnError:
 
 SETTINGS: Final = ("timeout", "max_facts")
 EQUALITY: Final = ("equality", "unique_names")
-Deriving = exchange.Task | equality.Divided | temporal.Divided
+Deriving = exchange.Task | equality.EqualityTask | temporal.Divided
 UNREACHED: Final = (
     "tasks connect to one another, on any port: where executors cannot, "
     "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
