@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from tidelog.maintenance.maintainer import Check, Update
 from tidelog.query.table_rules import run_once
 from tidelog.rewrite.representatives import ALIAS, MARK, Constants, group_of, positive_rules, stored
 
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 # ---- Which classes a deletion puts in doubt: whatever a lost fact takes part in, step by step.
 #
 # Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
@@ -61,14 +64,14 @@ CLASS, ANY = Variable("class"), Variable("_any")
 class SuspectClasses:
     """The classes that updates put in doubt, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program, engine: Any, check: Check) -> None:
+    def __init__(self, program: Program, engine: ClosingEngine, check: Check) -> None:
         self._engine = engine
         self._check = check
         self._bearing = frozenset(bearing_on_equality(program.rules))
         atoms = [atom for rule in self._bearing for atom in (rule.head, *stored_atoms(rule))]
         self._arities = {atom.predicate: len(atom.terms) for atom in atoms}
-        self._scratch = WorkRelations("to doubt", engine, {IN_DOUBT: 1, **self._arities})
-        own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
+        self.relations = WorkRelations("to doubt", engine, {IN_DOUBT: 1, **self._arities})
+        own = {self.relations.relation(DOUBTFUL, name) for name in self.relations.arities}
         self._together = BatchedRules((*self._passing(), *self._of_classes()), own, engine)
 
     def classes(self, update: Update, classes: Classes) -> Ids:
@@ -82,18 +85,16 @@ class SuspectClasses:
         if not seeds and not lost:
             return NONE
         try:
-            self._scratch.fill({self._scratch.relation(DOUBTFUL, name): rows for name, rows in seeds.items()})
+            self.relations.fill(
+                {self.relations.relation(DOUBTFUL, name): rows for name, rows in seeds.items()}
+            )
             for rule in lost:
                 run_once(rule, self._engine)
             self._together.close(self._check)
-            (found,), _ = self._engine.rows(self._scratch.relation(DOUBTFUL, IN_DOUBT))
+            (found,), _ = self._engine.rows(self.relations.relation(DOUBTFUL, IN_DOUBT))
             return np.sort(found)
         finally:
-            self._scratch.empty()
-
-    def drop(self) -> None:
-        """Forget what is kept from one update to the next."""
-        self._scratch.drop()
+            self.relations.empty()
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
         """The stored facts that explicit facts to be removed stand for; they may repeat."""
@@ -103,7 +104,7 @@ class SuspectClasses:
     # ---- rules
 
     def _doubted(self, atom: Atom) -> Atom:
-        return self._scratch.atom(DOUBTFUL, atom)
+        return self.relations.atom(DOUBTFUL, atom)
 
     def _passing(self) -> Iterator[Rule]:
         """The rules by which doubt passes from a body to a head."""
@@ -118,8 +119,10 @@ class SuspectClasses:
         equal = self._doubted(Atom(stored(EQUAL), (CLASS, CLASS)))
         yield Rule(in_doubt, (equal, Atom(ALIAS, (ANY, CLASS))))
         for name, arity in self._arities.items():
-            for place in range(arity) if name != stored(EQUAL) else ():
-                terms = tuple(CLASS if number == place else Variable(f"x{number}") for number in range(arity))
+            for position in range(arity) if name != stored(EQUAL) else ():
+                terms = tuple(
+                    CLASS if number == position else Variable(f"x{number}") for number in range(arity)
+                )
                 atom = Atom(name, terms)
                 yield Rule(self._doubted(atom), (in_doubt, atom))
 
@@ -167,17 +170,17 @@ STATED = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
 class OneStepEqualities:
     """What explicit facts make equal at one step, by the rules of a program as it is said."""
 
-    def __init__(self, program: Program, engine: Any) -> None:
+    def __init__(self, program: Program, engine: ClosingEngine) -> None:
         self._engine = engine
         self._numbers = count()
         rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
         atoms = chain.from_iterable(rule.positive for rule in rules)
-        self._scratch = WorkRelations(
+        self.relations = WorkRelations(
             "to part", engine, {MEMBERS: 1, **{each.predicate: len(each.terms) for each in atoms}}
         )
         found = (self._looking(rule) for rule in rules)
         self._steps = [step for step in found if step is not None]
-        given = [self._scratch.relation(GIVEN, MEMBERS)]
+        given = [self.relations.relation(GIVEN, MEMBERS)]
         self._together = BatchedRules([sought.rule for sought, _ in self._steps], given, engine)
 
     def parts(self, doubted: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
@@ -186,24 +189,20 @@ class OneStepEqualities:
         `removed` are the explicit facts that go, which have not gone yet.
         """
         members = np.sort(classes.members_of(doubted))
-        given = self._scratch.relation(GIVEN, MEMBERS)
+        given = self.relations.relation(GIVEN, MEMBERS)
         gone = {
-            self._scratch.relation(GONE, name): removed[name]
+            self.relations.relation(GONE, name): removed[name]
             for name in removed
-            if name in self._scratch.arities
+            if name in self.relations.arities
         }
         try:
-            self._scratch.fill({given: Rows((members,), len(members)), **gone})
+            self.relations.fill({given: Rows((members,), len(members)), **gone})
             self._engine.show(gone)
             self._together.run()
             found = [self._pairs(sought, is_group, classes, doubted) for sought, is_group in self._steps]
             return members, classes.parts(members, *_joined(found))
         finally:
-            self._scratch.empty()
-
-    def drop(self) -> None:
-        """Forget what is kept from one update to the next."""
-        self._scratch.drop()
+            self.relations.empty()
 
     def _looking(self, rule: Rule) -> tuple[BoundQuery, bool] | None:
         """How pairs are looked for that a rule makes equal, or groups; one of a pair is a member."""
@@ -217,11 +216,11 @@ class OneStepEqualities:
 
     def _among_members(self, row: Sequence[Term], constant: Variable, body: Sequence[Literal]) -> BoundQuery:
         """The rows whose constant is a member, without facts that go."""
-        members = self._scratch.atom(GIVEN, Atom(MEMBERS, (constant,)))
+        members = self.relations.atom(GIVEN, Atom(MEMBERS, (constant,)))
         atoms = (literal for literal in body if isinstance(literal, Atom))
-        staying = (Negation(self._scratch.atom(GONE, atom)) for atom in atoms)
+        staying = (Negation(self.relations.atom(GONE, atom)) for atom in atoms)
         apart = f" {next(self._numbers)}"
-        return BoundQuery(row, (members, *body, *staying), self._scratch, apart)
+        return BoundQuery(row, (members, *body, *staying), self.relations, apart)
 
     def _pairs(self, sought: BoundQuery, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
         """The pairs that are equal; keys may be equal by classes that are not in doubt."""
@@ -238,8 +237,8 @@ class OneStepEqualities:
 def _without_doubt(column: Ids, classes: Classes, doubted: Ids) -> Ids:
     """Constants by their representatives, unless their class is in doubt; these are in order."""
     own = classes.representatives(column)
-    places = np.minimum(np.searchsorted(doubted, own), len(doubted) - 1)
-    return np.where(doubted[places] == own, column, own)
+    positions = np.minimum(np.searchsorted(doubted, own), len(doubted) - 1)
+    return np.where(doubted[positions] == own, column, own)
 
 
 def _joined(found: Sequence[Pairs]) -> Pairs:
@@ -263,17 +262,17 @@ CONSTANTS = "= constants"  # stands for a relation of one column
 class ExplicitMembers:
     """The explicit facts by what stands for them; `said` are the predicates by their stored relations."""
 
-    def __init__(self, said: Mapping[str, str], scratch: WorkRelations, check: Check) -> None:
-        self._said = said
-        self._scratch = scratch
-        self._engine = scratch.engine
+    def __init__(self, source: Mapping[str, str], relations: WorkRelations, check: Check) -> None:
+        self._source = source
+        self._relations = relations
+        self._engine = relations.engine
         self._check = check
-        scratch.define(GIVEN, CONSTANTS, 1)
+        relations.define(GIVEN, CONSTANTS, 1)
         self._sought: dict[tuple[str, int], BoundQuery] = {}
 
     def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
         """The explicit facts, not to be removed, that checked rows of a stored relation stand for."""
-        predicate = self._said.get(name)
+        predicate = self._source.get(name)
         if predicate is None or not self._engine.size(predicate):
             return Rows((NONE,) * len(rows.columns), 0)
         found = distinct([self._themselves(predicate, rows), *self._of_classes(name, rows, classes)])
@@ -290,25 +289,25 @@ class ExplicitMembers:
         several = (sizes > 1).any(axis=0) if len(sizes) else np.zeros(rows.count, np.bool_)
         if not several.any():
             return
-        predicate = self._said[name]
+        predicate = self._source[name]
         total = self._engine.size(predicate)
-        mentions = [total / self._engine.distinct(predicate, place) for place in range(len(sizes))]
+        mentions = [total / self._engine.distinct(predicate, position) for position in range(len(sizes))]
         chosen = (sizes * np.array(mentions)[:, None]).argmin(axis=0)
-        for place in np.unique(chosen[several]).tolist():
-            owners = rows.columns[place][several & (chosen == place)]
+        for position in np.unique(chosen[several]).tolist():
+            owners = rows.columns[position][several & (chosen == position)]
             members = classes.members_of(owners)
-            self._scratch.give(GIVEN, CONSTANTS, Rows((members,), len(members)))
-            found = self._mentioning(predicate, place, len(sizes)).rows(self._check)
-            yield taken(found, self._scratch.has(CHECKED, name, classes.normalise(found)))
+            self._relations.give(GIVEN, CONSTANTS, Rows((members,), len(members)))
+            found = self._mentioning(predicate, position, len(sizes)).rows(self._check)
+            yield taken(found, self._relations.has(CHECKED, name, classes.normalise(found)))
 
-    def _mentioning(self, predicate: str, place: int, arity: int) -> BoundQuery:
+    def _mentioning(self, predicate: str, position: int, arity: int) -> BoundQuery:
         """The explicit facts that have one of the given constants in a place."""
-        known = self._sought.get((predicate, place))
+        known = self._sought.get((predicate, position))
         if known is None:
             terms = tuple(Variable(f"x{number}") for number in range(arity))
-            given = self._scratch.atom(GIVEN, Atom(CONSTANTS, (terms[place],)))
-            known = BoundQuery(terms, (given, Atom(predicate, terms)), self._scratch)
-            self._sought[predicate, place] = known
+            given = self._relations.atom(GIVEN, Atom(CONSTANTS, (terms[position],)))
+            known = BoundQuery(terms, (given, Atom(predicate, terms)), self._relations)
+            self._sought[predicate, position] = known
         return known
 
 
@@ -347,29 +346,31 @@ class EqualityRules:
         }
         atoms = chain.from_iterable((rule.head, *rule.body_atoms) for rule in bearing)
         self.arities = {EQUALITIES: 2, **{atom.predicate: len(atom.terms) for atom in atoms}}
-        said = ((stored(name), name) for name in program.predicates)
-        self.said = {relation: name for relation, name in said if relation in self.arities}
+        source = ((stored(name), name) for name in program.predicates)
+        self.source = {relation: name for relation, name in source if relation in self.arities}
 
 
 class ClassSearch:
     """The search for what is left of classes, by the rules of a program; kept from one to the next."""
 
-    def __init__(self, relevant: EqualityRules, engine: Any, renaming: Renaming, check: Check) -> None:
+    def __init__(
+        self, relevant: EqualityRules, engine: ClosingEngine, renaming: Renaming, check: Check
+    ) -> None:
         self._relevant = relevant
         self._engine = engine
         self._check = check
-        self._scratch = WorkRelations("to prove", engine, relevant.arities)
-        self._saturation = Saturation(relevant.of, self._scratch, renaming, check)
-        self._origins = ExplicitMembers(relevant.said, self._scratch, check)
+        self.relations = WorkRelations("to prove", engine, relevant.arities)
+        self._saturation = Saturation(relevant.of, self.relations, renaming, check)
+        self._origins = ExplicitMembers(relevant.source, self.relations, check)
         self._backwards = {
-            rule: [BackwardRule(each, self._scratch, check) for each in some]
+            rule: [BackwardRule(each, self.relations, check) for each in some]
             for rule, some in relevant.of.items()
         }
         self._onwards = {
-            rule: list(chain.from_iterable(_consequences(each, self._scratch) for each in some))
+            rule: list(chain.from_iterable(_consequences(each, self.relations) for each in some))
             for rule, some in relevant.of.items()
         }
-        self._mentions = list(_mentions(relevant.arities, self._scratch))
+        self._mentions = list(_mentions(relevant.arities, self.relations))
         self._looked_at = 0  # facts that were found doubtful, or are to be checked
 
     @property
@@ -395,21 +396,17 @@ class ClassSearch:
             self._search(self._doubtful(update.removed, lost))
             return self._divided()
         finally:
-            self._scratch.empty()
-
-    def drop(self) -> None:
-        """Forget everything that was kept."""
-        self._scratch.drop()
+            self.relations.empty()
 
     def _divided(self) -> tuple[Ids, Ids]:
         """The members of checked classes; each part keeps the representative if that is in it."""
-        (owners, _), _ = self._engine.rows(self._scratch.relation(CHECKED, EQUALITIES))
+        (owners, _), _ = self._engine.rows(self.relations.relation(CHECKED, EQUALITIES))
         members = self._classes.members_of(self._classes.several(owners))
         standing = self._saturation.classes.representatives(members)
-        known, places = np.unique(standing, return_inverse=True)
+        known, positions = np.unique(standing, return_inverse=True)
         is_own = self._classes.representatives(members) == members
-        known[places[is_own]] = members[is_own]
-        return members, known[places]
+        known[positions[is_own]] = members[is_own]
+        return members, known[positions]
 
     # ---- Algorithm 1: from what is lost to what is doubtful
 
@@ -423,19 +420,19 @@ class ClassSearch:
 
     def _search(self, doubtful: Facts) -> None:
         """Check whatever may be lost when these facts may be."""
-        doubtful = self._scratch.add(DOUBTFUL_MEMBERS, doubtful)
+        doubtful = self.relations.add(DOUBTFUL_MEMBERS, doubtful)
         while doubtful:
             self._prove(doubtful)
             lost = _nonempty((name, self._unproved(name, rows)) for name, rows in doubtful.items())
             found = united(chain(self._mentioning(lost), self._following(lost)))
-            self._scratch.add(PROCESSED, doubtful)
-            doubtful = self._scratch.add(DOUBTFUL_MEMBERS, found)
+            self.relations.add(PROCESSED, doubtful)
+            doubtful = self.relations.add(DOUBTFUL_MEMBERS, found)
             self._looked_at += _count(found)
 
     def _following(self, lost: Facts) -> Found:
         """What rules derive from what is lost, in part or as a whole."""
         for name, rows in lost.items():
-            self._scratch.give(LOST, name, rows)
+            self.relations.give(LOST, name, rows)
         for given, head, sought in chain.from_iterable(self._onwards[rule] for rule in self._rules):
             if given in lost:
                 yield head, sought.rows(self._check)
@@ -444,7 +441,7 @@ class ClassSearch:
         """What mentions a class that is lost, in part or as a whole."""
         owners = self._classes.several(lost[EQUALITIES].columns[0]) if EQUALITIES in lost else NONE
         if len(owners):
-            self._scratch.give(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
+            self.relations.give(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
             for name, sought in self._mentions:
                 yield name, sought.rows(self._check)
 
@@ -452,7 +449,7 @@ class ClassSearch:
 
     def _prove(self, facts: Facts) -> None:
         """Find out what is proved of these facts, and of all that proofs of them need."""
-        fresh = self._scratch.add(CHECKED, facts)
+        fresh = self.relations.add(CHECKED, facts)
         waiting: Waiting = {}
         checked = [fresh]
         while fresh or waiting:
@@ -461,12 +458,12 @@ class ClassSearch:
             waiting = _nonempty((key, self._unproved(key[0], rows)) for key, rows in waiting.items())
             found = united(chain.from_iterable(self._step(*key, rows) for key, rows in waiting.items()))
             waiting = {
-                (name, place + 1): rows
-                for (name, place), rows in waiting.items()
-                if place < len(self._steps[name])
+                (name, position + 1): rows
+                for (name, position), rows in waiting.items()
+                if position < len(self._steps[name])
             }
             self._looked_at += _count(found)
-            fresh = self._scratch.add(CHECKED, found)
+            fresh = self.relations.add(CHECKED, found)
             checked.append(fresh)
         self._disprove(united(chain.from_iterable(each.items() for each in checked)))
 
@@ -475,43 +472,43 @@ class ClassSearch:
         combinations, proved = self._saturation.proved(name, rows)
         return taken(rows, proved != combinations)
 
-    def _step(self, name: str, place: int, rows: Rows) -> Found:
+    def _step(self, name: str, position: int, rows: Rows) -> Found:
         """The facts that take part in proofs of one kind: by equals that are replaced, or by one rule."""
-        if place:
-            yield from self._steps[name][place - 1].facts(rows)
+        if position:
+            yield from self._steps[name][position - 1].facts(rows)
             return
         owners = self._classes.several(np.concatenate([NONE, *rows.columns]))
         pairs = Rows((owners, owners), len(owners))
-        yield EQUALITIES, taken(pairs, ~self._scratch.has(DISPROVED, EQUALITIES, pairs))
+        yield EQUALITIES, taken(pairs, ~self.relations.has(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
         """Mark the facts of which nothing is proved as disproved."""
         found = (
             (name, taken(rows, self._saturation.proved(name, rows)[1] == 0)) for name, rows in checked.items()
         )
-        self._scratch.add(DISPROVED, _nonempty(found))
+        self.relations.add(DISPROVED, _nonempty(found))
 
 
 class BackwardRule:
     """The instances of a rule that have given heads."""
 
-    def __init__(self, rule: Rule, scratch: WorkRelations, check: Check) -> None:
+    def __init__(self, rule: Rule, relations: WorkRelations, check: Check) -> None:
         self.head = rule.head.predicate
         self._atoms = tuple(stored_atoms(rule))
         self._variables = tuple(dict.fromkeys(chain.from_iterable(map(literal_variables, self._atoms))))
-        self._scratch = scratch
+        self._relations = relations
         self._check = check
         bound = set(literal_variables(rule.head))
-        undisproved = (Negation(scratch.atom(DISPROVED, atom)) for atom in self._atoms)
-        body = (scratch.atom(GIVEN, rule.head), *(_tested(each, bound) for each in rule.body), *undisproved)
-        self._sought = BoundQuery(self._variables, body, scratch)
+        undisproved = (Negation(relations.atom(DISPROVED, atom)) for atom in self._atoms)
+        body = (relations.atom(GIVEN, rule.head), *(_tested(each, bound) for each in rule.body), *undisproved)
+        self._sought = BoundQuery(self._variables, body, relations)
 
     def facts(self, heads: Rows) -> Found:
         """The facts of the instances, without those that are disproved."""
-        self._scratch.give(GIVEN, self.head, heads)
+        self._relations.give(GIVEN, self.head, heads)
         rows = self._sought.rows(self._check)
         columns = dict(zip(self._variables, rows.columns, strict=True))
-        identity = self._scratch.engine.identity
+        identity = self._relations.engine.identity
         for atom in self._atoms:
             made = (
                 np.full(rows.count, identity(term.value), np.int32)
@@ -530,30 +527,30 @@ def _tested(literal: Literal, bound: Collection[Variable]) -> Literal:
     return literal
 
 
-def _consequences(rule: Rule, scratch: WorkRelations) -> Iterator[tuple[str, str, BoundQuery]]:
+def _consequences(rule: Rule, relations: WorkRelations) -> Iterator[tuple[str, str, BoundQuery]]:
     """What a rule derives from lost facts of each of its atoms: the relation of these, and of the heads.
 
     The other facts are not processed yet, nor lost if their atoms are earlier: each instance is found once.
     """
     atoms = tuple(stored_atoms(rule))
-    for place, atom in enumerate(atoms):
+    for position, atom in enumerate(atoms):
         rest = (literal for literal in rule.body if literal is not atom)
-        earlier = (Negation(scratch.atom(LOST, each)) for each in atoms[:place])
-        others = (each for number, each in enumerate(atoms) if number != place)
-        unprocessed = (Negation(scratch.atom(PROCESSED, each)) for each in others)
-        body = (scratch.atom(LOST, atom), *rest, *earlier, *unprocessed)
-        yield atom.predicate, rule.head.predicate, BoundQuery(rule.head.terms, body, scratch)
+        earlier = (Negation(relations.atom(LOST, each)) for each in atoms[:position])
+        others = (each for number, each in enumerate(atoms) if number != position)
+        unprocessed = (Negation(relations.atom(PROCESSED, each)) for each in others)
+        body = (relations.atom(LOST, atom), *rest, *earlier, *unprocessed)
+        yield atom.predicate, rule.head.predicate, BoundQuery(rule.head.terms, body, relations)
 
 
-def _mentions(arities: Mapping[str, int], scratch: WorkRelations) -> Iterator[tuple[str, BoundQuery]]:
+def _mentions(arities: Mapping[str, int], relations: WorkRelations) -> Iterator[tuple[str, BoundQuery]]:
     """The facts of each relation, not processed yet, that have a given constant in one of its places."""
     for name, arity in arities.items():
-        terms = tuple(Variable(f"x{place}") for place in range(arity))
+        terms = tuple(Variable(f"x{position}") for position in range(arity))
         atom = Atom(name, terms)
-        unprocessed = Negation(scratch.atom(PROCESSED, atom))
+        unprocessed = Negation(relations.atom(PROCESSED, atom))
         for term in terms if name != ALIAS else ():
-            given = scratch.atom(GIVEN, Atom(CONSTANTS, (term,)))
-            yield name, BoundQuery(terms, (given, atom, unprocessed), scratch)
+            given = relations.atom(GIVEN, Atom(CONSTANTS, (term,)))
+            yield name, BoundQuery(terms, (given, atom, unprocessed), relations)
 
 
 Key = TypeVar("Key")

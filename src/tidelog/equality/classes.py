@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from tidelog.equality import class_kernels as kernels
 from tidelog.equality.work_relations import GIVEN, BatchedRules, BoundQuery, WorkRelations
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
 from tidelog.rewrite.representatives import groups_of, stored
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- Classes of equal constants, each with one of its members as the representative. Mutates itself.
 #
@@ -127,8 +130,8 @@ class Classes:
     def merge(self, left: Ids, right: Ids) -> MovedConstants:
         """Merge the two classes of each pair; return the constants that moved."""
         left, right = self.representatives(left), self.representatives(right)
-        nodes, places = np.unique(np.concatenate((left, right)), return_inverse=True)
-        labels = components(len(nodes), places[: len(left)], places[len(left) :])
+        nodes, positions = np.unique(np.concatenate((left, right)), return_inverse=True)
+        labels = components(len(nodes), positions[: len(left)], positions[len(left) :])
         best = np.lexsort((nodes, -self.size[nodes], labels))
         first = np.unique(labels[best], return_index=True)[1]
         winners = np.zeros(len(nodes), np.int32)
@@ -197,10 +200,10 @@ class Classes:
 
     def smallest(self, ids: Ids, key: Callable[[int], object]) -> Ids:
         """The smallest member of each constant's class, in the order of `key`."""
-        owners, places = np.unique(self.representatives(ids), return_inverse=True)
-        for place in np.flatnonzero(self.size[owners] > 1).tolist():
-            owners[place] = min(self.class_of(int(owners[place])).tolist(), key=key)  # type: ignore[arg-type]
-        return owners[places]
+        owners, positions = np.unique(self.representatives(ids), return_inverse=True)
+        for position in np.flatnonzero(self.size[owners] > 1).tolist():
+            owners[position] = min(self.class_of(int(owners[position])).tolist(), key=key)  # type: ignore[arg-type]
+        return owners[positions]
 
 
 def each_once(ids: Ids) -> Ids:
@@ -224,25 +227,25 @@ def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:
 
 def expanded(rows: Rows, grouped: Grouping, columns: Iterable[int]) -> Rows:
     """The rows with constants of some columns replaced by all members of their classes."""
-    for place in columns:
-        found, inverse = np.unique(rows.columns[place], return_inverse=True)
+    for position in columns:
+        found, inverse = np.unique(rows.columns[position], return_inverse=True)
         members, sizes = grouped(found)
         if len(members) > len(found):
-            rows = spread(rows, place, inverse, (members, sizes))
+            rows = spread(rows, position, inverse, (members, sizes))
     return rows
 
 
-def spread(rows: Rows, place: int, groups: Places, grouped: Grouped) -> Rows:
+def spread(rows: Rows, position: int, groups: Places, grouped: Grouped) -> Rows:
     """The rows with what is in one column replaced by all constants of a group, of which each row has one."""
     members, sizes = grouped
     starts = np.cumsum(sizes) - sizes
     counts = sizes[groups]
-    places = np.repeat(np.arange(rows.count), counts)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions = np.repeat(np.arange(rows.count), counts)
+    within = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
     made = members[np.repeat(starts[groups], counts) + within]
-    others = [each[places] for each in rows.columns]
-    others[place] = made
-    return Rows(tuple(others), len(places))
+    others = [each[positions] for each in rows.columns]
+    others[position] = made
+    return Rows(tuple(others), len(positions))
 
 
 def components(count: int, left: Places, right: Places) -> Places:
@@ -261,7 +264,7 @@ def components(count: int, left: Places, right: Places) -> Places:
 Pairs = tuple[Ids, Ids]
 
 
-def all_unmerged(engine: Any, program: Program) -> Pairs | None:
+def all_unmerged(engine: ClosingEngine, program: Program) -> Pairs | None:
     """Pairs of different representatives that are equal by what is stored, None if there are none."""
     stated = Rows(*engine.rows(stored(EQUAL)))
     groups = [neighbours(Rows(*engine.rows(name))) for name in groups_of(program)]
@@ -271,13 +274,13 @@ def all_unmerged(engine: Any, program: Program) -> Pairs | None:
 class PendingMerges:
     """Representatives that facts which came make equal, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program, engine: Any) -> None:
+    def __init__(self, program: Program, engine: ClosingEngine) -> None:
         self._groups = groups_of(program)
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
-        self._scratch = WorkRelations("to merge", engine, keys)
+        self.relations = WorkRelations("to merge", engine, keys)
         self._whole = {name: self._sought(name, arity) for name, arity in keys.items()}
         rules = [sought.rule for sought in self._whole.values()]
-        given = [self._scratch.relation(GIVEN, name) for name in keys]
+        given = [self.relations.relation(GIVEN, name) for name in keys]
         self._together = BatchedRules(rules, given, engine)
 
     def pairs(self, came: Mapping[str, Rows]) -> Pairs | None:
@@ -287,29 +290,25 @@ class PendingMerges:
         groups = self._neighbours({name: came[name] for name in touched}) if touched else []
         return _different([*((left, right) for left, right in found), *groups])
 
-    def drop(self) -> None:
-        """Forget what is kept from one update to the next."""
-        self._scratch.drop()
-
     def _sought(self, name: str, arity: int) -> BoundQuery:
         """The groups that have given keys, with all their constants."""
-        keys = tuple(Variable(f"k{place}") for place in range(arity))
+        keys = tuple(Variable(f"k{position}") for position in range(arity))
         row = (*keys, Variable("x"))
-        given = self._scratch.atom(GIVEN, Atom(name, keys))
-        return BoundQuery(row, (given, Atom(name, row)), self._scratch, f" of {name}")
+        given = self.relations.atom(GIVEN, Atom(name, keys))
+        return BoundQuery(row, (given, Atom(name, row)), self.relations, f" of {name}")
 
     def _neighbours(self, came: Mapping[str, Rows]) -> list[Pairs]:
         """Pairs by which the groups with new constants hang together, with those that they had."""
         keys = {
-            self._scratch.relation(GIVEN, name): Rows(rows.columns[:-1], rows.count)
+            self.relations.relation(GIVEN, name): Rows(rows.columns[:-1], rows.count)
             for name, rows in came.items()
         }
         try:
-            self._scratch.fill(keys)
+            self.relations.fill(keys)
             self._together.run()
             return [neighbours(self._whole[name].found()) for name in came]
         finally:
-            self._scratch.empty()
+            self.relations.empty()
 
 
 def _different(parts: Sequence[Pairs]) -> Pairs | None:

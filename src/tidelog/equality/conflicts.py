@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 UNEQUAL = "E605"
 ANSWER = "?- unequal"
 REASONS = {
@@ -39,7 +42,7 @@ Pair = tuple[Value, Value]
 Kinds = npt.NDArray[np.uint8]
 
 
-def violation(program: Program, engine: Any) -> Diagnostic | None:
+def violation(program: Program, engine: ClosingEngine) -> Diagnostic | None:
     """Two constants that are equal and must not be, if there are such; the engine holds all facts.
 
     `program` has the axioms and constraints of equality among its rules.
@@ -87,13 +90,15 @@ def _pair_of(members: Iterable[Value]) -> tuple[Pair, str]:
     return (pair[0], pair[1]), reason
 
 
-def conflict(members: Iterable[Value], program: Program, engine: Any, classes: Classes) -> Diagnostic:
+def conflict(
+    members: Iterable[Value], program: Program, engine: ClosingEngine, classes: Classes
+) -> Diagnostic:
     """What is wrong with a class that has two literals, or else two names."""
     pair, reason = _pair_of(members)
     return _described(pair, REASONS[reason], program, engine, classes)
 
 
-def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic | None:
+def not_different(program: Program, engine: ClosingEngine, classes: Classes) -> Diagnostic | None:
     """Two members of a class that must differ, if there are such; those first of which that is explicit."""
     if DIFFERENT not in program.predicates:
         return None
@@ -113,7 +118,7 @@ def _first_atom(rule: Rule) -> Atom:
     return rule.positive[0]
 
 
-def _pairs(engine: Any, rule: Rule) -> Iterator[Pair]:
+def _pairs(engine: ClosingEngine, rule: Rule) -> Iterator[Pair]:
     columns, count = engine.answer(rule)
     decode = engine.dictionary.decode
     found = ((decode(int(columns[0][row])), decode(int(columns[1][row]))) for row in range(count))
@@ -121,7 +126,7 @@ def _pairs(engine: Any, rule: Rule) -> Iterator[Pair]:
 
 
 def _described(
-    pair: Pair, reason: str, program: Program, engine: Any, classes: Classes | None = None
+    pair: Pair, reason: str, program: Program, engine: ClosingEngine, classes: Classes | None = None
 ) -> Diagnostic:
     """The diagnostic, with a proof if one rule gives the equality at once. Facts are over `classes`."""
     writing = Writing.of(program)
@@ -151,7 +156,7 @@ def _without_proof(pair: Pair, reason: str, program: Program) -> Diagnostic:
 
 
 def _proof(
-    rule: Rule, pair: Pair, engine: Any, followed: tuple[Atom, ...], classes: Classes | None
+    rule: Rule, pair: Pair, engine: ClosingEngine, followed: tuple[Atom, ...], classes: Classes | None
 ) -> tuple[Fact, ...] | None:
     """The facts by which a rule makes two constants equal, last those of atoms that need not be explicit."""
     for wanted in (pair, pair[::-1]):
@@ -161,19 +166,19 @@ def _proof(
     return None
 
 
-def _nothing(rule: Rule, engine: Any) -> tuple[Atom, ...]:
+def _nothing(rule: Rule, engine: ClosingEngine) -> tuple[Atom, ...]:
     """The atoms of a rule that need not be explicit: none."""
     return ()
 
 
-def _derived_atoms(rule: Rule, engine: Any) -> tuple[Atom, ...]:
+def _derived_atoms(rule: Rule, engine: ClosingEngine) -> tuple[Atom, ...]:
     """The atoms of a rule that need not be explicit: others bind their variables, and no fact is explicit."""
     found = tuple(atom for atom in rule.positive if not engine.explicit(atom.predicate)[1])
     others = {each for atom in rule.positive if atom not in found for each in literal_variables(atom)}
     return tuple(atom for atom in found if others.issuperset(literal_variables(atom)))
 
 
-def _hold(facts: Iterable[Fact], engine: Any, classes: Classes | None) -> bool:
+def _hold(facts: Iterable[Fact], engine: ClosingEngine, classes: Classes | None) -> bool:
     """Whether facts are among those over representatives."""
     for fact in facts:
         assert classes is not None
@@ -185,7 +190,7 @@ def _hold(facts: Iterable[Fact], engine: Any, classes: Classes | None) -> bool:
 
 
 def instance(
-    rule: Rule, head: Iterable[Value], engine: Any, followed: tuple[Atom, ...]
+    rule: Rule, head: Iterable[Value], engine: ClosingEngine, followed: tuple[Atom, ...]
 ) -> tuple[Fact, ...] | None:
     """The facts of one instance of a rule with this head, if there is any; last those not looked for."""
     body = tuple(literal for literal in rule.body if literal not in followed)

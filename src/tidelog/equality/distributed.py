@@ -14,7 +14,7 @@ that nobody has to be asked which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.data.columns import Batch
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
 from tidelog.engine.exchange import Mesh, Task
@@ -56,7 +57,7 @@ class EqualityTask:
         owners: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
-        dictionary: Any = None,
+        dictionary: Dictionary | None = None,
         unique_names: bool = False,
         shown: str = EXPAND,
         **settings: Any,
@@ -86,40 +87,40 @@ class EqualityTask:
     def run(self) -> None:
         """Derive all that follows from what all tasks were given."""
         self._reader, self._given = self._loading.take_given()
-        self._meanings.attach(self._reader)
+        self._meanings.attach(self._reader.dictionary)
         self._values = self._loading.values_of(self._reader.dictionary)
         is_found = False
         while not is_found:
-            meant = self._meant()
-            bearing = tuple(bearing_on_equality(meant.rules))
-            is_all = len(bearing) == len(meant.rules)
-            task = self._derived(meant if is_all else _reduced(meant, bearing))
-            is_merged = self._merge(task, meant)
-            is_found = not is_merged or _are_flat(bearing, meant)
+            effective = self._effective()
+            bearing = tuple(bearing_on_equality(effective.rules))
+            is_all = len(bearing) == len(effective.rules)
+            task = self._derived(effective if is_all else _reduced(effective, bearing))
+            is_merged = self._merge(task, effective)
+            is_found = not is_merged or _are_flat(bearing, effective)
             if is_merged or not is_all:
                 del task  # before the next one holds facts
-        self._task = task if not is_merged and is_all else self._derived(self._meant())
+        self._task = task if not is_merged and is_all else self._derived(self._effective())
 
-    def _meant(self) -> Program:
+    def _effective(self) -> Program:
         """Return the program over representatives; given facts are over them already."""
         constants = self._meanings.constants(self.program, self.classes)
         whole = over_representatives(replace(self.program, facts=()), constants)
-        said = [each for each in whole.predicates.values() if each.name in self.program.predicates]
+        source = [each for each in whole.predicates.values() if each.name in self.program.predicates]
         stating = {
-            rule for each in (*said, whole.predicates[EQUAL]) for rule in copies(each.name, each.arity)
+            rule for each in (*source, whole.predicates[EQUAL]) for rule in copies(each.name, each.arity)
         }
         rules = tuple(rule for rule in whole.rules if rule not in stating)
-        kept = {stored(each.name) for each in said} | {stored(EQUAL), ALIAS, BOTTOM} | _mentioned(rules)
+        kept = {stored(each.name) for each in source} | {stored(EQUAL), ALIAS, BOTTOM} | _mentioned(rules)
         predicates = {name: each for name, each in whole.predicates.items() if name in kept}
         return replace(whole, rules=rules, predicates=predicates)
 
-    def _derived(self, meant: Program) -> Task:
+    def _derived(self, effective: Program) -> Task:
         """Return a task that has derived what follows by a program over representatives."""
         left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
         reader = None if self._settings["dictionary"] is not None else self._reader
-        task = Task(meant, self._mesh, timeout=left, reader=reader, **self._settings)
+        task = Task(effective, self._mesh, timeout=left, reader=reader, **self._settings)
         for name, parts in self._given.items():
-            if stored(name) in meant.predicates:
+            if stored(name) in effective.predicates:
                 for columns, rows in parts:
                     task.add(stored(name), [self.classes.representatives(each) for each in columns], rows)
         if self._mesh.number == 0 and self.classes:
@@ -130,11 +131,13 @@ class EqualityTask:
 
     # ---- classes
 
-    def _merge(self, task: Task, meant: Program) -> bool:
+    def _merge(self, task: Task, effective: Program) -> bool:
         """Merge on all tasks what any of them has found equal; return whether there was something."""
         found = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
-            names = [name for name in groups_of(meant) if (meant.predicates[name].arity > 1) is is_keyed]
+            names = [
+                name for name in groups_of(effective) if (effective.predicates[name].arity > 1) is is_keyed
+            ]
             if names:
                 parts = task.spread([task.columns(name) for name in names], 0 if is_keyed else FIRST)
                 found += [_neighbouring(part) for part in parts if part]
@@ -152,8 +155,8 @@ class EqualityTask:
 
     def _classes_of(self, pairs: Sequence[Ids]) -> Classes:
         """Return the classes of pairs that are equal, of which the member with the smallest hash stands."""
-        nodes, places = np.unique(np.concatenate(pairs), return_inverse=True)
-        labels = components(len(nodes), places[: len(pairs[0])], places[len(pairs[0]) :])
+        nodes, positions = np.unique(np.concatenate(pairs), return_inverse=True)
+        labels = components(len(nodes), positions[: len(pairs[0])], positions[len(pairs[0]) :])
         order = np.lexsort((self._values.hashes[nodes], labels))
         among, first = np.unique(labels[order], return_index=True)
         standing = np.zeros(len(nodes), np.int32)
@@ -265,8 +268,8 @@ def _mentioned(rules: Iterable[Rule]) -> set[str]:
 def _reduced(program: Program, rules: tuple[Rule, ...]) -> Program:
     """Return a program of some rules, with no more predicates than they mention, and equality."""
     kept = _mentioned(rules) | {stored(EQUAL), ALIAS}
-    predicates: Mapping[str, Any] = {name: each for name, each in program.predicates.items() if name in kept}
-    return replace(program, rules=rules, predicates=dict(predicates))
+    predicates = {name: each for name, each in program.predicates.items() if name in kept}
+    return replace(program, rules=rules, predicates=predicates)
 
 
 def _are_flat(rules: Sequence[Rule], program: Program) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,13 +30,16 @@ from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.rewrite.representatives import MARK, Constants, StoredBody, stored, subsets
 
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 # ---- Answers over representatives: facts and queries as members see them, or one row for each class.
 
 EXPAND, REPRESENTATIVE = "expand", "representative"
 SHOWN = (EXPAND, REPRESENTATIVE)
 
 
-def facts(engine: Any, classes: Classes, predicate: str, shown: str) -> Rows:
+def facts(engine: ClosingEngine, classes: Classes, predicate: str, shown: str) -> Rows:
     """All facts of a predicate."""
     rows = Rows(*engine.rows(stored(predicate)))
     if predicate == BOTTOM:
@@ -44,7 +47,7 @@ def facts(engine: Any, classes: Classes, predicate: str, shown: str) -> Rows:
     return classes.expand(rows) if shown == EXPAND else smallest(engine, classes, rows)
 
 
-def answers(engine: Any, classes: Classes, query: Query, constants: Constants, shown: str) -> Rows:
+def answers(engine: ClosingEngine, classes: Classes, query: Query, constants: Constants, shown: str) -> Rows:
     """The rows of a query's head; the constants of its atoms are given by their representatives."""
     rule = query.rule
     asked = tuple(term for term in rule.head.terms if isinstance(term, Variable))
@@ -59,7 +62,7 @@ def answers(engine: Any, classes: Classes, query: Query, constants: Constants, s
             parts.append(Rows(*engine.answer(made)))
     if shown == REPRESENTATIVE:
         return smallest(engine, classes, distinct([classes.normalise(part) for part in parts]))
-    unseen = [place for place, variable in enumerate(asked) if _is_class(variable, reading)]
+    unseen = [position for position, variable in enumerate(asked) if _is_class(variable, reading)]
     return distinct([classes.expand(part, unseen) for part in parts])
 
 
@@ -68,7 +71,7 @@ def _is_class(variable: Variable, reading: StoredBody) -> bool:
     return variable in reading.matched and variable not in reading.seen
 
 
-def smallest(engine: Any, classes: Classes, rows: Rows) -> Rows:
+def smallest(engine: ClosingEngine, classes: Classes, rows: Rows) -> Rows:
     """The rows over representatives with the smallest member of each class for it."""
     decode = engine.dictionary.decode
 
@@ -92,9 +95,9 @@ class LazyDelta:
     """What a transaction changed among members, found when somebody asks, or before the next one begins."""
 
     def __init__(
-        self, engine: Any, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
+        self, engine: ClosingEngine, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
     ) -> None:
-        self._known: tuple[Any, Classes, NetChange, Mapping[str, Predicate]] | None
+        self._known: tuple[ClosingEngine, Classes, NetChange, Mapping[str, Predicate]] | None
         self._known = (engine, classes, net, predicates)
         self._found: NetChange | None = None
 
@@ -164,7 +167,7 @@ def _put(side: dict[str, Rows], name: str, parts: Iterable[Rows | None]) -> None
 
 
 def expanded_change(
-    engine: Any,
+    engine: ClosingEngine,
     classes: Classes,
     net: NetChange,
     predicates: Mapping[str, Predicate],
@@ -212,11 +215,11 @@ def _changed(classes: Classes, former: Mapping[int, Ids]) -> Ids:
     return np.array(found, np.int32)
 
 
-def _mentioning(engine: Any, relation: str, arity: int, constants: Ids) -> Rows | None:
+def _mentioning(engine: ClosingEngine, relation: str, arity: int, constants: Ids) -> Rows | None:
     """The facts of a relation that mention one of the constants."""
     if not len(constants) or not arity or not engine.size(relation):
         return None
-    terms = tuple(Variable(f"x{place}") for place in range(arity))
+    terms = tuple(Variable(f"x{position}") for position in range(arity))
     engine.define(CHANGED, 1)
     try:
         engine.add(CHANGED, (constants,), len(constants))
@@ -267,15 +270,15 @@ def _differing(
 
     The first such is in each column in turn, so that each row comes once, and no other is made.
     """
-    for place, column in enumerate(() if rows is None else rows.columns):
+    for position, column in enumerate(() if rows is None else rows.columns):
         assert rows is not None
         found, groups = np.unique(column, return_inverse=True)
         parts = [some.get(each, NONE) for each in found.tolist()]
         sizes = np.array([len(part) for part in parts], np.int32)
         if sizes.any():
-            made = spread(rows, place, groups, (np.concatenate(parts), sizes))
-            made = expanded(made, kept, range(place))
-            yield expanded(made, grouped, range(place + 1, len(rows.columns)))
+            made = spread(rows, position, groups, (np.concatenate(parts), sizes))
+            made = expanded(made, kept, range(position))
+            yield expanded(made, grouped, range(position + 1, len(rows.columns)))
 
 
 def _expanded(rows: Rows | None, grouped: Grouping) -> Rows | None:
@@ -300,7 +303,7 @@ def together(parts: Iterable[Rows | None]) -> Rows | None:
 class Listing:
     """The facts of an engine that keeps them over representatives."""
 
-    engine: Any
+    engine: ClosingEngine
     classes: Classes
     shown: str  # expand or representative
     _known: dict[bytes, int] = field(default_factory=dict, repr=False)  # the smallest of members
@@ -329,8 +332,8 @@ class Listing:
             return None
         whole = self._whole(predicate, len(rows.columns))
         columns = (
-            column if place in whole else self._smallest(column, grouped)
-            for place, column in enumerate(rows.columns)
+            column if position in whole else self._smallest(column, grouped)
+            for position, column in enumerate(rows.columns)
         )
         return expanded(Rows(tuple(columns), rows.count), grouped, whole)
 
@@ -343,16 +346,16 @@ class Listing:
     def _smallest(self, representatives: Ids, grouped: Grouping) -> Ids:
         """The smallest member of each representative's class."""
         decode = self.engine.dictionary.decode
-        found, places = np.unique(representatives, return_inverse=True)
+        found, positions = np.unique(representatives, return_inverse=True)
         members, sizes = grouped(found)
         ends = np.cumsum(sizes)
-        for place in np.flatnonzero(sizes > 1).tolist():
-            some = members[ends[place] - sizes[place] : ends[place]]
+        for position in np.flatnonzero(sizes > 1).tolist():
+            some = members[ends[position] - sizes[position] : ends[position]]
             key = some.tobytes()
             if key not in self._known:
                 self._known[key] = min(some.tolist(), key=lambda one: order_key(decode(one)))
-            found[place] = self._known[key]
-        return found[places]
+            found[position] = self._known[key]
+        return found[positions]
 
 
 def stored_of(listed: Mapping[str, Rows]) -> tuple[Rows, dict[str, Rows]]:

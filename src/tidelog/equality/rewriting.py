@@ -7,7 +7,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,14 @@ from tidelog.equality.classes import (
     each_once,
 )
 from tidelog.equality.listing import LazyDelta, Listing, composed, since, stored_of
-from tidelog.equality.treatment import Axiomatised, Derive, EffectiveProgramCache, SwitchedOff, constants_of
+from tidelog.equality.treatment import (
+    Axiomatised,
+    Derive,
+    EffectiveProgramCache,
+    MaintenanceRuntime,
+    SwitchedOff,
+    constants_of,
+)
 from tidelog.equality.work_relations import LastValueCache
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import has_equality, unknown_treatment
@@ -96,10 +102,10 @@ class Rewriting(Axiomatised):
         self._searches: LastValueCache[ClassSearch] = LastValueCache()
         self._late: weakref.ref[LazyDelta] | None = None  # what the last transaction changed
 
-    def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
+    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
         """The maintainer that keeps classes right too."""
         self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
-        self._meanings.attach(runtime.engine)
+        self._meanings.attach(runtime.engine.dictionary)
         return EqualityMaintainer(self)
 
     # ---- programs
@@ -108,11 +114,11 @@ class Rewriting(Axiomatised):
         """The program over representatives, the same object as long as program and representatives are."""
         return self._meanings.of(program, self.classes)
 
-    def _said(self, meant: Program) -> Program:
+    def _source(self, effective: Program) -> Program:
         """The program that has this meaning; there is one."""
-        said = self._meanings.said(meant)
-        assert said is not None
-        return said
+        source = self._meanings.source(effective)
+        assert source is not None
+        return source
 
     # ---- asking
 
@@ -259,19 +265,21 @@ class Rewriting(Axiomatised):
 
         Representatives may have changed since the programs were made, if this is to undo another update.
         """
-        said, said_before = self._said(after), self._said(before)
-        before = self.meaning(said_before)
-        gone, come = _differing(before, self.meaning(said))
+        source, source_before = self._source(after), self._source(before)
+        before = self.meaning(source_before)
+        gone, come = _differing(before, self.meaning(source))
         update = replace(update, rules_removed=gone, rules_added=come)
-        return self._transact(said, lambda work: self._work_in(update, before, (said_before, said), work))
+        return self._transact(
+            source, lambda work: self._work_in(update, before, (source_before, source), work)
+        )
 
     def begin(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update to the first program with equality: all facts become stored ones.
 
         That costs what deriving everything does, as all rules become others.
         """
-        said = self._meanings.said(after)
-        if said is None:  # rules of live queries come in between
+        source = self._meanings.source(after)
+        if source is None:  # rules of live queries come in between
             help = "close these queries (`query.close()`), add the rule, and keep them anew"
             raise not_over_representatives("a first equality while queries are kept", help)
         self.classes = Classes()
@@ -280,17 +288,17 @@ class Rewriting(Axiomatised):
         def work_in(work: AppliedSteps) -> None:
             net = self._carry_out(update, NOTHING, before, after, work)
             work.nets[:] = [since(held, net)]
-            self._merge_all(net, after, said, work)
+            self._merge_all(net, after, source, work)
 
-        return self._transact(said, work_in)
+        return self._transact(source, work_in)
 
     def take_back(self, update: Update, before: Program, after: Program) -> None:
         """Undo an update to the first program with equality: everything is as it was without classes."""
-        meant = self.meaning(self._said(before))
+        effective = self.meaning(self._source(before))
         ids = self.classes.members_of(self.classes.standing)
-        self._carry_out(update, self.classes.assign(ids, ids), meant, after, AppliedSteps())
+        self._carry_out(update, self.classes.assign(ids, ids), effective, after, AppliedSteps())
 
-    def _transact(self, said: Program, act: Callable[[AppliedSteps], None]) -> NetChange:
+    def _transact(self, source: Program, act: Callable[[AppliedSteps], None]) -> NetChange:
         """What a transaction changes among members, after which the program is the one that is said."""
         self._settle()
         self.classes.begin()
@@ -302,7 +310,7 @@ class Rewriting(Axiomatised):
             self._undo(work)
             raise
         net = composed(work.nets)
-        late = LazyDelta(self._engine, self.classes, net, said.predicates)
+        late = LazyDelta(self._engine, self.classes, net, source.predicates)
         self._late = weakref.ref(late)
         return late.change(net)
 
@@ -319,21 +327,21 @@ class Rewriting(Axiomatised):
             late.lose()
 
     def _work_in(
-        self, update: Update, before: Program, said: tuple[Program, Program], work: AppliedSteps
+        self, update: Update, before: Program, source: tuple[Program, Program], work: AppliedSteps
     ) -> None:
         """Divide what is no longer equal, carry the update out, and merge what is equal."""
-        moved = self._divided(update, before, said)
+        moved = self._divided(update, before, source)
         work.moved.append(moved)
-        now = self.meaning(said[1])
-        self._merge_all(self._carry_out(update, moved, before, now, work), now, said[1], work)
+        now = self.meaning(source[1])
+        self._merge_all(self._carry_out(update, moved, before, now, work), now, source[1], work)
 
-    def _merge_all(self, net: NetChange, now: Program, said: Program, work: AppliedSteps) -> None:
+    def _merge_all(self, net: NetChange, now: Program, source: Program, work: AppliedSteps) -> None:
         """Merge what is equal by what came, until there is nothing more; the program means `now` by then."""
         while (pairs := self._unmerged(now, net)) is not None:
             self.rounds += 1
             earlier, moved = now, self.classes.merge(*pairs)
             work.moved.append(moved)
-            now = self.meaning(said)
+            now = self.meaning(source)
             net = self._carry_out(Update({}, {}), moved, earlier, now, work)
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
@@ -341,25 +349,25 @@ class Rewriting(Axiomatised):
         made = self._equalities.get(program.rules, lambda: PendingMerges(program, self._engine))
         return made.pairs(net.added)
 
-    def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> MovedConstants:
+    def _divided(self, update: Update, before: Program, source: tuple[Program, Program]) -> MovedConstants:
         """Split the classes that an update may split: by B/F≈, or by doubt and explicit facts."""
         if not self.classes or not (update.removed or update.rules_removed):
             return NOTHING
         if self._inner.name == BACKWARD_FORWARD:
             self._runtime.tell(BY_SEARCH)
-            return self.classes.assign(*self._still_proved(update, said))
+            return self.classes.assign(*self._still_proved(update, source))
         engine, check = self._engine, self._runtime.check
         doubts = self._doubts.get(before.rules, lambda: SuspectClasses(before, engine, check))
         doubted = doubts.classes(update, self.classes)
         if not len(doubted):
             return NOTHING
         self._runtime.tell(BY_DOUBT)
-        proofs = self._proofs.get(said[1].rules, lambda: OneStepEqualities(said[1], engine))
+        proofs = self._proofs.get(source[1].rules, lambda: OneStepEqualities(source[1], engine))
         return self.classes.assign(*proofs.parts(doubted, update.removed, self.classes))
 
-    def _still_proved(self, update: Update, said: tuple[Program, Program]) -> tuple[Ids, Ids]:
+    def _still_proved(self, update: Update, source: tuple[Program, Program]) -> tuple[Ids, Ids]:
         """The members of classes that B/F≈ checked, and their representatives."""
-        before, after = said
+        before, after = source
         kept = frozenset(after.rules) if before.rules is not after.rules else None
         lost = () if kept is None else tuple(rule for rule in before.rules if rule not in kept)
         constants = self._meanings.constants(before, self.classes)
@@ -422,7 +430,7 @@ class EqualityMaintainer:
         return self._rewriting._inner.apply(update, before, after)
 
 
-def _differing(before: Program, after: Program) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _differing(before: Program, after: Program) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     """The rules that go and those that come."""
     if before.rules is after.rules:
         return (), ()

@@ -35,7 +35,7 @@ from tidelog.rewrite.representatives import ALIAS, GROUP, Constants, positive_ru
 PROVED, FOUND = "proved", "found"
 EQUALITIES = stored(EQUAL)
 Counts = npt.NDArray[np.int64]
-Said = Callable[[str, Rows], Rows]  # the explicit facts that stored ones stand for
+ExplicitFactsOf = Callable[[str, Rows], Rows]  # the explicit facts that stored ones stand for
 Renaming = Callable[[Iterable[Value], Classes], Constants]  # the representatives of constants in rules
 
 
@@ -43,24 +43,24 @@ class Saturation:
     """The proved facts of one search after another, by rules as they are said."""
 
     def __init__(
-        self, rules: Iterable[Rule], scratch: WorkRelations, renaming: Renaming, check: Check
+        self, rules: Iterable[Rule], relations: WorkRelations, renaming: Renaming, check: Check
     ) -> None:
-        self._scratch = scratch
-        self._engine = scratch.engine
+        self._relations = relations
+        self._engine = relations.engine
         self._renaming = renaming
         self._check = check
-        self._own = frozenset(scratch.relation(PROVED, name) for name in scratch.arities)
+        self._own = frozenset(relations.relation(PROVED, name) for name in relations.arities)
         self._as_said = {rule: self._prepared(rule, {}) for rule in rules}
         self._constants = {rule: _constants_of(rule) for rule in rules}
         heads = (each.head.predicate for rule in self._as_said for each in positive_rules(rule, {}))
-        self._heads = tuple(name for name in dict.fromkeys(heads) if name in scratch.arities)
+        self._heads = tuple(name for name in dict.fromkeys(heads) if name in relations.arities)
         self.matches = 0  # instances of rules that were found
 
-    def begin(self, lost: Collection[Rule], former: Classes, said: Said) -> None:
+    def begin(self, lost: Collection[Rule], former: Classes, source: ExplicitFactsOf) -> None:
         """Begin without proved facts; `former` has the classes of the stored facts, `lost` rules to omit."""
         self.classes = Classes()
         self._former = former
-        self._said = said
+        self._source = source
         self._delayed: Facts = {}
         self._read = dict.fromkeys(self._heads, 0)  # how many of the facts found were looked at
         self._rules = {rule: some for rule, some in self._as_said.items() if rule not in lost}
@@ -75,7 +75,7 @@ class Saturation:
         """Prove what follows now that these facts are checked, too."""
         came = united(
             chain(
-                ((name, self._said(name, rows)) for name, rows in checked.items()),
+                ((name, self._source(name, rows)) for name, rows in checked.items()),
                 ((name, self._checked_now(name)) for name in checked if name in self._delayed),
             )
         )
@@ -95,7 +95,7 @@ class Saturation:
         return taken(delayed, checked)
 
     def _is_checked(self, name: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        return self._scratch.has(CHECKED, name, self._former.normalise(rows))
+        return self._relations.has(CHECKED, name, self._former.normalise(rows))
 
     def _enter(self, came: Facts) -> set[str]:
         """Add proved facts; return the relations that have new ones."""
@@ -103,8 +103,8 @@ class Saturation:
         fresh = self._fresh = set()
         for name, rows in came.items():
             normal = rows if name == ALIAS else united([(name, self.classes.normalise(rows))])[name]
-            self._scratch.enter(PROVED, name, normal)
-            relation = self._scratch.relation(PROVED, name)
+            self._relations.enter(PROVED, name, normal)
+            relation = self._relations.relation(PROVED, name)
             if self._engine.advance([relation]):
                 fresh.add(relation)
         return fresh
@@ -121,7 +121,7 @@ class Saturation:
         """What rules have found since this was last asked, and is checked."""
         found = {}
         for name in self._heads:
-            relation = self._scratch.relation(FOUND, name)
+            relation = self._relations.relation(FOUND, name)
             first = self._read[name]
             rows = Rows(*self._engine.appended(relation, first))
             if rows.count:
@@ -141,7 +141,7 @@ class Saturation:
     def _merge(self, came: Facts, is_open: bool) -> MovedConstants:
         """Merge what is equal by facts that came, or also by those that were there."""
         pairs = [self.classes.normalise(came[EQUALITIES]).columns] if EQUALITIES in came else []
-        groups = (name for name in self._scratch.arities if name.endswith(GROUP))
+        groups = (name for name in self._relations.arities if name.endswith(GROUP))
         pairs += [self._by_keys(name, came) for name in groups if is_open or name in came]
         left, right = (
             np.concatenate([np.zeros(0, np.int32), *(pair[side] for pair in pairs)]) for side in (0, 1)
@@ -151,18 +151,18 @@ class Saturation:
 
     def _by_keys(self, name: str, came: Facts) -> Pairs:
         """Pairs by which constants with a common key hang together, where their equality is checked."""
-        proved = Rows(*self._engine.rows(self._scratch.relation(PROVED, name)))
+        proved = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
         rows = joined([proved, self.classes.normalise(came[name])]) if name in came else proved
         owners = self._former.representatives(rows.columns[-1])
-        checked = self._scratch.has(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
+        checked = self._relations.has(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
         return neighbours(taken(rows, checked))
 
     def _rewrite(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
         """Take away proved facts with constants that are no representatives any more, and give them back."""
-        for name in self._scratch.arities:
+        for name in self._relations.arities:
             if name == ALIAS:
                 continue
-            relation = self._scratch.relation(PROVED, name)
+            relation = self._relations.relation(PROVED, name)
             rows = Rows(*self._engine.rows(relation))
             outdated = np.zeros(rows.count, np.bool_)
             for column in rows.columns:
@@ -178,8 +178,8 @@ class Saturation:
 
     def _realias(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
         """The same for the pairs of member and representative, if rules read them."""
-        if ALIAS in self._scratch.arities:
-            relation = self._scratch.relation(PROVED, ALIAS)
+        if ALIAS in self._relations.arities:
+            relation = self._relations.relation(PROVED, ALIAS)
             self._engine.remove(relation, moved.removed.columns, moved.removed.count)
             self._engine.show([relation])
             yield ALIAS, moved.added
@@ -202,37 +202,37 @@ class Saturation:
         return [
             Prepared(self._over_proved(each), self._own, self._engine)
             for each in positive_rules(rule, constants)
-            if each.head.predicate in self._scratch.arities
+            if each.head.predicate in self._relations.arities
         ]
 
     def _over_proved(self, rule: Rule) -> Rule:
-        head = self._scratch.atom(FOUND, rule.head)
+        head = self._relations.atom(FOUND, rule.head)
         return Rule(head, tuple(map(self._literal_over_proved, rule.body)))
 
     def _literal_over_proved(self, literal: Literal) -> Literal:
         match literal:
             case Atom():
-                return self._scratch.atom(PROVED, literal)
+                return self._relations.atom(PROVED, literal)
             case Negation(atom):
-                return Negation(self._scratch.atom(PROVED, atom))
+                return Negation(self._relations.atom(PROVED, atom))
         return literal
 
     # ---- what is proved of stored facts
 
     def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
         """Of how many facts each stored fact stands for, by representatives of γ, and how many are proved."""
-        known = Rows(*self._engine.rows(self._scratch.relation(PROVED, name)))
+        known = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
         codes = codes_of(joined([rows, self._former.normalise(known)]))
-        kinds, places = np.unique(codes, return_inverse=True)
-        counted = np.bincount(places[rows.count :], minlength=len(kinds))[places[: rows.count]]
+        kinds, positions = np.unique(codes, return_inverse=True)
+        counted = np.bincount(positions[rows.count :], minlength=len(kinds))[positions[: rows.count]]
         return self._combinations(rows), counted
 
     def _combinations(self, rows: Rows) -> Counts:
         """How many facts over γ's representatives each row stands for."""
         product = np.ones(rows.count, np.int64)
         for column in rows.columns:
-            owners, places = np.unique(column, return_inverse=True)
-            product *= self._parts(owners)[places]
+            owners, positions = np.unique(column, return_inverse=True)
+            product *= self._parts(owners)[positions]
         return product
 
     def _parts(self, owners: Ids) -> Counts:
@@ -240,8 +240,8 @@ class Saturation:
         counts = np.ones(len(owners), np.int64)
         members, sizes = self._former.grouped(owners)
         if len(members) > len(owners):
-            places = np.repeat(np.arange(len(owners)), sizes)
-            pairs = np.unique((places << 32) | self.classes.representatives(members))
+            positions = np.repeat(np.arange(len(owners)), sizes)
+            pairs = np.unique((positions << 32) | self.classes.representatives(members))
             found, number = np.unique(pairs >> 32, return_counts=True)
             counts[found] = number
         return counts

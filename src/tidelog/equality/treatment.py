@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows, without
+from tidelog.engine.events import Listener
+from tidelog.engine.limits import Limits
 from tidelog.equality import conflicts
 from tidelog.equality.classes import Classes
 from tidelog.equality.listing import Listing
@@ -19,6 +22,9 @@ from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Maintainer, Update
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.representatives import over_representatives
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- What programs mean over representatives, kept as long as the same programs are asked for. Mutates
 # itself.
@@ -33,65 +39,67 @@ KEPT = 8  # programs
 class CachedProgram:
     """A program, the representatives of its constants, and what it means with them."""
 
-    said: Program
+    source: Program
     constants: dict[Value, Value]
-    meant: Program
+    effective: Program
 
 
 @dataclass(frozen=True, slots=True)
 class LastProgram:
     """The program whose meaning was asked for last, the classes as they were then, and what it means."""
 
-    said: Program
+    source: Program
     classes: Classes
     version: int
-    meant: Program
+    effective: Program
 
     def is_about(self, program: Program, classes: Classes) -> bool:
         """Whether it is the meaning of a program with these classes."""
-        return self.said is program and self.classes is classes and self.version == classes.version
+        return self.source is program and self.classes is classes and self.version == classes.version
 
 
 class EffectiveProgramCache:
     """The programs that were asked for last, and what they mean."""
 
     def __init__(self) -> None:
-        self._engine: Any = None
+        self._dictionary: Dictionary
         self._programs: list[CachedProgram] = []
         self._asked: LastProgram | None = None
         self._constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
 
-    def attach(self, engine: Any) -> None:
-        """Set the engine whose dictionary has the constants of classes."""
-        self._engine = engine
+    def attach(self, dictionary: Dictionary) -> None:
+        """Set the dictionary that has the constants of classes."""
+        self._dictionary = dictionary
 
     def of(self, program: Program, classes: Classes) -> Program:
         """The program over representatives."""
         if self._asked is None or not self._asked.is_about(program, classes):
             self._asked = LastProgram(program, classes, classes.version, self._find(program, classes))
-        return self._asked.meant
+        return self._asked.effective
 
-    def said(self, meant: Program) -> Program | None:
+    def source(self, effective: Program) -> Program | None:
         """The program that has this meaning, if it was asked for not long ago."""
-        return next((known.said for known in reversed(self._programs) if known.meant is meant), None)
+        return next(
+            (known.source for known in reversed(self._programs) if known.effective is effective), None
+        )
 
     def _find(self, program: Program, classes: Classes) -> Program:
         if not has_equality(program.predicates):
             return program
         constants = self.constants(program, classes)
         for known in self._programs:
-            if known.said is program and known.constants == constants:
-                return known.meant
-        meant = self._sharing(over_representatives(program, constants))
-        self._programs = [*self._programs[1 - KEPT :], CachedProgram(program, constants, meant)]
-        return meant
+            if known.source is program and known.constants == constants:
+                return known.effective
+        effective = self._sharing(over_representatives(program, constants))
+        self._programs = [*self._programs[1 - KEPT :], CachedProgram(program, constants, effective)]
+        return effective
 
-    def _sharing(self, meant: Program) -> Program:
+    def _sharing(self, effective: Program) -> Program:
         """What a program means, with the very rules of an earlier one if they are the same."""
         for known in self._programs:
-            if known.meant.rules == meant.rules:
-                return replace(meant, rules=known.meant.rules)
-        return meant
+            if known.effective.rules == effective.rules:
+                return replace(effective, rules=known.effective.rules)
+        return effective
 
     # ---- constants in rules
 
@@ -108,7 +116,7 @@ class EffectiveProgramCache:
         values = list(dict.fromkeys(constants))
         if not values:
             return {}
-        dictionary = self._engine.dictionary
+        dictionary = self._dictionary
         ids = dictionary.encode_values(values)
         own = classes.representatives(ids)
         return {
@@ -142,6 +150,24 @@ class Derive(Protocol):
         """Derive."""
 
 
+class MaintenanceRuntime(Protocol):
+    """An engine at work, as treatments of equality use it."""
+
+    @property
+    def engine(self) -> ClosingEngine:
+        """The engine."""
+
+    @property
+    def tell(self) -> Listener:
+        """What is called with each event."""
+
+    def check(self) -> None:
+        """Raise what the current limits say."""
+
+    def no_limits(self) -> Limits:
+        """Limits for what nothing may stop."""
+
+
 class Axiomatised:
     """What programs mean with the axioms of equality as rules; those without equality mean themselves."""
 
@@ -159,19 +185,19 @@ class Axiomatised:
         """The program with the axioms of equality as rules, the same object for the same program."""
         if not has_equality(program.predicates):
             return program
-        for said, meant in self._known:
-            if said is program:
-                return meant
-        meant = self._sharing_rules(program, axiomatise(program, unique_names=self.unique_names))
-        self._known = [*self._known[-1:], (program, meant)]  # before and after a transaction
-        return meant
+        for source, effective in self._known:
+            if source is program:
+                return effective
+        effective = self._sharing_rules(program, axiomatise(program, unique_names=self.unique_names))
+        self._known = [*self._known[-1:], (program, effective)]  # before and after a transaction
+        return effective
 
-    def _sharing_rules(self, program: Program, meant: Program) -> Program:
+    def _sharing_rules(self, program: Program, effective: Program) -> Program:
         """What a program means, with the very rules of an earlier one if they are the same."""
-        for said, earlier in self._known:
-            if said.rules is program.rules and earlier.rules == meant.rules:
-                return replace(meant, rules=earlier.rules)
-        return meant
+        for source, earlier in self._known:
+            if source.rules is program.rules and earlier.rules == effective.rules:
+                return replace(effective, rules=earlier.rules)
+        return effective
 
     def check(self, program: Program) -> None:
         """Raise ProgramError if a program has both equality and facts that hold at times."""
@@ -179,7 +205,7 @@ class Axiomatised:
             message = "equality does not go with facts that hold at times"
             raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
 
-    def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
+    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
         """The maintainer that keeps facts right: the given one. Called once, before all others."""
         self._engine = runtime.engine
         return maintainer
@@ -231,9 +257,9 @@ class Axiomatised:
 
     def violation(self, program: Program) -> Diagnostic | None:
         """Two constants that are equal and must not be, if there are such."""
-        meant = self.meaning(program)
-        is_open = BOTTOM in meant.predicates and self._engine.size(BOTTOM)
-        return conflicts.violation(meant, self._engine) if is_open and meant is not program else None
+        effective = self.meaning(program)
+        is_open = BOTTOM in effective.predicates and self._engine.size(BOTTOM)
+        return conflicts.violation(effective, self._engine) if is_open and effective is not program else None
 
     def update(self, update: Update, before: Program, after: Program) -> Update:
         """A transaction between two programs as one between what they mean."""

@@ -5,7 +5,7 @@ call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from tidelog.logic.strata import order
 from tidelog.maintenance.maintainer import Check
 from tidelog.plan.compile import delta_pivots, delta_plan
 from tidelog.query.table_rules import GROWN, LOOKED_OVER, SMALL, Growing, Prepared
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.storage.rounds import Group
 
 # ---- Sets of facts beside the stored ones, in relations of their own. Mutates the engine.
 #
@@ -35,13 +39,13 @@ class WorkRelations:
     No other has the same purpose.
     """
 
-    def __init__(self, purpose: str, engine: Any, arities: Mapping[str, int]) -> None:
+    def __init__(self, purpose: str, engine: ClosingEngine, arities: Mapping[str, int]) -> None:
         self.purpose = purpose
         self.engine = engine
         self.arities = arities
         self._made: dict[tuple[str, str], str] = {}
         self._widths: dict[str, int] = {}
-        self._group: Any = None  # all relations that were made, as the engine knows them
+        self._group: Group | None = None  # all relations that were made, as the engine knows them
 
     def relation(self, kind: str, name: str) -> str:
         """The relation that holds the facts of a kind."""
@@ -108,21 +112,21 @@ class BoundQuery:
     """
 
     def __init__(
-        self, terms: Sequence[Term], body: Iterable[Literal], scratch: WorkRelations, apart: str = ""
+        self, terms: Sequence[Term], body: Iterable[Literal], relations: WorkRelations, apart: str = ""
     ) -> None:
-        self._scratch = scratch
-        self._answers = scratch.define(f"answers{apart}", f"= {len(terms)}", len(terms))
+        self._relations = relations
+        self._answers = relations.define(f"answers{apart}", f"= {len(terms)}", len(terms))
         literals = tuple(body)
         ordered = order(literals, [term for term in terms if isinstance(term, Variable)]).body
         given = literals[0]
         assert isinstance(given, Atom)
         self.rule = Rule(Atom(self._answers, tuple(terms)), ordered)
-        self._prepared = Prepared(self.rule, (given.predicate,), scratch.engine)
+        self._prepared = Prepared(self.rule, (given.predicate,), relations.engine)
         self._given = given.predicate
 
     def rows(self, check: Callable[[], None]) -> Rows:
         """The rows, each once."""
-        engine = self._scratch.engine
+        engine = self._relations.engine
         self._prepared.look_over()
         if not self._prepared.run((self._given,), check):
             return Rows(*engine.rows(self._answers))
@@ -133,35 +137,34 @@ class BoundQuery:
 
     def found(self) -> Rows:
         """The rows that its rule has found; they are good until the scratch relations are emptied."""
-        return Rows(*self._scratch.engine.rows(self._answers))
+        return Rows(*self._relations.engine.rows(self._answers))
 
 
-class Droppable(Protocol):
-    """What keeps relations of its own."""
+class HasWorkRelations(Protocol):
+    """An object with work relations of its own, to be dropped with it."""
 
-    def drop(self) -> None:
-        """Forget them."""
-
-
-Kept = TypeVar("Kept", bound=Droppable)
+    relations: WorkRelations
 
 
-class LastValueCache(Generic[Kept]):
-    """What was made last, kept as long as it is asked for by the same key."""
+Cached = TypeVar("Cached", bound=HasWorkRelations)
+
+
+class LastValueCache(Generic[Cached]):
+    """The object built last, kept as long as the same key is requested."""
 
     def __init__(self) -> None:
-        self._known: tuple[object, Kept] | None = None
+        self._entry: tuple[object, Cached] | None = None
 
-    def get(self, key: object, make: Callable[[], Kept]) -> Kept:
-        """What was made for a key; what was made for another is dropped."""
-        if self._known is not None and self._known[0] == key:
-            return self._known[1]
-        if self._known is not None:
-            self._known[1].drop()
-            self._known = None
-        made = make()
-        self._known = key, made
-        return made
+    def get(self, key: object, build: Callable[[], Cached]) -> Cached:
+        """The object for a key; the relations of an object for another key are dropped."""
+        if self._entry is not None and self._entry[0] == key:
+            return self._entry[1]
+        if self._entry is not None:
+            self._entry[1].relations.drop()
+            self._entry = None
+        built = build()
+        self._entry = key, built
+        return built
 
 
 def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
@@ -185,7 +188,7 @@ def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
 class BatchedRules:
     """Rules driven by what is new of relations of one's own."""
 
-    def __init__(self, rules: Sequence[Rule], own: Collection[str], engine: Any) -> None:
+    def __init__(self, rules: Sequence[Rule], own: Collection[str], engine: ClosingEngine) -> None:
         self._rules = rules
         self._own = own
         self._engine = engine
@@ -212,7 +215,7 @@ class BatchedRules:
     def _ready(self) -> tuple[Runnable, ...]:
         """The plans, made anew if those that are known may be wrong, or slow."""
         if not self._are_good():
-            self._plans = tuple(self._plan(rule, place) for rule, place in self._driven())
+            self._plans = tuple(self._plan(rule, position) for rule, position in self._driven())
             self._engine.plan_to_keep((*self._read, *(rule.head.predicate for rule in self._rules)))
             self._generation = self._engine.generation
             self._counted = self._engine.group(self._read)
@@ -229,10 +232,10 @@ class BatchedRules:
 
     def _driven(self) -> list[tuple[Rule, int]]:
         """The rules with the places of the atoms that drive them."""
-        return [(rule, place) for rule in self._rules for place in delta_pivots(rule, self._own)]
+        return [(rule, position) for rule in self._rules for position in delta_pivots(rule, self._own)]
 
-    def _plan(self, rule: Rule, place: int) -> Runnable:
+    def _plan(self, rule: Rule, position: int) -> Runnable:
         """What finds the consequences of what is new of one atom."""
-        plan = delta_plan(rule, 0, self._own, place, Growing(self._engine, self._own))
+        plan = delta_plan(rule, 0, self._own, position, Growing(self._engine, self._own))
         ready: Runnable = self._engine.prepare_for_all_times(plan)
         return ready

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -311,7 +311,6 @@ def load_ontology(
     *paths: Path | str,
     equality: str = "axiomatise",
     unique_names: bool = False,
-    tell: Callable[[str], None] = lambda notice: None,
 ) -> Ontology:
     """The ontology in some files; raises `DataError` if one cannot be read.
 
@@ -321,7 +320,7 @@ def load_ontology(
     """
     files = tuple(Path(path) for path in paths)
     tables = load(bundled_rules() / RULE_SET)
-    closure = close(tables, read_triples(files, tables.predicates[TRIPLE]), tell)
+    closure = close(tables, read_triples(files, tables.predicates[TRIPLE]))
     program = _with_equality(specialise(tables, closure), closure, equality)
     if unique_names:
         program = replace(program, rules=(*program.rules, UNIQUE_NAMES))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tidelog.data.columns import Batch, column_of_values
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Columns
+from tidelog.engine.events import Audience
 from tidelog.engine.registry import settings_of
 from tidelog.io.data_file import data_file
 from tidelog.io.reader import read
@@ -43,7 +46,6 @@ def owl(name: str) -> Value:
 
 
 TYPE: Final = rdf("type")
-SUBCLASS: Final = rdfs("subClassOf")
 
 # Properties whose triples are axioms, or parts of axioms.
 AXIOMATIC: Final = frozenset(
@@ -121,38 +123,29 @@ class Closure:
     facts: Mapping[str, frozenset[Row]]
 
 
-def close(
-    program: Program, triples: Sequence[Batch], tell: Callable[[str], None] = lambda notice: None
-) -> Closure:
-    """All that the program derives from some triples, inconsistent or not."""
+def close(program: Program, triples: Sequence[Batch]) -> Closure:
+    """All facts that the program derives from triples, inconsistent or not."""
     engine = settings_of("columnar").make(1, len(program.predicates))
     for predicate in program.predicates.values():
         engine.define(predicate.name, predicate.arity)
     for batch in triples:
         engine.load(TRIPLE, batch)
-    stated = frozenset(_rows(engine, TRIPLE))
+    stated = frozenset(_decoded(engine.rows(TRIPLE), engine.dictionary))
     for name, some in facts_by_predicate(program.facts).items():
         columns = zip(*(fact.values for fact in some), strict=True)
         engine.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-    engine.derive(strata(program.rules, program.predicates), numbers, _ignore, _proceed, False)
-    facts = {name: frozenset(_rows(engine, name)) for name in program.predicates}
+    engine.derive(strata(program.rules, program.predicates), numbers, Audience([]), engine.check, False)
+    facts = {name: frozenset(_decoded(engine.rows(name), engine.dictionary)) for name in program.predicates}
     return Closure(stated, facts)
 
 
-def _rows(engine: Any, name: str) -> Iterator[Row]:
-    columns, count = engine.rows(name)
+def _decoded(facts: tuple[Columns, int], dictionary: Dictionary) -> Iterator[Row]:
+    """The values of facts that are given as columns of ids and their number."""
+    columns, count = facts
     if not columns:
         return iter([()] * count)
-    return zip(*(engine.dictionary.decode_all(column.tolist()) for column in columns), strict=True)
-
-
-def _ignore(event: object) -> None:
-    """Ignore an event."""
-
-
-def _proceed() -> None:
-    """Nothing stops this."""
+    return zip(*(dictionary.decode_all(column.tolist()) for column in columns), strict=True)
 
 
 # ---- matching

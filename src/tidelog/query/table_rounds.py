@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.engine.protocol import Group, TabledEngine
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
 from tidelog.plan.compile import collected_variables
@@ -27,6 +27,10 @@ from tidelog.query.table_rules import (
     run_once,
     run_together,
 )
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.storage.rounds import Group
 
 # ---- Tables of one component, filled in rounds. Mutates itself and the engine.
 #
@@ -60,7 +64,7 @@ class Component:
     def __init__(
         self,
         predicates: Sequence[str],
-        engine: TabledEngine,
+        engine: ClosingEngine,
         write: Callable[[Pattern], Variant],
         beside: Sequence[str] = (),
     ) -> None:
@@ -357,7 +361,7 @@ class Retraction:
 
     def __init__(self, component: Component, gone: dict[str, str], check: Callable[[], None]) -> None:
         self.component = component
-        self.engine: TabledEngine = component.engine
+        self.engine: ClosingEngine = component.engine
         self.gone = gone
         self.check = check
         self.taken: dict[str, str] = {}  # relations of what was taken away, by those it was taken from

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidelog.engine.protocol import Runnable, TabledEngine
+from tidelog.engine.protocol import Runnable
 from tidelog.logic.program import Atom, Constant, Literal, Negation, Rule, Term, Variable, literal_variables
 from tidelog.logic.strata import components, dependency_graph
 from tidelog.logic.values import Value
@@ -19,6 +19,9 @@ from tidelog.plan.join_order import Statistics
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.magic_sets import STATED, substituted
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- The rules of tables: what a subgoal asks for, and what answers it.
 #
@@ -408,7 +411,7 @@ class Growing:
 class Drive:
     """A rule of tables, driven by what is new of the atom at a place in its body."""
 
-    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: TabledEngine) -> None:
+    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: ClosingEngine) -> None:
         atom = rule.body[place]
         assert isinstance(atom, Atom)
         self.rule = rule
@@ -477,7 +480,7 @@ class Drive:
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive]:
+def drives(rule: Rule, own: Collection[str], engine: ClosingEngine) -> list[Drive]:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
     return [Drive(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
@@ -485,7 +488,7 @@ def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive
 class Prepared:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
 
-    def __init__(self, rule: Rule, own: Collection[str], engine: TabledEngine) -> None:
+    def __init__(self, rule: Rule, own: Collection[str], engine: ClosingEngine) -> None:
         self.rule = rule
         self._engine = engine
         self._drives = drives(rule, own, engine)
@@ -515,7 +518,7 @@ class Prepared:
         self._limits = self._limits or limits(self._growing, self._engine)
 
 
-def limits(relations: Iterable[str], engine: TabledEngine) -> dict[str, int]:
+def limits(relations: Iterable[str], engine: ClosingEngine) -> dict[str, int]:
     """The sizes of relations up to which plans that are made now are good ones."""
     return {name: max(GROWN * engine.size(name), SMALL) for name in relations}
 
@@ -523,7 +526,7 @@ def limits(relations: Iterable[str], engine: TabledEngine) -> dict[str, int]:
 class Dispatch:
     """Rules by what drives them: a relation, and the constants that they ask of its rows."""
 
-    def __init__(self, found: Iterable[Drive], engine: TabledEngine) -> None:
+    def __init__(self, found: Iterable[Drive], engine: ClosingEngine) -> None:
         self._engine = engine
         self._drives = tuple(found)
         self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[Drive]]]] = {}
@@ -573,7 +576,7 @@ def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, .
 
 
 def run_together(
-    found: Iterable[Drive], engine: TabledEngine, check: Callable[[], None]
+    found: Iterable[Drive], engine: ClosingEngine, check: Callable[[], None]
 ) -> list[tuple[Drive, int]]:
     """Run rules in turn; those that could find something, and how many new facts they have found."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
@@ -584,7 +587,7 @@ def run_together(
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
 
-def run_once(rule: Rule, engine: TabledEngine) -> int:
+def run_once(rule: Rule, engine: ClosingEngine) -> int:
     """Find all that a rule gives; returns how many facts are new."""
     if not all(engine.size(atom.predicate) for atom in rule.positive):
         return 0

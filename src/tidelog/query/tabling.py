@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from tidelog.engine.events import Listener, TablesGrew
-from tidelog.engine.protocol import TabledEngine
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
@@ -20,6 +19,9 @@ from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency, 
 from tidelog.query.table_rounds import Component, Retraction
 from tidelog.query.table_rules import Definitions, Drive, Pattern, Variant, answers_of, run_together, variant
 from tidelog.rewrite.magic_sets import substituted
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- What is asked of tables, and the answers as they are found.
 
@@ -132,7 +134,7 @@ class Tables:
 
     def __init__(
         self,
-        engine: TabledEngine,
+        engine: ClosingEngine,
         rules: Sequence[Rule],
         *,
         memory: int = TABLE_MEMORY,
@@ -525,7 +527,7 @@ class Tabling:
         rules = place.program.rules
         known = self.kept
         if known is None:
-            known = self.kept = Tables(cast("TabledEngine", place.engine), rules)
+            known = self.kept = Tables(cast("ClosingEngine", place.engine), rules)
         known.redefine(rules)
         known.memory = place.table_memory
         known.check, known.listen = place.check, place.listen
