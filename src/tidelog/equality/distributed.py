@@ -29,6 +29,7 @@ from tidelog.engine.exchange import Mesh, Task
 from tidelog.equality import conflicts, rewriting
 from tidelog.equality.class_search import bearing_on_equality
 from tidelog.equality.classes import Classes, Ids, components, neighbours
+from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
 from tidelog.equality.treatment import EffectiveProgramCache
@@ -215,22 +216,25 @@ class EqualityTask:
         return found | self._task.collect(list(dict.fromkeys((*names, *others))))
 
     def violations(self) -> list[Diagnostic]:
-        """Return what is equal and must not be; what all tasks know of, one of them tells."""
-        found: list[Diagnostic] = []
+        """Describe the constants that are equal and must not be."""
+        return [conflicts.diagnostic_among_tasks(each, self.program) for each in self.conflicts()]
+
+    def conflicts(self) -> list[Conflict]:
+        """Find constants that are equal and must not be; one task reports what all tasks know."""
+        found: list[Conflict] = []
         if self._mesh.number == 0:
             dictionary, classes = self._reader.dictionary, self.classes
-            for one in conflicts.conflicting(classes, classes.standing, dictionary.kind, self._unique_names)[
-                :1
-            ]:
+            several, kinds = classes.standing, dictionary.kind
+            for one in conflicts.conflicting_classes(classes, several, kinds, self._unique_names)[:1]:
                 members = dictionary.decode_all(classes.class_of(one).tolist())
-                found.append(conflicts.conflict_among(members, self.program))
+                found.append(conflicts.conflict_among(members))
         if DIFFERENT in self.program.predicates:
             (left, right), _ = self._task.columns(stored(DIFFERENT))
             same = np.flatnonzero(left == right)[:1].tolist()
             dictionary, known = self._task.dictionary, self._known_classes()
             for row in same:
                 members = dictionary.decode_all(known.class_of(int(left[row])).tolist())
-                found.append(conflicts.not_different_among(members, self.program))
+                found.append(conflicts.not_different_among(members))
         return found
 
 

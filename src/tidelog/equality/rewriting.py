@@ -31,6 +31,7 @@ from tidelog.equality.classes import (
     all_unmerged,
     each_once,
 )
+from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import LazyDelta, Listing, composed, since, stored_of
 from tidelog.equality.treatment import (
     Axiomatised,
@@ -41,7 +42,6 @@ from tidelog.equality.treatment import (
     constants_of,
 )
 from tidelog.equality.work_relations import LastValueCache
-from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import has_equality, unknown_treatment
 from tidelog.logic.program import BOTTOM, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
@@ -151,8 +151,8 @@ class Rewriting(Axiomatised):
         """The classes of equal constants, as they are now."""
         return self.classes
 
-    def violation(self, program: Program) -> Diagnostic | None:
-        """Two constants that are equal and must not be, if there are such."""
+    def conflict(self, program: Program) -> Conflict | None:
+        """Find two constants that are equal and must not be."""
         if not has_equality(program.predicates):
             return None
         classes, dictionary = self.classes, self._engine.dictionary
@@ -161,9 +161,11 @@ class Rewriting(Axiomatised):
         self._conflicts = [*found, *self._conflicts] if found else []
         if found:
             members = dictionary.decode_all(classes.class_of(found[0]).tolist())
-            return conflicts.conflict(members, program, self._engine, classes)
-        is_open = bool(self._engine.size(BOTTOM))
-        return conflicts.not_different(program, self._engine, classes) if is_open else None
+            conflict: Conflict | None = conflicts.conflict_among(members)
+        else:
+            has_bottom = bool(self._engine.size(BOTTOM))
+            conflict = conflicts.find_not_different(program, self._engine, classes) if has_bottom else None
+        return None if conflict is None else conflicts.traced(conflict, program, self._engine, classes)
 
     def _conflicting(self) -> list[int]:
         """The classes that have members which must not be equal, of those that have changed.
@@ -176,7 +178,7 @@ class Rewriting(Axiomatised):
             return []
         touched.append(np.array(self._conflicts, np.int32))
         some = each_once(classes.representatives(np.concatenate(touched)))
-        return conflicts.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)
+        return conflicts.conflicting_classes(classes, some, self._engine.dictionary.kind, self.unique_names)
 
     # ---- deriving everything
 

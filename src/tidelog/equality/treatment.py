@@ -14,6 +14,7 @@ from tidelog.engine.events import Listener
 from tidelog.engine.limits import Limits
 from tidelog.equality import conflicts
 from tidelog.equality.classes import Classes
+from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality_axioms import axiomatise, has_equality
@@ -256,10 +257,16 @@ class Axiomatised:
         return classes
 
     def violation(self, program: Program) -> Diagnostic | None:
-        """Two constants that are equal and must not be, if there are such."""
+        """Describe two constants that are equal and must not be, if there are any."""
+        found = self.conflict(program)
+        return None if found is None else conflicts.diagnostic(found, program)
+
+    def conflict(self, program: Program) -> Conflict | None:
+        """Find two constants that are equal and must not be."""
         effective = self.meaning(program)
-        is_open = BOTTOM in effective.predicates and self._engine.size(BOTTOM)
-        return conflicts.violation(effective, self._engine) if is_open and effective is not program else None
+        if effective is program or BOTTOM not in effective.predicates or not self._engine.size(BOTTOM):
+            return None
+        return conflicts.find_by_axioms(effective, self._engine)
 
     def update(self, update: Update, before: Program, after: Program) -> Update:
         """A transaction between two programs as one between what they mean."""
