@@ -25,9 +25,7 @@ from tidelog.equality.work_relations import (
 )
 from tidelog.logic.program import (
     EQUAL,
-    Assignment,
     Atom,
-    Comparison,
     Constant,
     Literal,
     Negation,
@@ -39,6 +37,7 @@ from tidelog.logic.program import (
 )
 from tidelog.maintenance.maintainer import Check, Update
 from tidelog.query.table_rules import run_once
+from tidelog.rewrite.renaming import assigned_or_tested
 from tidelog.rewrite.representatives import ALIAS, MARK, Constants, group_of, positive_rules, stored
 
 if TYPE_CHECKING:
@@ -500,7 +499,11 @@ class BackwardRule:
         self._check = check
         bound = set(literal_variables(rule.head))
         undisproved = (Negation(relations.atom(DISPROVED, atom)) for atom in self._atoms)
-        body = (relations.atom(GIVEN, rule.head), *(_tested(each, bound) for each in rule.body), *undisproved)
+        body = (
+            relations.atom(GIVEN, rule.head),
+            *(assigned_or_tested(each, bound) for each in rule.body),
+            *undisproved,
+        )
         self._sought = BoundQuery(self._variables, body, relations)
 
     def facts(self, heads: Rows) -> Found:
@@ -517,14 +520,6 @@ class BackwardRule:
                 for term in atom.terms
             )
             yield atom.predicate, distinct([Rows(tuple(made), rows.count)])
-
-
-def _tested(literal: Literal, bound: Collection[Variable]) -> Literal:
-    """A computation as a test, if the head gives its value."""
-    match literal:
-        case Assignment(variable, expression) if variable in bound:
-            return Comparison("=", variable, expression)
-    return literal
 
 
 def _consequences(rule: Rule, relations: WorkRelations) -> Iterator[tuple[str, str, BoundQuery]]:

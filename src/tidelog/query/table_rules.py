@@ -18,7 +18,7 @@ from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, 
 from tidelog.plan.join_order import Statistics
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.magic_sets import STATED, substituted
+from tidelog.rewrite.magic_sets import STATED, reading_explicit, substituted
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -135,7 +135,7 @@ class Definitions:
         """The definitions that rules give; of the derived predicates, those `stated` have facts too."""
         rules = tuple(rules)
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = (_stating(name, arities[name]) for name in sorted(arities.keys() & stated))
+        given = (reading_explicit(name, arities[name]) for name in sorted(arities.keys() & stated))
         whole = linearise(split_rules(map(substituted, (*rules, *given))))
         rules_of: dict[str, tuple[Rule, ...]] = {}
         for rule in whole:
@@ -341,12 +341,6 @@ def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
     for rule in rules:
         for atom in (rule.head, *rule.body_atoms):
             yield atom.predicate, len(atom.terms)
-
-
-def _stating(predicate: str, arity: int) -> Rule:
-    """The rule that takes the explicit facts of a derived predicate."""
-    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
-    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
 
 
 def _stated(literal: Literal) -> Literal:

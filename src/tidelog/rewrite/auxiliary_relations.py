@@ -14,7 +14,6 @@ from typing import Any
 from tidelog.logic.program import (
     Assignment,
     Atom,
-    Comparison,
     Constant,
     Literal,
     Negation,
@@ -28,6 +27,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
+from tidelog.rewrite.renaming import assigned_or_tested
 
 # ---- Sideways information passing: in which order a body hands bindings on.
 #
@@ -79,9 +79,7 @@ class Passing:
         local = _local_variables(body, bound)
         ordered: list[Literal] = []
         for place in arranged(body, bound, local, self._rank):
-            literal = body[place]
-            if isinstance(literal, Assignment) and literal.variable in bound:
-                literal = Comparison("=", literal.variable, literal.expression)
+            literal = assigned_or_tested(body[place], bound)
             ordered.append(literal)
             bound.update(set(literal_variables(literal)) - local)
         return tuple(ordered)

@@ -27,9 +27,7 @@ from functools import cached_property
 
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import (
-    Assignment,
     Atom,
-    Comparison,
     Fact,
     Literal,
     Negation,
@@ -42,6 +40,7 @@ from tidelog.logic.program import (
 from tidelog.logic.program import literal_variables as variables_in
 from tidelog.logic.strata import strata
 from tidelog.logic.values import ColumnType
+from tidelog.rewrite.renaming import assigned_or_tested
 
 OLD, GIVEN, INSERTED, DELETED = "old", "given", "inserted", "deleted"
 OVERDELETED, KEPT, CANDIDATE, ADDED, LOST, GAINED = (
@@ -311,7 +310,7 @@ class _Rewriting:
         self._add(redone, touched)
         self._add(redone, overdeleted)
         candidate = self._atom(head.predicate, CANDIDATE, head.terms)
-        grouped = (redone, *_tested(rule.body, redone))
+        grouped = (redone, *(assigned_or_tested(each, redone.terms) for each in rule.body))
         self.rules.append(replace(rule, head=candidate, body=grouped, name=None))
 
     def _group(self, predicate: str, kind: str, variables: tuple[Term, ...]) -> Atom:
@@ -371,12 +370,3 @@ def _hidden(terms: tuple[Term, ...], shown: Collection[Term]) -> tuple[Term, ...
         Variable(f"_any {term.name}") if isinstance(term, Variable) and term not in shown else term
         for term in terms
     )
-
-
-def _tested(body: Sequence[Literal], atom: Atom) -> Iterator[Literal]:
-    """Yield the literals of a body behind an atom: what the atom binds is compared, not assigned again."""
-    for literal in body:
-        if isinstance(literal, Assignment) and literal.variable in atom.terms:
-            yield Comparison("=", literal.variable, literal.expression)
-        else:
-            yield literal

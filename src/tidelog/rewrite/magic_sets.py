@@ -114,7 +114,7 @@ def is_closed(predicate: str, rules: Sequence[Rule], stated: Collection[str]) ->
     own = [rule for rule in rules if rule.head.predicate == predicate]
     if not own:
         return False
-    given = (_stating(predicate, len(own[0].head.terms)),) if predicate in stated else ()
+    given = (reading_explicit(predicate, len(own[0].head.terms)),) if predicate in stated else ()
     for stratum in strata((*rules, *given)):
         if predicate in stratum.predicates:
             return recognise(stratum) is not None
@@ -133,7 +133,7 @@ class _Source:
     @staticmethod
     def of(rules: Sequence[Rule], options: MagicOptions) -> _Source:
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = [_stating(name, arities[name]) for name in sorted(options.stated & arities.keys())]
+        given = [reading_explicit(name, arities[name]) for name in sorted(options.stated & arities.keys())]
         whole = tuple(dict.fromkeys(map(substituted, (*rules, *given))))
         if options.refined:
             whole = linearise(whole)
@@ -375,7 +375,7 @@ def _equated(literal: Literal) -> tuple[Literal, Variable, Constant] | None:
             return None
 
 
-def _stating(predicate: str, arity: int) -> Rule:
+def reading_explicit(predicate: str, arity: int) -> Rule:
     """The rule that takes the explicit facts of a derived predicate."""
     terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
     return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -42,6 +42,14 @@ def renamed_body(body: tuple[Literal, ...], names: Names) -> tuple[Literal, ...]
 def renamed_atom(atom: Atom, names: Names) -> Atom:
     """The same for an atom."""
     return Atom(atom.predicate, tuple(_term(term, names) for term in atom.terms))
+
+
+def assigned_or_tested(literal: Literal, bound: Container[Term]) -> Literal:
+    """The literal; if it assigns a variable that is bound already, the test that the two are equal."""
+    match literal:
+        case Assignment(variable, expression) if variable in bound:
+            return Comparison("=", variable, expression)
+    return literal
 
 
 def with_predicates(rule: Rule, names: Mapping[str, str]) -> Rule:

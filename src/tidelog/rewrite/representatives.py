@@ -30,7 +30,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import order
 from tidelog.logic.values import ColumnType, Value
 from tidelog.rewrite.auxiliary_relations import DIGEST_BYTES
-from tidelog.rewrite.renaming import renamed_body
+from tidelog.rewrite.renaming import assigned_or_tested, renamed_body
 
 # ---- Rules that make everything equal that shares a key, such as those of functional properties.
 #
@@ -249,7 +249,10 @@ def _at_once(rule: Rule, reading: StoredBody, computed: Sequence[Variable]) -> I
     for others in subsets(reading.seen):
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
-            body = (*(_tested(literal, aliased) for literal in reading.positive(others)), *literals)
+            body = (
+                *(assigned_or_tested(literal, aliased) for literal in reading.positive(others)),
+                *literals,
+            )
             head = reading.atom(rule.head, names)
             yield Rule(head, _ordered(body, head.terms), name=rule.name, span=rule.span)
 
@@ -398,14 +401,6 @@ class StoredBody:
         computed = tuple(each for each in self.negated if each in self.computed)
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
-            positive = tuple(_tested(literal, aliased) for literal in self.positive(others))
+            positive = tuple(assigned_or_tested(literal, aliased) for literal in self.positive(others))
             negations = tuple(Negation(self.atom(each.atom, names)) for each in self.negations)
             yield (*positive, *literals, *negations)
-
-
-def _tested(literal: Literal, aliased: Choice) -> Literal:
-    """An assignment as a test, if aliases bind its variable."""
-    match literal:
-        case Assignment(variable, expression) if variable in aliased:
-            return Comparison("=", variable, expression)
-    return literal
