@@ -27,7 +27,6 @@ from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
 from tidelog.engine.exchange import Mesh, Task
 from tidelog.equality import conflicts, rewriting
-from tidelog.equality.class_search import bearing_on_equality
 from tidelog.equality.classes import Classes, Ids, components, neighbours
 from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import EXPAND
@@ -38,7 +37,14 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
 from tidelog.logic.values import order_key
 from tidelog.rewrite.localise import FIRST, Localised
-from tidelog.rewrite.representatives import ALIAS, copies, groups_of, over_representatives, stored
+from tidelog.rewrite.representatives import (
+    ALIAS,
+    bearing_on_equality,
+    copies,
+    groups_of,
+    over_representatives,
+    stored,
+)
 
 Part = tuple[Sequence[Ids], int]  # columns and rows
 Pairs = tuple[Ids, Ids]

@@ -1,5 +1,18 @@
-"""Equality by rewriting: facts are kept over representatives, and classes are maintained; the treatments
-by name.
+"""Equality by rewriting: a maintainer that wraps a maintainer. Mutates itself.
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer maintains the
+stored facts, for which a change of classes is a change of the relation of aliases like any other.
+
+Insertion: equalities that are derived between representatives merge classes, until there are none. Deletion:
+suspect classes are split into their members first, and merge again as far as that is still derived
+(`split_and_merge`); with the maintainer `backward-forward`, the paper's search finds the parts
+(`class_search`).
+
+Invariant: between transactions no equality between two representatives is stored, and every class is the
+least one that the facts give.
+
+The treatments of equality by name are at the end.
 """
 
 from __future__ import annotations
@@ -14,13 +27,7 @@ from tidelog.data.rows import Rows
 from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import conflicts
 from tidelog.equality import listing as answers
-from tidelog.equality.class_search import (
-    ClassSearch,
-    EqualityRules,
-    OneStepEqualities,
-    SuspectClasses,
-    bearing_on_equality,
-)
+from tidelog.equality.class_search import ClassSearch, EqualityRules
 from tidelog.equality.classes import (
     NOTHING,
     Classes,
@@ -33,6 +40,7 @@ from tidelog.equality.classes import (
 )
 from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import LazyDelta, Listing, composed, since, stored_of
+from tidelog.equality.split_and_merge import OneStepEqualities, SuspectClasses
 from tidelog.equality.treatment import (
     Axiomatised,
     Derive,
@@ -43,38 +51,23 @@ from tidelog.equality.treatment import (
 )
 from tidelog.equality.work_relations import LastValueCache
 from tidelog.logic.equality_axioms import has_equality, unknown_treatment
-from tidelog.logic.program import BOTTOM, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, Program, Query, Rule, rule_changes
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
-from tidelog.rewrite.representatives import ALIAS, is_between, stored
+from tidelog.rewrite.representatives import ALIAS, bearing_on_equality, is_between, stored
 
-# ---- Equality by rewriting: facts are kept over representatives, and classes are kept right under change.
-# Mutates itself.
-#
-# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-# Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer keeps the
-# stored facts, to which a change of classes is a change of the relation of aliases like any other.
-#
-# Insertion: equalities that are derived between representatives merge classes, until there are none.
-# Deletion: classes that are in doubt are divided into their members first, and merge again as far as that is
-# still derived (`split-and-merge`); with the maintainer `backward-forward` the paper's search finds out what
-# they are divided into (`backward_forward.py`).
-#
-# Invariant: between transactions no equality between two representatives is stored, and every class is the
-# least one that the facts give.
-
-BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
+BACKWARD_FORWARD = "backward-forward"  # the maintainer with which B/F≈ divides classes
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
-BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal")
-# What equality depends on is derived anew in the first rounds, and in later ones if they merge more than one
-# pair for so many facts: else a long chain of mergers would cost all of it for each link.
+BY_SPLITTING = MaintainerChosen("split-and-merge", "to find what is no longer equal")
+# What equality depends on is derived again in the first rounds, and in later ones if they merge more than one
+# pair for so many facts: otherwise a long chain of merges would cost all of it for each link.
 ROUNDS, MANY = 12, 64
 
 
 @dataclass
 class AppliedSteps:
-    """The steps of a transaction that were carried out, for them to be undone."""
+    """The steps of a transaction that were applied, so that they can be undone."""
 
     steps: list[tuple[Update, Program, Program]] = field(default_factory=list)
     moved: list[MovedConstants] = field(default_factory=list)
@@ -82,9 +75,9 @@ class AppliedSteps:
 
 
 class Rewriting(Axiomatised):
-    """Programs with equality mean rules over representatives; the classes belong to it.
+    """Programs with equality become rules over representatives; their classes are held here.
 
-    It is a maintainer too: it works updates in by another one, and merges and divides classes.
+    Updates are applied by the wrapped maintainer, between which classes are split and merged.
     """
 
     name = "rewrite"
@@ -93,29 +86,29 @@ class Rewriting(Axiomatised):
         super().__init__(unique_names)
         self.classes = Classes()
         self.rounds = 0  # in which classes were merged, in the last transaction or derivation
-        self.derivations = 0  # facts that B/F≈ looked at in the last transaction, each as often as it did
+        self.derivations = 0  # of facts by B/F≈ in the last transaction
         self._meanings = EffectiveProgramCache()
-        self._conflicts: list[int] = []  # classes that have members which must not be equal
-        self._doubts: LastValueCache[SuspectClasses] = LastValueCache()
+        self._conflicts: list[int] = []  # representatives of classes whose members conflict
+        self._suspects: LastValueCache[SuspectClasses] = LastValueCache()
         self._equalities: LastValueCache[PendingMerges] = LastValueCache()
-        self._proofs: LastValueCache[OneStepEqualities] = LastValueCache()
+        self._remaining: LastValueCache[OneStepEqualities] = LastValueCache()
         self._searches: LastValueCache[ClassSearch] = LastValueCache()
-        self._late: weakref.ref[LazyDelta] | None = None  # what the last transaction changed
+        self._last_delta: weakref.ref[LazyDelta] | None = None  # what the last transaction changed
 
     def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
-        """The maintainer that keeps classes right too."""
+        """Return the maintainer that maintains classes too."""
         self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
         self._meanings.attach(runtime.engine.dictionary)
-        return EqualityMaintainer(self)
+        return EqualityMaintainer(self, maintainer)
 
     # ---- programs
 
     def meaning(self, program: Program) -> Program:
-        """The program over representatives, the same object as long as program and representatives are."""
+        """Return the program over representatives, the same object for the same representatives."""
         return self._meanings.of(program, self.classes)
 
     def _source(self, effective: Program) -> Program:
-        """The program that has this meaning; there is one."""
+        """The program that this effective one was made of."""
         source = self._meanings.source(effective)
         assert source is not None
         return source
@@ -123,7 +116,7 @@ class Rewriting(Axiomatised):
     # ---- asking
 
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
-        """All facts of a predicate, with every member of each class, or the smallest one."""
+        """Return all facts of a predicate, with every member of each class or with the smallest one."""
         if not has_equality(program.predicates):
             return super().rows(program, predicate, shown)
         return answers.facts(self._engine, self.classes, predicate, shown)
@@ -138,13 +131,13 @@ class Rewriting(Axiomatised):
         return found.columns, found.count
 
     def listing(self, program: Program, shown: str) -> Listing | None:
-        """How facts are listed: by the classes as they are now."""
+        """Return how facts are listed, by the current classes."""
         if not has_equality(program.predicates):
             return None
         return Listing(self._engine, self.classes, shown)
 
     def relation(self, predicate: str) -> str:
-        """The relation that holds all facts of a predicate, over representatives."""
+        """Return the relation that holds all facts of a predicate, over representatives."""
         return stored(predicate)
 
     def known_classes(self) -> Classes:
@@ -157,7 +150,7 @@ class Rewriting(Axiomatised):
             return None
         classes, dictionary = self.classes, self._engine.dictionary
         found = self._conflicting()
-        # If the transaction is taken back, those from before are there again.
+        # If the transaction is rolled back, the earlier ones exist again.
         self._conflicts = [*found, *self._conflicts] if found else []
         if found:
             members = dictionary.decode_all(classes.class_of(found[0]).tolist())
@@ -168,9 +161,9 @@ class Rewriting(Axiomatised):
         return None if conflict is None else conflicts.traced(conflict, program, self._engine, classes)
 
     def _conflicting(self) -> list[int]:
-        """The classes that have members which must not be equal, of those that have changed.
+        """The changed classes that have members which must not be equal.
 
-        Where there was no such class, one that was only divided cannot be one.
+        If there was no such class before, one that was only divided cannot have become one.
         """
         classes = self.classes
         touched = [moved.ids for moved in (classes.journal if self._conflicts else classes.grown)]
@@ -183,16 +176,16 @@ class Rewriting(Axiomatised):
     # ---- deriving everything
 
     def complete(self, program: Program, derive: Derive) -> None:
-        """Derive everything: first what equality depends on, until nothing is merged any more; then the rest.
+        """Derive everything: first what equality depends on, until nothing is merged; then the rest.
 
-        So each instance of the other rules is found once. If few constants are left to be merged, the rest is
-        derived with what they are, and the maintainer moves them.
+        So each instance of the other rules is found once. If few constants are left to merge, the rest is
+        derived with the classes as they are, and the maintainer merges them.
         """
         self.classes, self.rounds = Classes(), 0
         if not has_equality(program.predicates):
             derive(False)
             return
-        self._restate()
+        self._rewrite_aliases()
         derive(False, self._bearing(program))
         pairs = self._merge_many(program, derive)
         bearing = frozenset(self._bearing(program))
@@ -202,7 +195,7 @@ class Rewriting(Axiomatised):
             before = self.meaning(program)
             moved = self.classes.merge(*pairs)
             now = self.meaning(program)
-            net = self._carry_out(Update({}, {}), moved, before, now, AppliedSteps())
+            net = self._execute(Update({}, {}), moved, before, now, AppliedSteps())
             pairs = self._unmerged(now, net)
 
     def _bearing(self, program: Program) -> tuple[Rule, ...]:
@@ -210,7 +203,7 @@ class Rewriting(Axiomatised):
         return tuple(bearing_on_equality(self.meaning(program).rules))
 
     def _are_many(self, pairs: Pairs) -> bool:
-        """Whether deriving anew costs less than to move what is merged, which needs all facts counted."""
+        """Whether deriving again costs less than maintaining what is merged, which counts all facts."""
         facts: int = sum(map(self._engine.size, self._engine.relations()))
         return self.rounds < ROUNDS or len(pairs[0]) * MANY > facts
 
@@ -220,12 +213,12 @@ class Rewriting(Axiomatised):
         if ALIAS in self._engine.relations() and self._engine.size(ALIAS):
             (members, representatives), _ = self._engine.rows(ALIAS)
             self.classes.assign(members, representatives)
-            self._conflicts = self.classes.standing.tolist()  # each is looked at, once
+            self._conflicts = self.classes.standing.tolist()  # each is examined once
 
     def restored(
         self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """What the engine holds if these are the facts, listed in either way."""
+        """Return the explicit and the derived facts of an engine with these facts, listed in either way."""
         if not has_equality(program.predicates):
             return super().restored(program, explicit, facts)
         aliases, found = stored_of(facts)
@@ -233,25 +226,25 @@ class Rewriting(Axiomatised):
         return known, {name: rows for name, rows in found.items() if rows.count}
 
     def resume_restored(self, program: Program, derive: Derive) -> None:
-        """Restore the classes from the aliases, and derive what lies between rules: no list contains it."""
+        """Restore the classes from the aliases, and derive auxiliary relations, which no list contains."""
         if has_equality(program.predicates):
             self.resume()
             rules = self.meaning(program).rules
             derive(False, tuple(rule for rule in rules if is_between(rule.head.predicate)))
 
     def _merge_many(self, program: Program, derive: Derive) -> Pairs | None:
-        """Merge what is equal as long as it is much; the pairs that are left, None if there are none."""
+        """Merge equal pairs as long as they are many; return those that are left, None if there are none."""
         while (pairs := all_unmerged(self._engine, self.meaning(program))) is not None:
             if not self._are_many(pairs):
                 break
             self.rounds += 1
             self.classes.merge(*pairs)
-            self._restate()
+            self._rewrite_aliases()
             derive(True, self._bearing(program))
         return pairs
 
-    def _restate(self) -> None:
-        """Rewrite the relation of aliases from the classes."""
+    def _rewrite_aliases(self) -> None:
+        """Write the relation of aliases from the classes."""
         engine = self._engine
         engine.drop(ALIAS)
         engine.define(ALIAS, 2)
@@ -263,46 +256,46 @@ class Rewriting(Axiomatised):
     # ---- transactions
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update between programs over representatives; the net change is that of members.
+        """Apply an update between programs over representatives; return the net change of members.
 
-        Representatives may have changed since the programs were made, if this is to undo another update.
+        Representatives may have changed since the programs were made, if this undoes another update.
         """
         source, source_before = self._source(after), self._source(before)
         before = self.meaning(source_before)
-        gone, come = _differing(before, self.meaning(source))
-        update = replace(update, rules_removed=gone, rules_added=come)
+        removed_rules, added_rules = rule_changes(before.rules, self.meaning(source).rules)
+        update = replace(update, rules_removed=removed_rules, rules_added=added_rules)
         return self._transact(
-            source, lambda work: self._work_in(update, before, (source_before, source), work)
+            source, lambda work: self._propagate(update, before, (source_before, source), work)
         )
 
     def begin(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update to the first program with equality: all facts become stored ones.
+        """Apply an update to the first program with equality: all facts become stored ones.
 
-        That costs what deriving everything does, as all rules become others.
+        That costs as much as deriving everything, since every rule changes.
         """
         source = self._meanings.source(after)
-        if source is None:  # rules of live queries come in between
+        if source is None:  # a program extended by the rules of kept queries
             help = "close these queries (`query.close()`), add the rule, and keep them anew"
             raise not_over_representatives("a first equality while queries are kept", help)
         self.classes = Classes()
         held = {name: Rows(*self._engine.rows(name)) for name in before.predicates if name != BOTTOM}
 
-        def work_in(work: AppliedSteps) -> None:
-            net = self._carry_out(update, NOTHING, before, after, work)
+        def propagate(work: AppliedSteps) -> None:
+            net = self._execute(update, NOTHING, before, after, work)
             work.nets[:] = [since(held, net)]
             self._merge_all(net, after, source, work)
 
-        return self._transact(source, work_in)
+        return self._transact(source, propagate)
 
-    def take_back(self, update: Update, before: Program, after: Program) -> None:
-        """Undo an update to the first program with equality: everything is as it was without classes."""
+    def withdraw(self, update: Update, before: Program, after: Program) -> None:
+        """Undo an update to the first program with equality: afterwards there are no classes."""
         effective = self.meaning(self._source(before))
         ids = self.classes.members_of(self.classes.standing)
-        self._carry_out(update, self.classes.assign(ids, ids), effective, after, AppliedSteps())
+        self._execute(update, self.classes.assign(ids, ids), effective, after, AppliedSteps())
 
     def _transact(self, source: Program, act: Callable[[AppliedSteps], None]) -> NetChange:
-        """What a transaction changes among members, after which the program is the one that is said."""
-        self._settle()
+        """Run a transaction that ends with program `source`; return what it changes among members."""
+        self._compute_last_delta()
         self.classes.begin()
         self.rounds = 0
         work = AppliedSteps()
@@ -312,63 +305,63 @@ class Rewriting(Axiomatised):
             self._undo(work)
             raise
         net = composed(work.nets)
-        late = LazyDelta(self._engine, self.classes, net, source.predicates)
-        self._late = weakref.ref(late)
-        return late.change(net)
+        delta = LazyDelta(self._engine, self.classes, net, source.predicates)
+        self._last_delta = weakref.ref(delta)
+        return delta.change(net)
 
-    def _settle(self) -> None:
-        """Compute the delta of the last transaction now if somebody may still read it."""
-        late = None if self._late is None else self._late()
-        if late is not None:
-            late.find()
+    def _compute_last_delta(self) -> None:
+        """Compute the delta of the last transaction if it may still be read."""
+        delta = None if self._last_delta is None else self._last_delta()
+        if delta is not None:
+            delta.find()
 
     def lose_late(self) -> None:
-        """Drop the delta of the last transaction if it is not computed yet."""
-        late = None if self._late is None else self._late()
-        if late is not None:
-            late.lose()
+        """Drop the delta of the last transaction unless it is computed."""
+        delta = None if self._last_delta is None else self._last_delta()
+        if delta is not None:
+            delta.lose()
 
-    def _work_in(
+    def _propagate(
         self, update: Update, before: Program, source: tuple[Program, Program], work: AppliedSteps
     ) -> None:
-        """Divide what is no longer equal, carry the update out, and merge what is equal."""
-        moved = self._divided(update, before, source)
+        """Split what is no longer equal, apply the update, and merge what is equal."""
+        moved = self._split(update, before, source)
         work.moved.append(moved)
         now = self.meaning(source[1])
-        self._merge_all(self._carry_out(update, moved, before, now, work), now, source[1], work)
+        self._merge_all(self._execute(update, moved, before, now, work), now, source[1], work)
 
     def _merge_all(self, net: NetChange, now: Program, source: Program, work: AppliedSteps) -> None:
-        """Merge what is equal by what came, until there is nothing more; the program means `now` by then."""
+        """Merge what inserted facts make equal until nothing is; `now` is the effective program before."""
         while (pairs := self._unmerged(now, net)) is not None:
             self.rounds += 1
             earlier, moved = now, self.classes.merge(*pairs)
             work.moved.append(moved)
             now = self.meaning(source)
-            net = self._carry_out(Update({}, {}), moved, earlier, now, work)
+            net = self._execute(Update({}, {}), moved, earlier, now, work)
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
-        """Pairs of representatives that are equal by what came."""
+        """The pairs of representatives that inserted facts make equal."""
         made = self._equalities.get(program.rules, lambda: PendingMerges(program, self._engine))
         return made.pairs(net.added)
 
-    def _divided(self, update: Update, before: Program, source: tuple[Program, Program]) -> MovedConstants:
-        """Split the classes that an update may split: by B/F≈, or by doubt and explicit facts."""
+    def _split(self, update: Update, before: Program, source: tuple[Program, Program]) -> MovedConstants:
+        """Split the classes that an update may split: by B/F≈, or by split and merge."""
         if not self.classes or not (update.removed or update.rules_removed):
             return NOTHING
         if self._inner.name == BACKWARD_FORWARD:
             self._runtime.tell(BY_SEARCH)
-            return self.classes.assign(*self._still_proved(update, source))
+            return self.classes.assign(*self._checked_classes(update, source))
         engine, check = self._engine, self._runtime.check
-        doubts = self._doubts.get(before.rules, lambda: SuspectClasses(before, engine, check))
-        doubted = doubts.classes(update, self.classes)
-        if not len(doubted):
+        suspects = self._suspects.get(before.rules, lambda: SuspectClasses(before, engine, check))
+        suspect = suspects.classes(update, self.classes)
+        if not len(suspect):
             return NOTHING
-        self._runtime.tell(BY_DOUBT)
-        proofs = self._proofs.get(source[1].rules, lambda: OneStepEqualities(source[1], engine))
-        return self.classes.assign(*proofs.parts(doubted, update.removed, self.classes))
+        self._runtime.tell(BY_SPLITTING)
+        remaining = self._remaining.get(source[1].rules, lambda: OneStepEqualities(source[1], engine))
+        return self.classes.assign(*remaining.parts(suspect, update.removed, self.classes))
 
-    def _still_proved(self, update: Update, source: tuple[Program, Program]) -> tuple[Ids, Ids]:
-        """The members of classes that B/F≈ checked, and their representatives."""
+    def _checked_classes(self, update: Update, source: tuple[Program, Program]) -> tuple[Ids, Ids]:
+        """The members of the classes that B/F≈ checked, and their representatives."""
         before, after = source
         kept = frozenset(after.rules) if before.rules is not after.rules else None
         lost = () if kept is None else tuple(rule for rule in before.rules if rule not in kept)
@@ -384,15 +377,15 @@ class Rewriting(Axiomatised):
         self.derivations = search.derivations - known
         return found
 
-    def _carry_out(
+    def _execute(
         self, update: Update, moved: MovedConstants, before: Program, after: Program, work: AppliedSteps
     ) -> NetChange:
-        """The net change of an update, and of constants that have moved, over representatives."""
+        """Apply an update and a change of classes; return the net change over representatives."""
         removed, added = moved.removed, moved.added
         whole = Update(
             {**update.removed, ALIAS: removed} if removed.count else update.removed,
             {**update.added, ALIAS: added} if added.count else update.added,
-            *_differing(before, after),
+            *rule_changes(before.rules, after.rules),
         )
         if not whole:
             return NetChange()
@@ -402,7 +395,7 @@ class Rewriting(Axiomatised):
         return net
 
     def _undo(self, work: AppliedSteps) -> None:
-        """Take back what was carried out. Nothing stops this."""
+        """Undo the applied steps, without limits."""
         with self._runtime.no_limits().guarding():
             for update, before, after in reversed(work.steps):
                 self._inner.apply(update.inverse, after, before)
@@ -411,36 +404,26 @@ class Rewriting(Axiomatised):
 
 
 class EqualityMaintainer:
-    """The maintainer of a reasoner whose programs may have equality."""
+    """The maintainer of a reasoner whose programs may have equality: it wraps another one."""
 
-    def __init__(self, rewriting: Rewriting) -> None:
+    def __init__(self, rewriting: Rewriting, inner: Maintainer) -> None:
         self._rewriting = rewriting
+        self._inner = inner
 
     @property
     def name(self) -> str:
-        """The name that the maintainer of stored facts is chosen by."""
-        return self._rewriting._inner.name
+        """The name of the maintainer of stored facts."""
+        return self._inner.name
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update; on any exception the engine is as before."""
+        """Apply an update; on any exception the engine is as before."""
         if ALIAS in after.predicates:
-            work_in = self._rewriting.apply if ALIAS in before.predicates else self._rewriting.begin
-            return work_in(update, before, after)
+            propagate = self._rewriting.apply if ALIAS in before.predicates else self._rewriting.begin
+            return propagate(update, before, after)
         if ALIAS in before.predicates:
-            self._rewriting.take_back(update, before, after)
-            return NetChange()  # predicates stay, so that this undoes: nobody looks at what it changes
-        return self._rewriting._inner.apply(update, before, after)
-
-
-def _differing(before: Program, after: Program) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """The rules that go and those that come."""
-    if before.rules is after.rules:
-        return (), ()
-    old, new = frozenset(before.rules), frozenset(after.rules)
-    return (
-        tuple(rule for rule in before.rules if rule not in new),
-        tuple(rule for rule in after.rules if rule not in old),
-    )
+            self._rewriting.withdraw(update, before, after)
+            return NetChange()  # this undoes an update: the net change is not read
+        return self._inner.apply(update, before, after)
 
 
 # ---- The treatments of equality by name.
@@ -450,7 +433,7 @@ DEFAULT = Rewriting.name
 
 
 def make(name: str, unique_names: bool) -> Axiomatised:
-    """The treatment of this name; raises ProgramError if there is none."""
+    """Return the treatment of this name; raise ProgramError if there is none."""
     if name not in TREATMENTS:
         raise unknown_treatment(name, TREATMENTS)
     return TREATMENTS[name](unique_names)

@@ -18,7 +18,7 @@ from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality_axioms import axiomatise, has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule, rule_changes
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Maintainer, Update
 from tidelog.query.strategy import Answers
@@ -273,12 +273,8 @@ class Axiomatised:
         first, last = self.meaning(before), self.meaning(after)
         if (first is before and last is after) or first.rules is last.rules:
             return update
-        old, new = frozenset(first.rules), frozenset(last.rules)
-        return replace(
-            update,
-            rules_removed=tuple(rule for rule in first.rules if rule not in new),
-            rules_added=tuple(rule for rule in last.rules if rule not in old),
-        )
+        removed, added = rule_changes(first.rules, last.rules)
+        return replace(update, rules_removed=removed, rules_added=added)
 
 
 class SwitchedOff(Axiomatised):

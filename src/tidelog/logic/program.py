@@ -288,6 +288,16 @@ class MetricRule(Rule):
         return True
 
 
+def rule_changes(
+    before: tuple[Rule, ...], after: tuple[Rule, ...]
+) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Return the rules that are only among the former, and those that are only among the latter."""
+    if before is after:
+        return (), ()
+    old, new = frozenset(before), frozenset(after)
+    return tuple(rule for rule in before if rule not in new), tuple(rule for rule in after if rule not in old)
+
+
 @dataclass(frozen=True, slots=True)
 class Predicate:
     """A predicate: its full name, and what is known of its columns."""

@@ -27,6 +27,7 @@ from tidelog.logic.program import (
     Rule,
     Variable,
     facts_by_predicate,
+    rule_changes,
 )
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
@@ -162,13 +163,11 @@ class Demands:
         if kept is self.kept and (self._is_full or after.rules is before.rules):
             return Step(update, self.whole(before, kept), self.whole(after, kept), kept)
         first, last = self.whole(before, self.kept), self.whole(after, kept)
-        old, new = frozenset(first.rules), frozenset(last.rules)
         return Step(
             Update(
                 {**update.removed, **self._rows(self.kept.seeds - kept.seeds)},
                 {**update.added, **self._rows(kept.seeds - self.kept.seeds)},
-                tuple(rule for rule in first.rules if rule not in new),
-                tuple(rule for rule in last.rules if rule not in old),
+                *rule_changes(first.rules, last.rules),
             ),
             first,
             last,

@@ -172,6 +172,34 @@ def _predicate(name: str, arity: int) -> Predicate:
     return Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
 
 
+# ---- which rules equality depends on
+
+
+def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:
+    """The rules that equality depends on."""
+    waiting = [Atom(stored(EQUAL), (Variable("x"), Variable("y")))]
+    left = list(rules)
+    while waiting:
+        atom = waiting.pop()
+        found = [rule for rule in left if may_match(rule.head, atom)]
+        left = [rule for rule in left if not may_match(rule.head, atom)]
+        for rule in found:
+            waiting.extend(stored_atoms(rule))
+            yield rule
+
+
+def may_match(head: Atom, atom: Atom) -> bool:
+    """Whether a head may derive what an atom reads."""
+    if head.predicate != atom.predicate:
+        return False
+    pairs = zip(head.terms, atom.terms, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, Constant) and isinstance(b, Constant))
+
+
+def stored_atoms(rule: Rule) -> Iterable[Atom]:
+    return (atom for atom in rule.positive if MARK in atom.predicate)
+
+
 # ---- explicit facts
 
 
