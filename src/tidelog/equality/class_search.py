@@ -190,7 +190,7 @@ class ClassSearch:
     def _following(self, lost: Facts) -> Found:
         """What rules derive from facts that are lost, at least in part."""
         for name, rows in lost.items():
-            self.relations.give(LOST, name, rows)
+            self.relations.replace_all(LOST, name, rows)
         for given, head, sought in chain.from_iterable(self._forwards[rule] for rule in self._rules):
             if given in lost:
                 yield head, sought.rows(self._check)
@@ -199,7 +199,7 @@ class ClassSearch:
         """The facts that mention a class that is lost, at least in part."""
         owners = self._classes.several(lost[EQUALITIES].columns[0]) if EQUALITIES in lost else NONE
         if len(owners):
-            self.relations.give(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
+            self.relations.replace_all(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
             for name, sought in self._mentions:
                 yield name, sought.rows(self._check)
 
@@ -237,7 +237,7 @@ class ClassSearch:
             return
         owners = self._classes.several(np.concatenate([NONE, *rows.columns]))
         pairs = Rows((owners, owners), len(owners))
-        yield EQUALITIES, taken(pairs, ~self.relations.has(DISPROVED, EQUALITIES, pairs))
+        yield EQUALITIES, taken(pairs, ~self.relations.contains(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
         """Mark the checked facts of which nothing is proved as disproved (S)."""
@@ -267,7 +267,7 @@ class BackwardRule:
 
     def facts(self, heads: Rows) -> Found:
         """Return the facts of the instances with these heads, disproved ones apart."""
-        self._relations.give(GIVEN, self.head, heads)
+        self._relations.replace_all(GIVEN, self.head, heads)
         rows = self._sought.rows(self._check)
         columns = dict(zip(self._variables, rows.columns, strict=True))
         identity = self._relations.engine.identity
@@ -352,9 +352,9 @@ class ExplicitMembers:
         for position in np.unique(chosen[several]).tolist():
             owners = rows.columns[position][several & (chosen == position)]
             members = classes.members_of(owners)
-            self._relations.give(GIVEN, CONSTANTS, Rows((members,), len(members)))
+            self._relations.replace_all(GIVEN, CONSTANTS, Rows((members,), len(members)))
             found = self._mentioning(predicate, position, len(sizes)).rows(self._check)
-            yield taken(found, self._relations.has(CHECKED, name, classes.normalise(found)))
+            yield taken(found, self._relations.contains(CHECKED, name, classes.normalise(found)))
 
     def _mentioning(self, predicate: str, position: int, arity: int) -> BoundQuery:
         """The query for the explicit facts that have one of the given constants at a position."""
@@ -430,7 +430,7 @@ class Saturation:
         return taken(delayed, checked)
 
     def _is_checked(self, name: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        return self._relations.has(CHECKED, name, self._former.normalise(rows))
+        return self._relations.contains(CHECKED, name, self._former.normalise(rows))
 
     def _enter(self, inserted: Facts) -> set[str]:
         """Add proved facts; return the relations that have new ones."""
@@ -489,7 +489,7 @@ class Saturation:
         proved = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
         rows = joined([proved, self.classes.normalise(inserted[name])]) if name in inserted else proved
         owners = self._former.representatives(rows.columns[-1])
-        checked = self._relations.has(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
+        checked = self._relations.contains(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
         return neighbours(taken(rows, checked))
 
     def _rewrite(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:

@@ -1,15 +1,15 @@
-"""Equality among tasks that derive together: what is equal is found first, and goes to all of them. Mutable.
+"""Equality among tasks that derive together: equalities are derived first, and sent to all tasks. Mutable.
 
 Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for rules over representatives;
-here facts lie at several tasks, and each of them knows all classes.
+here facts are partitioned among tasks, and each task has all classes.
 
-The rules that equality depends on are derived first. What they make equal is told to all tasks, each of
+The rules that equality depends on are run first. What they make equal is sent to all tasks, each of
 which merges the same classes, writes its given facts over their representatives, and derives again, until
 nothing is new. The rest is then derived over representatives, as any program is. That one constant stands for
 another is a given relation of it.
 
-Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, so
-that nobody has to be asked which one it is.
+Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, which
+each task computes by itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Pairs = tuple[Ids, Ids]
 
 
 class EqualityTask:
-    """A task of a mesh whose program has equality; it is used as `exchange.Task` is.
+    """A task of a mesh whose program has equality, used like `exchange.Task`.
 
     `shown` says whether facts name every member of a class, or the smallest one.
     """
@@ -92,7 +92,7 @@ class EqualityTask:
     # ---- a run
 
     def run(self) -> None:
-        """Derive all that follows from what all tasks were given."""
+        """Derive all facts from those that all tasks were given."""
         self._reader, self._given = self._loading.take_given()
         self._meanings.attach(self._reader.dictionary)
         self._values = self._loading.values_of(self._reader.dictionary)
@@ -122,7 +122,7 @@ class EqualityTask:
         return replace(whole, rules=rules, predicates=predicates)
 
     def _derived(self, effective: Program) -> Task:
-        """Return a task that has derived what follows by a program over representatives."""
+        """Return a task that has run a program over representatives."""
         left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
         reader = None if self._settings["dictionary"] is not None else self._reader
         task = Task(effective, self._mesh, timeout=left, reader=reader, **self._settings)
@@ -139,7 +139,7 @@ class EqualityTask:
     # ---- classes
 
     def _merge(self, task: Task, effective: Program) -> bool:
-        """Merge on all tasks what any of them has found equal; return whether there was something."""
+        """Merge on all tasks what any of them has found equal; return whether there were such pairs."""
         found = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
             names = [
@@ -150,26 +150,26 @@ class EqualityTask:
                 found += [_neighbouring(part) for part in parts if part]
         pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
         left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        told = task.tell_all(((left, right), len(left)), self._values)
-        if not told:
+        sent = task.tell_all(((left, right), len(left)), self._values)
+        if not sent:
             return False
         self._values.know()
         members = self.classes.aliased
-        known = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in told)]
+        known = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in sent)]
         self.classes = self._classes_of([np.concatenate(column) for column in zip(*known, strict=True)])
         self.rounds += 1
         return True
 
     def _classes_of(self, pairs: Sequence[Ids]) -> Classes:
-        """Return the classes of pairs that are equal, of which the member with the smallest hash stands."""
+        """Return the classes of equal pairs, represented by the members with the smallest hashes."""
         nodes, positions = np.unique(np.concatenate(pairs), return_inverse=True)
         labels = components(len(nodes), positions[: len(pairs[0])], positions[len(pairs[0]) :])
         order = np.lexsort((self._values.hashes[nodes], labels))
         among, first = np.unique(labels[order], return_index=True)
-        standing = np.zeros(len(nodes), np.int32)
-        standing[among] = nodes[order][first]
+        representatives = np.zeros(len(nodes), np.int32)
+        representatives[among] = nodes[order][first]
         classes = Classes()
-        classes.assign(nodes.astype(np.int32), standing[labels])
+        classes.assign(nodes.astype(np.int32), representatives[labels])
         return classes
 
     # ---- results
@@ -214,7 +214,7 @@ class EqualityTask:
         return Relation(predicate, names, columns, count, self._task.dictionary)
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Part]]:
-        """Send all stored facts to the task behind the owners; returns them there, and the aliases."""
+        """Send all stored facts to the task after the owners, and return them there, with the aliases."""
         names = [stored(name) for name in sorted(self.program.predicates) if name != BOTTOM]
         others = [stored(EQUAL), BOTTOM]
         members = self.classes.aliased
@@ -259,13 +259,13 @@ def task_of(
 
 
 def by_rules(program: Program, equality: str = Rewriting.name, unique_names: bool = False) -> Program:
-    """Return what a program means to tasks: with axioms as rules where they are asked for."""
+    """Return the effective program of tasks: with the axioms as rules if that treatment is chosen."""
     treatment = rewriting.make(equality, unique_names)
     return program if equality == Rewriting.name else treatment.meaning(program)
 
 
 def _neighbouring(parts: Sequence[Part]) -> tuple[Pairs, int]:
-    """Return pairs by which all constants of a group hang together."""
+    """Return pairs that connect all constants of a group."""
     columns = tuple(np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True))
     left, right = neighbours(Rows(columns, len(columns[-1])))
     return (left, right), len(left)
@@ -283,7 +283,7 @@ def _reduced(program: Program, rules: tuple[Rule, ...]) -> Program:
 
 
 def _are_flat(rules: Sequence[Rule], program: Program) -> bool:
-    """Whether rules find nothing more when constants are merged: each reads one given fact, and no value."""
+    """Whether rules find nothing more when constants are merged: each reads one given fact, without tests."""
     derived = program.derived
     return all(
         len(rule.body) == 1

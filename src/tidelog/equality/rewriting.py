@@ -36,7 +36,7 @@ from tidelog.equality.classes import (
     Pairs,
     PendingMerges,
     all_unmerged,
-    each_once,
+    unique_ids,
 )
 from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import LazyDelta, Listing, composed, since, stored_of
@@ -119,10 +119,13 @@ class Rewriting(Axiomatised):
         """Return all facts of a predicate, with every member of each class or with the smallest one."""
         if not has_equality(program.predicates):
             return super().rows(program, predicate, shown)
-        return answers.facts(self._engine, self.classes, predicate, shown)
+        rows = Rows(*self._engine.rows(stored(predicate)))
+        if predicate == BOTTOM:
+            return rows
+        return answers.facts(rows, self.classes, self._engine.dictionary, shown)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
-        """How answers are looked up, if not in the predicates' own relations."""
+        """Return how answers are looked up, None if in the relations of the predicates themselves."""
         return (lambda query: self._answers(query, shown)) if has_equality(program.predicates) else None
 
     def _answers(self, query: Query, shown: str) -> Answers:
@@ -141,7 +144,7 @@ class Rewriting(Axiomatised):
         return stored(predicate)
 
     def known_classes(self) -> Classes:
-        """The classes of equal constants, as they are now."""
+        """Return the current classes of equal constants."""
         return self.classes
 
     def conflict(self, program: Program) -> Conflict | None:
@@ -170,7 +173,7 @@ class Rewriting(Axiomatised):
         if not touched and not self._conflicts:
             return []
         touched.append(np.array(self._conflicts, np.int32))
-        some = each_once(classes.representatives(np.concatenate(touched)))
+        some = unique_ids(classes.representatives(np.concatenate(touched)))
         return conflicts.conflicting_classes(classes, some, self._engine.dictionary.kind, self.unique_names)
 
     # ---- deriving everything

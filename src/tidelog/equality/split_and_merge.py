@@ -191,7 +191,7 @@ class OneStepEqualities:
 
     def _pairs(self, sought: BoundQuery, is_group: bool, classes: Classes, suspect: Ids) -> Pairs:
         """The equal pairs that a query has found; keys may be equal by classes that are not suspect."""
-        rows = sought.found()
+        rows = sought.results()
         if not is_group:
             left, right = rows.columns
             return left, right
