@@ -1,5 +1,7 @@
-"""An ontology: its files, the rules specialised to it, `owl:sameAs` as equality, and what these do not
-cover.
+"""An ontology: its files, the rules specialised to it, and the axioms that these do not cover.
+
+Begin with `load_ontology`. Two parts come before it: prefixes for the names of an ontology, and `owl:sameAs`
+as the equality of programs.
 """
 
 from __future__ import annotations
@@ -83,9 +85,9 @@ def _free(word: str, taken: Mapping[str, str]) -> str:
 #
 #     ?y = ?z :- triple(?x, ex:mother, ?y), triple(?x, ex:mother, ?z), rl:alike(?y, ?y), rl:alike(?z, ?z) .
 #
-# `rl:alike` holds each thing that such a row may merge beside itself; as equals are interchangeable, a pair
-# of two different things in it are two of one class. So the triples of `owl:sameAs` are what the tables say,
-# without a rule instance for each two things of a class and each value that they have in common.
+# `rl:alike` holds each thing that such a row may merge, paired with itself; as equals are interchangeable, a
+# pair of two different things in it are two of one class. So the triples of `owl:sameAs` are what the tables
+# say, without a rule instance for each two things of a class and each value that they have in common.
 #
 # Literals are never merged, neither with each other nor with things: what is the same as a literal is
 # replaced by it row by row. So `1` and `1.0` may both be the same as a thing, which the rows dt-eq and
@@ -190,7 +192,7 @@ def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
 
 
 def _merging_things(rule: Rule, left: Variable, right: Variable) -> Iterator[Rule]:
-    """The rule that merges the things which a row makes the same, and those that say what they are."""
+    """The rule that merges the things which a row makes the same, and the rules that find these things."""
     body = tuple(literal for literal in rule.body if not _tells_apart(literal, left, right))
     merging = replace(rule, head=Atom(EQUAL, (left, right)), body=body)
     group = group_of(merging)
@@ -312,7 +314,7 @@ def load_ontology(
     equality: str = "axiomatise",
     unique_names: bool = False,
 ) -> Ontology:
-    """The ontology in some files; raises `DataError` if one cannot be read.
+    """Return the ontology in some files; raise `DataError` if one cannot be read.
 
     With `equality="rewrite"` things that are `owl:sameAs` each other are merged, by rules with `?x = ?y` in
     their heads; with `"axiomatise"` the rows of the tables replace each by the other; with `"off"` neither.
@@ -324,14 +326,14 @@ def load_ontology(
     program = _with_equality(specialise(tables, closure), closure, equality)
     if unique_names:
         program = replace(program, rules=(*program.rules, UNIQUE_NAMES))
-    names = (value for row in closure.stated for value in row)
+    names = (value for row in closure.explicit for value in row)
     prefixes = prefixes_of(names, program.prefixes)
     program = replace(program, prefixes=prefixes, imports=tuple(map(_import, files)))
-    return Ontology(files, program, OntologyGraph(closure.stated, Writing(prefixes=prefixes).value))
+    return Ontology(files, program, OntologyGraph(closure.explicit, Writing(prefixes=prefixes).value))
 
 
 def _with_equality(program: Program, closure: Closure, equality: str) -> Program:
-    """The program with `owl:sameAs` treated so; raises `ProgramError` if there is no such treatment."""
+    """The program with this treatment of `owl:sameAs`; raise `ProgramError` if there is none such."""
     match equality:
         case "rewrite":
             return by_rewriting(program, data_properties(closure))

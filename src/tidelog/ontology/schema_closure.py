@@ -1,4 +1,4 @@
-"""An ontology's triples, the names of RDF and OWL, and what the tables conclude from them alone."""
+"""The triples of an ontology, the names of RDF and OWL, and what the tables derive from the triples alone."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ METACLASSES: Final = frozenset(
 )
 
 
-# ---- An ontology's triples, and what the tables conclude from them alone.
+# ---- The triples of an ontology, and what the tables derive from them alone.
 
 Row = tuple[Value, ...]
 Binding = dict[Variable, Term]
@@ -117,9 +117,9 @@ def read_triples(paths: Iterable[Path], predicate: Predicate) -> list[Batch]:
 
 @dataclass(frozen=True)
 class Closure:
-    """The stated triples of an ontology, and all facts that follow from them."""
+    """The explicit triples of an ontology, and all facts that follow from them."""
 
-    stated: frozenset[Row]
+    explicit: frozenset[Row]
     facts: Mapping[str, frozenset[Row]]
 
 
@@ -130,14 +130,14 @@ def close(program: Program, triples: Sequence[Batch]) -> Closure:
         engine.define(predicate.name, predicate.arity)
     for batch in triples:
         engine.load(TRIPLE, batch)
-    stated = frozenset(_decoded(engine.rows(TRIPLE), engine.dictionary))
+    explicit = frozenset(_decoded(engine.rows(TRIPLE), engine.dictionary))
     for name, some in facts_by_predicate(program.facts).items():
         columns = zip(*(fact.values for fact in some), strict=True)
         engine.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
     engine.derive(strata(program.rules, program.predicates), numbers, Audience([]), engine.check, False)
     facts = {name: frozenset(_decoded(engine.rows(name), engine.dictionary)) for name in program.predicates}
-    return Closure(stated, facts)
+    return Closure(explicit, facts)
 
 
 def _decoded(facts: tuple[Columns, int], dictionary: Dictionary) -> Iterator[Row]:
@@ -153,14 +153,14 @@ def _decoded(facts: tuple[Columns, int], dictionary: Dictionary) -> Iterator[Row
 
 @dataclass
 class FactIndex:
-    """Facts to be matched, found by the terms that are known. Mutable: it learns as it is asked."""
+    """Facts to be matched, indexed by the terms that are known. Mutable: indexes are built on demand."""
 
     facts: Mapping[str, Iterable[Row]]
     _found: dict[tuple[str, tuple[int, ...]], dict[Row, list[Row]]] = field(default_factory=dict)
     _rows: dict[str, list[Row]] = field(default_factory=dict)
 
     def solutions(self, atoms: Sequence[Atom], binding: Binding | None = None) -> Iterator[Binding]:
-        """What the variables may stand for, so that all atoms are facts."""
+        """Yield the bindings of variables by which all atoms are facts."""
         binding = binding or {}
         if not atoms:
             yield binding

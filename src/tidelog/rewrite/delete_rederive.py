@@ -1,8 +1,8 @@
 """Delete and rederive as rules: from a program and what changes to one that derives the facts afterwards.
 
 Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 7, whose rules are taken
-literally, so that whatever evaluates programs can maintain them: also tasks that exchange facts, since the
-steps of the algorithm are strata, and what stands between them is negation.
+literally, so that every evaluator of programs can maintain them, tasks that exchange facts included: the
+steps of the algorithm are strata, with negation between them.
 
 For each predicate that a change may reach, all facts before it are given as `p old`. Rules derive
 
@@ -63,8 +63,8 @@ class MaintenanceProgram:
     """The program that maintains another, and the relations that its facts are given in, by predicate.
 
     All facts of the predicates in `old` are given there, as they were, derived ones included; of those in
-    `given` the explicit ones, besides; and what is inserted and deleted. Predicates that are nowhere in these
-    are given as in the program itself. `gained` and `lost` are the relations of what has changed.
+    `given` the explicit ones as well, and what is inserted and deleted. Predicates in none of these are given
+    as in the program itself. `gained` and `lost` are the relations of what has changed.
     """
 
     program: Program
@@ -87,9 +87,9 @@ def maintenance(
     deleted: Collection[str],
     given: Collection[str] = (),
 ) -> MaintenanceProgram:
-    """Return the program that works in facts that come to some predicates, and go from some.
+    """Return the program that applies insertions to some predicates and deletions from some.
 
-    `given` are derived predicates that have explicit facts besides; those of the program are known.
+    `given` are derived predicates that have explicit facts too; those of the program are known.
     """
     if program.timed or has_equality(program.predicates):
         raise NotMaintainable("rules over time and equality are not maintained by rules")
@@ -102,7 +102,7 @@ def afterwards(
     deleted: Collection[str],
     given: Collection[str] = (),
 ) -> MaintenanceProgram:
-    """Return the program that derives everything again from facts of which some come and some go.
+    """Return the program that derives everything again from facts after insertions and deletions.
 
     Nothing that was derived before is read: only predicates that change themselves are in `old` or `given`.
     """
@@ -114,8 +114,8 @@ def afterwards(
         kind, places = (GIVEN, explicit) if name in derived else (OLD, old)
         before = making._atom(name, kind)
         places[name] = before.predicate
-        gone = (Negation(making._atom(name, DELETED)),) if name in making.deleted else ()
-        making._add(making._all(name), before, *gone)
+        unless = (Negation(making._atom(name, DELETED)),) if name in making.deleted else ()
+        making._add(making._all(name), before, *unless)
         if name in making.inserted:
             making._add(making._all(name), making._atom(name, INSERTED))
     facts = tuple(making._facts(changed, derived))
@@ -279,7 +279,7 @@ class _Rewriting:
             self._add(candidate, overdeleted, given, *unless)
 
     def _rule(self, rule: Rule, names: frozenset[str], loses: bool) -> None:
-        """Make the rules that follow a rule whose instances break and come anew."""
+        """Make the rules for the broken and the new instances of a rule."""
         head = rule.head
         if loses:
             overdeleted = self._atom(head.predicate, OVERDELETED, head.terms)
@@ -292,9 +292,9 @@ class _Rewriting:
             self._add(self._atom(head.predicate, CANDIDATE, head.terms), *body)
 
     def _aggregate(self, rule: Rule, number: int, loses: bool) -> None:
-        """Make the rules that aggregate the groups anew that something has changed in.
+        """Make the rules that aggregate changed groups again.
 
-        Groups are known by their variables in the head: of others all are aggregated anew.
+        Groups are identified by their variables in the head; without these, all are aggregated again.
         """
         if not loses:
             return

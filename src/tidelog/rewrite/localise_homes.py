@@ -1,9 +1,9 @@
 """Where relations lie: a home for each derived one, the copies that rules read, and a plan for each rule.
 
-The cost of an arrangement is the number of rows that are sent, and of those that are stored beside the homes.
-Homes are found by hill climbing, from the first argument of each relation, and from the arguments that
-recursions keep: in `reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at every
-task nothing is sent.
+The cost of an arrangement is the number of rows that are sent, and of those that are stored in addition to
+the homes. Homes are found by hill climbing, from the first argument of each relation, and from the arguments
+that recursions keep: in `reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at
+every task nothing is sent.
 
 Invariant: a step with a key reads at least one relation that lies at the key's owner, so that each of its
 matches is found at that task and at no other.
@@ -234,7 +234,7 @@ class _Arranging:
         return False
 
     def _cost(self, rules: Iterable[int], names: Iterable[str]) -> float:
-        """Return the rows that rules send, and those that are stored of relations beside their homes."""
+        """Return the rows that rules send, and those of copies of relations in addition to their homes."""
         sent = sum(self.chosen[number].sent for number in rules)
         return sent + sum(self._copy_cost(name, place) for name in names for place in self._all_places(name))
 
@@ -258,7 +258,7 @@ class _Arranging:
     # ---- the plan of one rule
 
     def _choose_all(self, rules: Iterable[int]) -> None:
-        """Choose the cheapest plan of each rule beside what all others do."""
+        """Choose the cheapest plan of each rule, given the plans of all others."""
         for number in rules:
             self._replace(number, None)
             best, cost = None, inf
@@ -282,7 +282,7 @@ class _Arranging:
                 self.uses[name][place] += 1
 
     def _added_cost(self, chosen: Chosen) -> float:
-        """Return what a plan costs beside what all other rules do."""
+        """Return what a plan costs in addition to all other rules."""
         return chosen.sent + sum(self._copy_cost(*copy) for copy in chosen.copies if not self._exists(*copy))
 
     def _exists(self, name: str, place: Place) -> bool:
@@ -356,7 +356,7 @@ class _Arranging:
         if last.key in rule.group:
             cost = 0.0 if is_aligned(rule.head.terms, home, last.key) else results
             if can_merge and is_risky and self._is_derived(last):
-                # Nobody knows how large the largest group is: to divide it is better if that costs no more.
+                # The size of the largest group is unknown: to divide it is better if that costs no more.
                 cost += parts + 1 + self.tasks * skew
             return None, None, cost
         owner, results = self._owner(rule, home, results)
@@ -377,7 +377,7 @@ class _Arranging:
         return 0, results
 
     def _is_derived(self, step: JoinStep) -> bool:
-        """Whether a step reads derived facts where its key is owned: their skew is known to nobody."""
+        """Whether a step reads derived facts where its key is owned: their skew is unknown."""
         return any(
             read.atom is not None and read.arguments and read.atom.predicate in self.homes
             for read in step.reads

@@ -1,6 +1,4 @@
-"""The ways in which one rule can be run by tasks that each hold a part of the facts, and the sizes
-estimated for them.
-"""
+"""Plans of one rule for tasks that each hold a part of the facts, and the sizes estimated for them."""
 
 from __future__ import annotations
 
@@ -35,11 +33,12 @@ from tidelog.logic.values import Value
 # has values.
 #
 # A recursive relation is estimated by some rounds of its rules. What a rule derives from one recursive atom
-# alone, such as an inverse, is taken to be known mostly: else a pair of inverses would grow with each round.
+# alone, such as an inverse, is taken to be known mostly: otherwise a pair of inverses would grow with each
+# round.
 
 REPEATED: Final = 10  # facts for each value of a column whose distinct values were not counted
 ROUNDS: Final = 12  # rounds of a recursion that are estimated; real ones may take thousands
-SMALL: Final = 1000  # rows that are copied to every task without a thought
+SMALL: Final = 1000  # rows that are copied to every task without estimating
 MOST: Final = 1e15  # rows beyond which an estimate says nothing
 # The share of rows that pass a test.
 PASSING: Final = {"=": 0.1, "!=": 1.0, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
@@ -47,7 +46,7 @@ PASSING: Final = {"=": 0.1, "!=": 1.0, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">="
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of given relations; one that is not named has the facts that the program states."""
+    """What is known of given relations; one that is not named has the facts in the program."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     distinct: Mapping[tuple[str, int], int] = field(default_factory=dict)  # values of a predicate's column
@@ -82,7 +81,7 @@ class Sizes:
 
 
 def constants_of(program: Program) -> frozenset[tuple[str, int, Value]]:
-    """Return the constants in bodies, each with its column: what `Sizes.matching` is asked for."""
+    """Return the constants in bodies, each with its column: the keys of `Sizes.matching`."""
     return frozenset(
         (atom.predicate, place, term.value)
         for rule in program.rules
@@ -255,7 +254,7 @@ class _Derived:
         return RelationEstimate(max(rows, before.rows), tuple(distinct))
 
 
-# ---- The ways in which one rule can be run by tasks that each hold a part of the facts.
+# ---- Plans of one rule for tasks that each hold a part of the facts.
 #
 # A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at
 # every task. A step joins all it can; what is needed later, and no more, goes on to the key of the next step.
@@ -268,7 +267,7 @@ class _Derived:
 
 WIDTH: Final = 4  # partial plans that are followed at a time
 LONG: Final = 12  # atoms of a body beyond which fewer plans are tried
-KEPT: Final = 16  # plans of several steps that are given back
+KEPT: Final = 16  # plans of several steps that are returned
 COPYING: Final = 2  # a row of a copy is sent, and it is stored
 
 
@@ -368,7 +367,7 @@ class _Search:
         return 0.0 if atom is None else self.estimates.rows(atom.predicate)
 
     def extend(self, partial: _Partial) -> Iterator[_Partial]:
-        """Return the partial plan with one step more, in all ways that are worth a thought."""
+        """Return the partial plan with one step more, in all ways that are worth trying."""
         last = partial.steps[-1].key if partial.steps else None
         for key in self._keys(partial):
             if key == last and partial.steps:

@@ -36,8 +36,8 @@ from tidelog.rewrite.renaming import assigned_or_tested, renamed_body
 #
 # `?x = ?y :- passport(?x, ?n), passport(?y, ?n)` finds n² equalities among n holders of one passport; n - 1
 # would do. Its body consists of two halves that differ in names only, and of what they share. One half gives
-# a relation of *groups*, of keys and constants: all constants with one key are equal, which whoever merges
-# classes sees without a pair for every two of them.
+# a relation of *groups*, of keys and constants: all constants with one key are equal, and are merged without
+# a pair for every two of them.
 #
 # Invariant: the rule derives an equality between two constants just if they are in a group with one key.
 
@@ -116,19 +116,19 @@ def _renamed(atom: Atom, other: Atom, names: dict[Term, Term]) -> dict[Term, Ter
 # Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for predicates of any arity, and
 # with negation, aggregates, comparisons and functions.
 #
-# Of each class of equal constants one is the representative. The relation `ALIAS` says which of them stands
-# for each of the others. Beside a predicate, which holds its explicit facts as they were said, there is its
-# *stored* relation: all facts, over representatives only. A rule reads and derives stored facts, its own
+# One constant of each class of equal ones is the representative. The relation `ALIAS` has the representative
+# of each of the others. Next to a predicate, which holds its explicit facts unchanged, there is its *stored*
+# relation: all facts, over representatives only. A rule reads and derives stored facts, its own
 # constants being representatives too.
 #
 # Comparisons, functions and aggregates see members: a variable that they read is the representative, or one
-# of the others of its class. What they compute stands for its representative as soon as it meets an atom.
+# of the others of its class. What they compute is replaced by its representative as soon as an atom reads it.
 # Each of these choices makes two rules of one.
 #
 # Invariant: if no two representatives are equal, the stored facts of a predicate, with every constant
 # replaced by all members of its class, are the facts that the axioms of equality give it.
 
-ALIAS = "= alias"  # (member, representative) of constants that do not stand for themselves
+ALIAS = "= alias"  # (member, representative) of constants that do not represent themselves
 MARK = " ≈"  # a name with a space is no predicate's
 GROUP = " group"
 AT_ONCE = 3  # columns whose constants are replaced in one step
@@ -152,12 +152,12 @@ def over_representatives(program: Program, constants: Constants) -> Program:
     whole = program
     for name, arity in ((EQUAL, 2), (BOTTOM, 0)):
         whole = whole if name in whole.predicates else whole.defining(name, arity)
-    said = [each for each in whole.predicates.values() if each.name != BOTTOM]
-    rules = [rule for each in said for rule in copies(each.name, each.arity)]
+    declared = [each for each in whole.predicates.values() if each.name != BOTTOM]
+    rules = [rule for each in declared for rule in copies(each.name, each.arity)]
     rules += chain.from_iterable(rule_over_representatives(rule, constants) for rule in program.rules)
     if DIFFERENT in whole.predicates:
         rules.append(Rule(Atom(BOTTOM, ()), (Atom(stored(DIFFERENT), (X, X)),), name=VIOLATED))
-    named = {stored(each.name): _stored_predicate(each) for each in said}
+    named = {stored(each.name): _stored_predicate(each) for each in declared}
     arities = {atom.predicate: len(atom.terms) for rule in rules for atom in (rule.head, *rule.positive)}
     others = {name: arity for name, arity in arities.items() if name not in {**whole.predicates, **named}}
     made = {name: _predicate(name, arity) for name, arity in {ALIAS: 2, **others}.items()}
@@ -260,9 +260,9 @@ def rule_over_representatives(rule: Rule, constants: Constants) -> tuple[Rule, .
 
 
 def positive_rules(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
-    """The same of a rule without negation and aggregates, with no relation between the facts and the head.
+    """Return the same for a rule without negation and aggregates, without auxiliary relations of values.
 
-    They are for those who look from heads to bodies, too.
+    They can be read from heads to bodies, too.
     """
     group = group_of(rule)
     if group is not None:
@@ -273,7 +273,7 @@ def positive_rules(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
 
 
 def _at_once(rule: Rule, reading: StoredBody, computed: Sequence[Variable]) -> Iterator[Rule]:
-    """A rule for each choice of members that are seen, and of what is computed that stands for another."""
+    """A rule for each choice of members that are seen, and of computed variables that have an alias."""
     for others in subsets(reading.seen):
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
@@ -323,7 +323,7 @@ def _plain(rule: Rule, reading: StoredBody) -> Iterator[Rule]:
 def _computing(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
     """The rules that are made of one whose atoms read what is computed: for that first, then for the head.
 
-    In one rule, what is computed would be looked for among all aliases.
+    In one rule, what is computed would be matched with all aliases.
     """
     columns = tuple(dict.fromkeys((*outputs, *reading.negated)))
     values = Atom(f"{_auxiliary(rule)} values", columns)
@@ -368,7 +368,7 @@ class StoredBody:
     """How a body reads stored relations.
 
     `seen` are the variables of which members are seen, `computed` those that are given a value, and `negated`
-    those that occur under a negation and elsewhere.
+    those that occur under a negation and in other literals.
     """
 
     def __init__(self, body: Sequence[Literal], constants: Constants, outside: Iterable[Variable]) -> None:
@@ -425,7 +425,7 @@ class StoredBody:
         return (*chain.from_iterable(made), *aliases)
 
     def bodies(self, others: Choice) -> Iterator[tuple[Literal, ...]]:
-        """The same with negations: a body for each choice of what is computed that stands for another."""
+        """Yield the bodies with negations, one for each choice of computed variables that have an alias."""
         computed = tuple(each for each in self.negated if each in self.computed)
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
