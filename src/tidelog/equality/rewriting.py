@@ -25,8 +25,7 @@ import numpy as np
 
 from tidelog.data.rows import Rows
 from tidelog.engine.events import MaintainerChosen
-from tidelog.equality import conflicts
-from tidelog.equality import listing as answers
+from tidelog.equality import conflicts, listing
 from tidelog.equality.class_search import ClassSearch, EqualityRules
 from tidelog.equality.classes import (
     NOTHING,
@@ -122,7 +121,7 @@ class Rewriting(Axiomatised):
         rows = Rows(*self._engine.rows(stored(predicate)))
         if predicate == BOTTOM:
             return rows
-        return answers.facts(rows, self.classes, self._engine.dictionary, shown)
+        return listing.facts(rows, self.classes, self._engine.dictionary, shown)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """Return how answers are looked up, None if in the relations of the predicates themselves."""
@@ -130,7 +129,7 @@ class Rewriting(Axiomatised):
 
     def _answers(self, query: Query, shown: str) -> Answers:
         constants = self._meanings.renamed(constants_of((query.rule,)), self.classes)
-        found = answers.answers(self._engine, self.classes, query, constants, shown)
+        found = listing.answers(self._engine, self.classes, query, constants, shown)
         return found.columns, found.count
 
     def listing(self, program: Program, shown: str) -> Listing | None:
@@ -268,7 +267,7 @@ class Rewriting(Axiomatised):
         removed_rules, added_rules = rule_changes(before.rules, self.meaning(source).rules)
         update = replace(update, rules_removed=removed_rules, rules_added=added_rules)
         return self._transact(
-            source, lambda work: self._propagate(update, before, (source_before, source), work)
+            source, lambda applied: self._propagate(update, before, (source_before, source), applied)
         )
 
     def begin(self, update: Update, before: Program, after: Program) -> NetChange:
@@ -283,10 +282,10 @@ class Rewriting(Axiomatised):
         self.classes = Classes()
         held = {name: Rows(*self._engine.rows(name)) for name in before.predicates if name != BOTTOM}
 
-        def propagate(work: AppliedSteps) -> None:
-            net = self._execute(update, NOTHING, before, after, work)
-            work.nets[:] = [since(held, net)]
-            self._merge_all(net, after, source, work)
+        def propagate(applied: AppliedSteps) -> None:
+            net = self._execute(update, NOTHING, before, after, applied)
+            applied.nets[:] = [since(held, net)]
+            self._merge_all(net, after, source, applied)
 
         return self._transact(source, propagate)
 
@@ -301,13 +300,13 @@ class Rewriting(Axiomatised):
         self._compute_last_delta()
         self.classes.begin()
         self.rounds = 0
-        work = AppliedSteps()
+        applied = AppliedSteps()
         try:
-            act(work)
+            act(applied)
         except BaseException:
-            self._undo(work)
+            self._undo(applied)
             raise
-        net = composed(work.nets)
+        net = composed(applied.nets)
         delta = LazyDelta(self._engine, self.classes, net, source.predicates)
         self._last_delta = weakref.ref(delta)
         return delta.change(net)
@@ -325,22 +324,22 @@ class Rewriting(Axiomatised):
             delta.lose()
 
     def _propagate(
-        self, update: Update, before: Program, source: tuple[Program, Program], work: AppliedSteps
+        self, update: Update, before: Program, source: tuple[Program, Program], applied: AppliedSteps
     ) -> None:
         """Split what is no longer equal, apply the update, and merge what is equal."""
         moved = self._split(update, before, source)
-        work.moved.append(moved)
+        applied.moved.append(moved)
         now = self.meaning(source[1])
-        self._merge_all(self._execute(update, moved, before, now, work), now, source[1], work)
+        self._merge_all(self._execute(update, moved, before, now, applied), now, source[1], applied)
 
-    def _merge_all(self, net: NetChange, now: Program, source: Program, work: AppliedSteps) -> None:
+    def _merge_all(self, net: NetChange, now: Program, source: Program, applied: AppliedSteps) -> None:
         """Merge what inserted facts make equal until nothing is; `now` is the effective program before."""
         while (pairs := self._unmerged(now, net)) is not None:
             self.rounds += 1
             earlier, moved = now, self.classes.merge(*pairs)
-            work.moved.append(moved)
+            applied.moved.append(moved)
             now = self.meaning(source)
-            net = self._execute(Update({}, {}), moved, earlier, now, work)
+            net = self._execute(Update({}, {}), moved, earlier, now, applied)
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
         """The pairs of representatives that inserted facts make equal."""
@@ -381,7 +380,7 @@ class Rewriting(Axiomatised):
         return found
 
     def _execute(
-        self, update: Update, moved: MovedConstants, before: Program, after: Program, work: AppliedSteps
+        self, update: Update, moved: MovedConstants, before: Program, after: Program, applied: AppliedSteps
     ) -> NetChange:
         """Apply an update and a change of classes; return the net change over representatives."""
         removed, added = moved.removed, moved.added
@@ -393,16 +392,16 @@ class Rewriting(Axiomatised):
         if not whole:
             return NetChange()
         net = self._inner.apply(whole, before, after)
-        work.steps.append((whole, before, after))
-        work.nets.append(net)
+        applied.steps.append((whole, before, after))
+        applied.nets.append(net)
         return net
 
-    def _undo(self, work: AppliedSteps) -> None:
+    def _undo(self, applied: AppliedSteps) -> None:
         """Undo the applied steps, without limits."""
         with self._runtime.no_limits().guarding():
-            for update, before, after in reversed(work.steps):
+            for update, before, after in reversed(applied.steps):
                 self._inner.apply(update.inverse, after, before)
-        for moved in reversed(work.moved):
+        for moved in reversed(applied.moved):
             self.classes.assign(moved.ids, moved.before)
 
 
