@@ -165,7 +165,7 @@ class Classes:
     # ---- views
 
     @property
-    def standing(self) -> Ids:
+    def merged(self) -> Ids:
         """The representatives of classes of two and more."""
         return np.flatnonzero(self.size > 1).astype(np.int32)
 

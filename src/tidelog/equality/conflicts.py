@@ -65,9 +65,6 @@ class Conflict:
     instance: EquatingInstance | None = None
 
 
-# ---- in text
-
-
 def diagnostic(conflict: Conflict, program: Program) -> Diagnostic:
     """Describe a conflict, with the instance of the rule that causes it if one was found."""
     writing = Writing.of(program)
@@ -97,9 +94,6 @@ def _message(conflict: Conflict, writing: Writing) -> str:
     return f"inconsistent: {left} = {right}, {REASONS[conflict.reason]}"
 
 
-# ---- where the axioms of equality are rules
-
-
 def find_by_axioms(program: Program, engine: ClosingEngine) -> Conflict | None:
     """Find two constants that an axiom of `program` forbids to be equal; the engine holds all facts."""
     for rule in program.rules:
@@ -121,9 +115,6 @@ def _first_pair(engine: ClosingEngine, rule: Rule) -> Pair | None:
 
 def _pair_order(pair: Pair) -> tuple[object, ...]:
     return pair[0] == pair[1], *map(order_key, pair)
-
-
-# ---- where equality is a set of classes
 
 
 def conflicting_classes(classes: Classes, some: Ids, kinds: Kinds, unique_names: bool) -> list[int]:
@@ -168,9 +159,6 @@ def find_not_different(program: Program, engine: ClosingEngine, classes: Classes
             others = classes.class_of(one).tolist() if relation != DIFFERENT else [other]
             found += [(decode(one), decode(each)) for each in others]
     return Conflict(min(found, key=_pair_order), VIOLATED) if found else None
-
-
-# ---- which rule makes the two equal
 
 
 def traced(

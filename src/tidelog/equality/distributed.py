@@ -230,7 +230,7 @@ class EqualityTask:
         found: list[Conflict] = []
         if self._mesh.number == 0:
             dictionary, classes = self._reader.dictionary, self.classes
-            several, kinds = classes.standing, dictionary.kind
+            several, kinds = classes.merged, dictionary.kind
             for one in conflicts.conflicting_classes(classes, several, kinds, self._unique_names)[:1]:
                 members = dictionary.decode_all(classes.class_of(one).tolist())
                 found.append(conflicts.conflict_among(members))

@@ -158,9 +158,9 @@ def _minus(rows: Rows | None, others: Rows | None) -> Rows | None:
 
 
 def _put(side: dict[str, Rows], name: str, parts: Iterable[Rows | None]) -> None:
-    present = [part for part in parts if part is not None and part.count]
-    if present:
-        side[name] = joined(present)
+    rows = concatenated(parts)
+    if rows is not None:
+        side[name] = rows
 
 
 def expanded_change(

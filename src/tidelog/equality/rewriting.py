@@ -215,7 +215,7 @@ class Rewriting(Axiomatised):
         if ALIAS in self._engine.relations() and self._engine.size(ALIAS):
             (members, representatives), _ = self._engine.rows(ALIAS)
             self.classes.assign(members, representatives)
-            self._conflicts = self.classes.standing.tolist()  # each is examined once
+            self._conflicts = self.classes.merged.tolist()  # each is examined once
 
     def restored(
         self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
@@ -292,7 +292,7 @@ class Rewriting(Axiomatised):
     def withdraw(self, update: Update, before: Program, after: Program) -> None:
         """Undo an update to the first program with equality: afterwards there are no classes."""
         effective = self.meaning(self._source(before))
-        ids = self.classes.members_of(self.classes.standing)
+        ids = self.classes.members_of(self.classes.merged)
         self._execute(update, self.classes.assign(ids, ids), effective, after, AppliedSteps())
 
     def _transact(self, source: Program, act: Callable[[AppliedSteps], None]) -> NetChange:
