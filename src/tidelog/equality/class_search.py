@@ -112,24 +112,22 @@ class EqualityRules:
 class ClassSearch:
     """Algorithms 1, 3 and 4 for the rules of a program; reused from one update to the next."""
 
-    def __init__(
-        self, relevant: EqualityRules, engine: ClosingEngine, renaming: Renaming, check: Check
-    ) -> None:
-        self._relevant = relevant
+    def __init__(self, rules: EqualityRules, engine: ClosingEngine, renaming: Renaming, check: Check) -> None:
+        self._equality_rules = rules
         self._engine = engine
         self._check = check
-        self.relations = WorkRelations("to prove", engine, relevant.arities)
-        self._saturation = Saturation(relevant.of, self.relations, renaming, check)
-        self._origins = ExplicitMembers(relevant.predicates, self.relations, check)
+        self.relations = WorkRelations("to prove", engine, rules.arities)
+        self._saturation = Saturation(rules.of, self.relations, renaming, check)
+        self._explicit_members = ExplicitMembers(rules.predicates, self.relations, check)
         self._backwards = {
             rule: [BackwardRule(each, self.relations, check) for each in some]
-            for rule, some in relevant.of.items()
+            for rule, some in rules.of.items()
         }
         self._forwards = {
             rule: list(chain.from_iterable(_consequences(each, self.relations) for each in some))
-            for rule, some in relevant.of.items()
+            for rule, some in rules.of.items()
         }
-        self._mentions = list(_mentions(relevant.arities, self.relations))
+        self._mentions = list(_mentions(rules.arities, self.relations))
         self._examined = 0  # facts that became suspect or checked
 
     @property
@@ -143,11 +141,13 @@ class ClassSearch:
         The update is not applied yet; `lost` are the rules that it removes.
         """
         self._classes = classes
-        self._saturation.begin(
-            lost, classes, lambda name, rows: self._origins.explicit(name, rows, classes, update.removed)
-        )
-        self._rules = [rule for rule in self._relevant.of if rule not in lost]
-        self._steps: dict[str, list[BackwardRule]] = {name: [] for name in self._relevant.arities}
+
+        def explicit(name: str, rows: Rows) -> Rows:
+            return self._explicit_members.explicit(name, rows, classes, update.removed)
+
+        self._saturation.begin(lost, classes, explicit)
+        self._rules = [rule for rule in self._equality_rules.of if rule not in lost]
+        self._steps: dict[str, list[BackwardRule]] = {name: [] for name in self._equality_rules.arities}
         for each in chain.from_iterable(self._backwards[rule] for rule in self._rules):
             self._steps[each.head].append(each)
         try:
@@ -171,10 +171,10 @@ class ClassSearch:
     def _suspect_facts(self, removed: Mapping[str, Rows], lost: Collection[Rule]) -> Facts:
         """The stored facts of removed explicit facts, and what removed rules derive."""
         explicit = ((stored(name), self._classes.normalise(rows)) for name, rows in removed.items())
-        rules = chain.from_iterable(self._relevant.of.get(rule, ()) for rule in lost)
+        rules = chain.from_iterable(self._equality_rules.of.get(rule, ()) for rule in lost)
         derived = ((rule.head.predicate, Rows(*self._engine.answer(rule))) for rule in rules)
         found = united(chain(explicit, derived))
-        return {name: rows for name, rows in found.items() if name in self._relevant.arities}
+        return {name: rows for name, rows in found.items() if name in self._equality_rules.arities}
 
     def _search(self, suspect: Facts) -> None:
         """Check these facts, and all that may be lost with them."""
@@ -191,17 +191,17 @@ class ClassSearch:
         """What rules derive from facts that are lost, at least in part."""
         for name, rows in lost.items():
             self.relations.replace_all(LOST, name, rows)
-        for given, head, sought in chain.from_iterable(self._forwards[rule] for rule in self._rules):
+        for given, head, query in chain.from_iterable(self._forwards[rule] for rule in self._rules):
             if given in lost:
-                yield head, sought.rows(self._check)
+                yield head, query.rows(self._check)
 
     def _mentioning(self, lost: Facts) -> Found:
         """The facts that mention a class that is lost, at least in part."""
         owners = self._classes.several(lost[EQUALITIES].columns[0]) if EQUALITIES in lost else NONE
         if len(owners):
             self.relations.replace_all(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
-            for name, sought in self._mentions:
-                yield name, sought.rows(self._check)
+            for name, query in self._mentions:
+                yield name, query.rows(self._check)
 
     # ---- Algorithm 4: backwards, from checked facts (C) to the facts that may prove them
 
@@ -263,12 +263,12 @@ class BackwardRule:
             *(assigned_or_tested(each, bound) for each in rule.body),
             *undisproved,
         )
-        self._sought = BoundQuery(self._variables, body, relations)
+        self._query = BoundQuery(self._variables, body, relations)
 
     def facts(self, heads: Rows) -> Found:
         """Return the facts of the instances with these heads, disproved ones apart."""
         self._relations.replace_all(GIVEN, self.head, heads)
-        rows = self._sought.rows(self._check)
+        rows = self._query.rows(self._check)
         columns = dict(zip(self._variables, rows.columns, strict=True))
         identity = self._relations.engine.identity
         for atom in self._atoms:
@@ -324,7 +324,7 @@ class ExplicitMembers:
         self._engine = relations.engine
         self._check = check
         relations.define(GIVEN, CONSTANTS, 1)
-        self._sought: dict[tuple[str, int], BoundQuery] = {}
+        self._queries: dict[tuple[str, int], BoundQuery] = {}
 
     def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
         """The explicit facts, removed ones apart, that checked rows of a stored relation represent."""
@@ -358,12 +358,12 @@ class ExplicitMembers:
 
     def _mentioning(self, predicate: str, position: int, arity: int) -> BoundQuery:
         """The query for the explicit facts that have one of the given constants at a position."""
-        known = self._sought.get((predicate, position))
+        known = self._queries.get((predicate, position))
         if known is None:
             terms = tuple(Variable(f"x{number}") for number in range(arity))
             given = self._relations.atom(GIVEN, Atom(CONSTANTS, (terms[position],)))
             known = BoundQuery(terms, (given, Atom(predicate, terms)), self._relations)
-            self._sought[predicate, position] = known
+            self._queries[predicate, position] = known
         return known
 
 

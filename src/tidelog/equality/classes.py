@@ -278,7 +278,7 @@ class PendingMerges:
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
         self.relations = WorkRelations("to merge", engine, keys)
         self._whole = {name: self._query(name, arity) for name, arity in keys.items()}
-        rules = [sought.rule for sought in self._whole.values()]
+        rules = [query.rule for query in self._whole.values()]
         given = [self.relations.relation(GIVEN, name) for name in keys]
         self._batch = BatchedRules(rules, given, engine)
 

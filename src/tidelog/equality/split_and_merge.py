@@ -148,7 +148,7 @@ class OneStepEqualities:
         found = (self._query(rule) for rule in rules)
         self._steps = [step for step in found if step is not None]
         given = [self.relations.relation(GIVEN, MEMBERS)]
-        self._batch = BatchedRules([sought.rule for sought, _ in self._steps], given, engine)
+        self._batch = BatchedRules([query.rule for query, _ in self._steps], given, engine)
 
     def parts(self, suspect: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
         """Return the members of suspect classes, and their representatives in what is left of these.
@@ -166,7 +166,7 @@ class OneStepEqualities:
             self.relations.fill({given: Rows((members,), len(members)), **deleted})
             self._engine.show(deleted)
             self._batch.run()
-            found = [self._pairs(sought, is_group, classes, suspect) for sought, is_group in self._steps]
+            found = [self._pairs(query, is_group, classes, suspect) for query, is_group in self._steps]
             return members, classes.parts(members, *_concatenated(found))
         finally:
             self.relations.empty()
@@ -189,9 +189,9 @@ class OneStepEqualities:
         apart = f" {next(self._numbers)}"
         return BoundQuery(row, (members, *body, *surviving), self.relations, apart)
 
-    def _pairs(self, sought: BoundQuery, is_group: bool, classes: Classes, suspect: Ids) -> Pairs:
+    def _pairs(self, query: BoundQuery, is_group: bool, classes: Classes, suspect: Ids) -> Pairs:
         """The equal pairs that a query has found; keys may be equal by classes that are not suspect."""
-        rows = sought.results()
+        rows = query.results()
         if not is_group:
             left, right = rows.columns
             return left, right
