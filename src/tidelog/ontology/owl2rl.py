@@ -1,4 +1,17 @@
-"""OWL 2 RL rules specialised to one ontology: the tables, partially evaluated."""
+"""OWL 2 RL rules specialised to one ontology: the tables, partially evaluated.
+
+Grosof, Horrocks, Volz, Decker: Description Logic Programs, WWW 2003; the *lower bound* programs of Motik,
+Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog Programs
+with Equality, IJCAI 2015, section 5.
+
+A rule of `owl2rl.rls` has literals about the ontology (`?class owl:onProperty ?p`) and literals about the data
+(`?x ?p ?y`). `specialise` matches the former, once, against the ontology closed under the tables; what is left
+is one rule for each match, over the latter alone: `?x ub:headOf ?y, ?y rdf:type ub:Department`. `simplified`
+then removes the intermediate predicates.
+
+Invariant: over data without axioms, the rules derive the triples that the tables derive, apart from triples
+about the ontology itself, memberships of `owl:Thing` and of classes without a name.
+"""
 
 from __future__ import annotations
 
@@ -291,23 +304,11 @@ def decide(body: tuple[Literal, ...]) -> tuple[Literal, ...] | None:
     return tuple(left)
 
 
-# ---- OWL 2 RL rules specialised to one ontology: the tables, partially evaluated.
-#
-# Grosof, Horrocks, Volz, Decker: Description Logic Programs, WWW 2003; the *lower bound* programs of Motik,
-# Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog Programs
-# with Equality, IJCAI 2015, section 5.
-#
-# A rule of `owl2rl.rls` has literals about the ontology (`?class owl:onProperty ?p`) and literals about the
-# data (`?x ?p ?y`). The former are matched here, once, against the ontology closed under the tables; what is
-# left is one rule for each match, over the latter alone: `?x ub:headOf ?y, ?y rdf:type ub:Department`.
-# `simplified` then removes the intermediate predicates.
-#
-# Invariant: over data without axioms, the rules derive the triples that the tables derive, apart from triples
-# about the ontology itself, memberships of `owl:Thing` and of classes without a name.
+# ---- Specialising the tables.
 
 DATATYPE: Final = TABLES + "datatype"
 PART: Final = TABLES + "part"
-# Rows about single things, which data may state too: they stay as they are.
+# Rows about single things, which data may contain too: they stay as they are.
 ABOUT_THINGS: Final = ("eq-", "prp-npa")
 # Rows that follow from nothing.
 AXIOMS: Final = frozenset({"prp-ap", "cls-thing", "cls-nothing1", "dt-type1"})

@@ -1,4 +1,20 @@
-"""Rules over representatives: what is left of a program when equal constants have become one."""
+"""Rules over representatives: what is left of a program when equal constants have become one.
+
+Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for predicates of any arity, and
+with negation, aggregates, comparisons and functions.
+
+One constant of each class of equal ones is the representative. The relation `ALIAS` has the representative of
+each of the others. Next to a predicate, which holds its explicit facts unchanged, there is its *stored*
+relation: all facts, over representatives only. A rule reads and derives stored facts, its own constants being
+representatives too.
+
+Comparisons, functions and aggregates see members: a variable that they read is the representative, or one of
+the others of its class. What they compute is replaced by its representative as soon as an atom reads it. Each
+of these choices makes two rules of one.
+
+Invariant: if no two representatives are equal, the stored facts of a predicate, with every constant replaced
+by all members of its class, are the facts that the axioms of equality give it.
+"""
 
 from __future__ import annotations
 
@@ -111,22 +127,7 @@ def _renamed(atom: Atom, other: Atom, names: dict[Term, Term]) -> dict[Term, Ter
     return found
 
 
-# ---- Rules over representatives: what is left of a program when equal constants have become one.
-#
-# Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for predicates of any arity, and
-# with negation, aggregates, comparisons and functions.
-#
-# One constant of each class of equal ones is the representative. The relation `ALIAS` has the representative
-# of each of the others. Next to a predicate, which holds its explicit facts unchanged, there is its *stored*
-# relation: all facts, over representatives only. A rule reads and derives stored facts, its own
-# constants being representatives too.
-#
-# Comparisons, functions and aggregates see members: a variable that they read is the representative, or one
-# of the others of its class. What they compute is replaced by its representative as soon as an atom reads it.
-# Each of these choices makes two rules of one.
-#
-# Invariant: if no two representatives are equal, the stored facts of a predicate, with every constant
-# replaced by all members of its class, are the facts that the axioms of equality give it.
+# ---- Stored relations.
 
 ALIAS = "= alias"  # (member, representative) of constants that do not represent themselves
 MARK = " ≈"  # a name with a space is no predicate's
