@@ -4,10 +4,10 @@ Grosof, Horrocks, Volz, Decker: Description Logic Programs, WWW 2003; the *lower
 Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog Programs
 with Equality, IJCAI 2015, section 5.
 
-A rule of `owl2rl.rls` has literals about the ontology (`?class owl:onProperty ?p`) and literals about the data
-(`?x ?p ?y`). `specialise` matches the former, once, against the ontology closed under the tables; what is left
-is one rule for each match, over the latter alone: `?x ub:headOf ?y, ?y rdf:type ub:Department`. `simplified`
-then removes the intermediate predicates.
+A rule of `owl2rl.rls` has literals about the ontology (`?class owl:onProperty ?p`) and literals about the
+data (`?x ?p ?y`). `specialise` matches the former, once, against the ontology closed under the tables; what
+is left is one rule for each match, over the latter alone: `?x ub:headOf ?y, ?y rdf:type ub:Department`.
+`simplified` then removes the intermediate predicates.
 
 Invariant: over data without axioms, the rules derive the triples that the tables derive, apart from triples
 about the ontology itself, memberships of `owl:Thing` and of classes without a name.
