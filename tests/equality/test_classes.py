@@ -27,7 +27,7 @@ def as_sets(classes: Classes) -> set[frozenset[int]]:
         assert (classes.representatives(part) == owner).all()
     assert sorted(members.tolist()) == every.tolist()
     assert classes.count == CONSTANTS - len(owners) == len(classes.aliased)
-    assert classes.standing.tolist() == owners[sizes > 1].tolist()
+    assert classes.merged.tolist() == owners[sizes > 1].tolist()
     return {frozenset(part.tolist()) for part in parts}
 
 

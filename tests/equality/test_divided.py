@@ -15,7 +15,7 @@ from tests.engine.meshes import facts
 from tests.equality.laboratory import Facts, held, reference
 from tests.equality.scripts import DECLARED, Script, scripts
 from tidelog.engine.exchange import Task
-from tidelog.equality.distributed import Divided
+from tidelog.equality.distributed import EqualityTask
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
 from tidelog.logic.conversions import exact
 from tidelog.logic.equality_axioms import axiomatise
@@ -25,7 +25,7 @@ from tidelog.rewrite.localise import Sizes
 MANY = 1_000_000  # rows, so that nothing is copied to all
 
 
-def run(program: Program, count: int, make: Any = Divided, **settings: Any) -> list[Any]:
+def run(program: Program, count: int, make: Any = EqualityTask, **settings: Any) -> list[Any]:
     """The tasks that have run a program, or the errors that they have raised."""
     return meshes.run(program, count, make=make, **settings)
 

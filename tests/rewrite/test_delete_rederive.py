@@ -22,7 +22,7 @@ from tidelog.logic.conversions import exact
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
 from tidelog.logic.values import integer
-from tidelog.rewrite.delete_rederive import Maintenance, afterwards, maintenance
+from tidelog.rewrite.delete_rederive import MaintenanceProgram, afterwards, maintenance
 from tidelog.rewrite.localise import Sizes, localise
 
 Said = dict[str, set[Row]]
@@ -124,7 +124,7 @@ def scratch(program: Program) -> dict[str, set[Row]]:
     return {name: set(rows) for name, rows in found.items()}
 
 
-def prepared(case: Changing) -> tuple[Maintenance, Program, Facts, Facts]:
+def prepared(case: Changing) -> tuple[MaintenanceProgram, Program, Facts, Facts]:
     """The program that maintains, with all that it is given; the facts before, and those after the change."""
     explicit = facts_of(case.program)
     before = scratch(case.program)

@@ -17,8 +17,8 @@ from tidelog.logic.program import Atom, Program, Rule
 from tidelog.logic.resolve import resolve_query
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.factoring import Binding
-from tidelog.rewrite.magic_sets import Options, Rewritten, readable, rewrite
-from tidelog.rewrite.renaming import Kind, relation_name
+from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, readable, rewrite
+from tidelog.rewrite.renaming import AdornedKind, relation_name
 from tidelog.syntax.parser import parse_literals
 
 LINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- e(?x, ?y), tc(?y, ?z) ."
@@ -36,7 +36,7 @@ def rewritten(text: str, *queries: str, refined: bool = True) -> tuple[Program, 
     program = tl.parse(text)
     stated = frozenset(fact.predicate for fact in program.facts)
     rules = [asking(program, query, f"answer{place}") for place, query in enumerate(queries)]
-    return program, rewrite(program.rules, rules, Options(stated, refined=refined))
+    return program, rewrite(program.rules, rules, MagicOptions(stated, refined=refined))
 
 
 def rules_of(text: str, *queries: str, refined: bool = True) -> set[str]:
@@ -289,7 +289,7 @@ def test_answers_are_the_same(refined: bool, data: st.DataObject) -> None:
         for number in range(data.draw(st.integers(1, 2)))
     ]
     stated = frozenset(fact.predicate for fact in program.facts)
-    made = rewrite(program.rules, asked, Options(stated, refined=refined))
+    made = rewrite(program.rules, asked, MagicOptions(stated, refined=refined))
     facts = tuple(program.facts) + made.seeds
     found = reference.evaluate(Program(program.predicates, made.rules, facts))
     assert {name: frozenset(found.get(name, ())) for name in answers(program, asked)} == answers(
@@ -297,11 +297,13 @@ def test_answers_are_the_same(refined: bool, data: st.DataObject) -> None:
     )
     everything = reference.evaluate(program)
     for name, relation in made.relations.items():
-        if relation.kind is not Kind.ADORNED or relation.predicate not in program.predicates:
+        if relation.kind is not AdornedKind.ADORNED or relation.predicate not in program.predicates:
             continue
         rows = found.get(name, frozenset())
         assert set(rows) <= set(everything[relation.predicate])
         places = Binding.of(relation.adornment).bound
         if places:
-            magic = found.get(relation_name(Kind.MAGIC, relation.predicate, relation.adornment), frozenset())
+            magic = found.get(
+                relation_name(AdornedKind.MAGIC, relation.predicate, relation.adornment), frozenset()
+            )
             assert {tuple(row[place] for place in places) for row in rows} <= set(magic)

@@ -269,9 +269,7 @@ class Work:
         if not paths:
             return None
         options = self.options
-        return load_ontology(
-            *paths, equality=options.same_as, unique_names=options.unique_names, tell=self.messages.say
-        )
+        return load_ontology(*paths, equality=options.same_as, unique_names=options.unique_names)
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""

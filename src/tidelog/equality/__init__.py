@@ -1,1 +1,12 @@
-"""Equality: constants that stand for one thing, by axioms or by representatives."""
+"""Equality: constants that denote one thing, by axioms as rules or by one representative of each class.
+
+Begin with `treatment.py` (what a treatment of equality does for a reasoner, and equality by axioms), then
+`rewriting.py`, a maintainer that wraps the maintainer of facts: it splits and merges classes between the
+updates that it hands on. `classes.py` holds the classes (compiled loops in `class_kernels.py`). Which classes
+a deletion splits is found by `split_and_merge.py`, or by `class_search.py`, the B/F≈ algorithm; both run
+rules over `work_relations.py`. `listing.py` expands stored facts to all members, `conflicts.py` finds
+constants that must not be equal, `distributed.py` does all of it among tasks.
+
+It may import query, maintenance and what lies below these; the rules over representatives are made in
+`rewrite/representatives.py`.
+"""

@@ -1,450 +1,213 @@
-"""Backward/Forward with rewriting (B/F≈): which classes a deletion puts in doubt and divides, and into
-what.
+"""Backward/Forward with rewriting (B/F≈): which classes a deletion divides, and into what.
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015, Algorithms 1 and 3 to 7, for sets of facts.
+
+The paper's sets are kinds of facts in work relations (`work_relations`), over the representatives π of the
+stored facts, but for P:
+
+    D  SUSPECT    facts that may be lost
+    O  PROCESSED  those among them whose consequences are suspect too
+    C  CHECKED    facts for which proofs are searched, backwards
+    S  DISPROVED  checked facts without any proof, which no search reads again
+    P  PROVED     facts that follow from explicit facts through checked ones, over representatives γ
+    Y  delayed    what is proved and not checked yet
+
+`ClassSearch` has Algorithms 1, 3 and 4: each suspect fact is checked backwards; what is not proved as a whole
+makes further facts suspect. `Saturation` has Algorithms 5 to 7 (saturate, rewrite, prove): what follows from
+checked facts, forwards. `ExplicitMembers` answers line 40: which explicit facts a checked fact represents.
+
+Only facts that equality depends on take part, since the result is nothing but the classes: Algorithm 2 is the
+maintainer's work, for which a change of classes is a change of the relation of aliases. Of the paper's
+optimisations, reflexivity needs nothing, as no rule makes a constant equal to itself; redundant derivations,
+disproved facts and singletons are as in the paper. Two things differ. Line 40 does not expand a checked fact
+into all combinations of members: the members of one argument's class lead to the explicit facts. And
+equalities by a common key merge a class along its members, without a pair for every two of them.
+
+Invariants: a checked fact has its proof if it has one at all, or waits, or each of its instances among facts
+that are not disproved has only checked facts. γ and the proved facts are the r-materialisation of all that
+has a proof from explicit facts in which every fact is checked; each instance of a rule is found once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain, count
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from tidelog.data.rows import Rows, distinct, taken, without
-from tidelog.equality.classes import NONE, Classes, Ids, Pairs, neighbours
-from tidelog.equality.saturation import EQUALITIES, Renaming, Saturation
-from tidelog.equality.work_relations import CHECKED, GIVEN, Facts, Scratch, Sought, Together, united
+from tidelog.data.rows import Rows, codes_of, distinct, joined, taken, without
+from tidelog.equality.classes import NONE, Classes, Ids, MovedConstants, Pairs, neighbours
+from tidelog.equality.work_relations import (
+    CHECKED,
+    GIVEN,
+    BoundQuery,
+    Facts,
+    WorkRelations,
+    united,
+)
 from tidelog.logic.program import (
     EQUAL,
-    Assignment,
     Atom,
-    Comparison,
     Constant,
     Literal,
     Negation,
     Program,
     Rule,
-    Term,
     Variable,
     literal_variables,
 )
+from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Check, Update
-from tidelog.query.table_rules import run_once
-from tidelog.rewrite.representatives import ALIAS, MARK, Constants, group_of, positive_rules, stored
+from tidelog.query.table_rules import Prepared, run_once
+from tidelog.rewrite.renaming import assigned_or_tested
+from tidelog.rewrite.representatives import (
+    ALIAS,
+    GROUP,
+    Constants,
+    bearing_on_equality,
+    positive_rules,
+    stored,
+    stored_atoms,
+)
 
-# ---- Which classes a deletion puts in doubt: whatever a lost fact takes part in, step by step.
-#
-# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-# Programs with Equality, IJCAI 2015, section 3.1, for the doubtful facts; here as rules of their own, which
-# the engine runs.
-#
-# A fact is doubtful if an explicit fact that it stands for is removed, if a rule derives it from a doubtful
-# fact, or if it mentions a class that is in doubt. A class is in doubt if a doubtful fact makes its members
-# equal. Only rules that equality depends on are looked at, and classes of one constant never.
-#
-# Invariant: the members of a class that is not in doubt are equal by proofs without a doubtful fact.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
-DOUBTFUL = "doubted"
-IN_DOUBT = "= classes"
-CLASS, ANY = Variable("class"), Variable("_any")
-
-
-class Doubts:
-    """The classes that updates put in doubt, by the rules of a program over representatives."""
-
-    def __init__(self, program: Program, engine: Any, check: Check) -> None:
-        self._engine = engine
-        self._check = check
-        self._bearing = frozenset(bearing_on_equality(program.rules))
-        atoms = [atom for rule in self._bearing for atom in (rule.head, *stored_atoms(rule))]
-        self._arities = {atom.predicate: len(atom.terms) for atom in atoms}
-        self._scratch = Scratch("to doubt", engine, {IN_DOUBT: 1, **self._arities})
-        own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
-        self._together = Together((*self._passing(), *self._of_classes()), own, engine)
-
-    def classes(self, update: Update, classes: Classes) -> Ids:
-        """The representatives of the classes that an update puts in doubt; it is not carried out yet."""
-        lost = tuple(
-            replace(rule, head=self._doubted(rule.head))
-            for rule in update.rules_removed
-            if rule in self._bearing
-        )
-        seeds = self._seeds(update.removed, classes)
-        if not seeds and not lost:
-            return NONE
-        try:
-            self._scratch.fill({self._scratch.relation(DOUBTFUL, name): rows for name, rows in seeds.items()})
-            for rule in lost:
-                run_once(rule, self._engine)
-            self._together.close(self._check)
-            (found,), _ = self._engine.rows(self._scratch.relation(DOUBTFUL, IN_DOUBT))
-            return np.sort(found)
-        finally:
-            self._scratch.empty()
-
-    def drop(self) -> None:
-        """Forget what is kept from one update to the next."""
-        self._scratch.drop()
-
-    def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
-        """The stored facts that explicit facts to be removed stand for; they may repeat."""
-        known = ((stored(name), rows) for name, rows in removed.items())
-        return {name: classes.normalise(rows) for name, rows in known if name in self._arities}
-
-    # ---- rules
-
-    def _doubted(self, atom: Atom) -> Atom:
-        return self._scratch.atom(DOUBTFUL, atom)
-
-    def _passing(self) -> Iterator[Rule]:
-        """The rules by which doubt passes from a body to a head."""
-        for rule in self._bearing:
-            for atom in stored_atoms(rule):
-                body = tuple(self._doubted(each) if each is atom else each for each in rule.body)
-                yield replace(rule, head=self._doubted(rule.head), body=body)
-
-    def _of_classes(self) -> Iterator[Rule]:
-        """The rules by which doubt passes from equalities to classes, and on to what mentions them."""
-        in_doubt = self._doubted(Atom(IN_DOUBT, (CLASS,)))
-        equal = self._doubted(Atom(stored(EQUAL), (CLASS, CLASS)))
-        yield Rule(in_doubt, (equal, Atom(ALIAS, (ANY, CLASS))))
-        for name, arity in self._arities.items():
-            for place in range(arity) if name != stored(EQUAL) else ():
-                terms = tuple(CLASS if number == place else Variable(f"x{number}") for number in range(arity))
-                atom = Atom(name, terms)
-                yield Rule(self._doubted(atom), (in_doubt, atom))
-
-
-def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:
-    """The rules that equality depends on."""
-    waiting = [Atom(stored(EQUAL), (Variable("x"), Variable("y")))]
-    left = list(rules)
-    while waiting:
-        atom = waiting.pop()
-        found = [rule for rule in left if may_match(rule.head, atom)]
-        left = [rule for rule in left if not may_match(rule.head, atom)]
-        for rule in found:
-            waiting.extend(stored_atoms(rule))
-            yield rule
-
-
-def may_match(head: Atom, atom: Atom) -> bool:
-    """Whether a head may derive what an atom reads."""
-    if head.predicate != atom.predicate:
-        return False
-    pairs = zip(head.terms, atom.terms, strict=True)
-    return all(a == b for a, b in pairs if isinstance(a, Constant) and isinstance(b, Constant))
-
-
-def stored_atoms(rule: Rule) -> Iterable[Atom]:
-    return (atom for atom in rule.positive if MARK in atom.predicate)
-
-
-# ---- What is left of classes in doubt: members that explicit facts still make equal, at one step.
-#
-# Before a class in doubt is divided, the rules of equality are asked what they find in the explicit facts
-# alone. Constants that hang together by that stay together, so that a large class loses what has gone, and is
-# not taken apart. Keys may be equal by classes that are not in doubt; whatever else a proof may need is not
-# looked at.
-#
-# Invariant: the constants of each part are equal by explicit facts that stay, and by classes without doubt.
-
-MEMBERS = "= members"
-GONE = "gone"
-LEFT, RIGHT = Variable("x"), Variable("y")
-STATED = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
-
-
-class Proofs:
-    """What explicit facts make equal at one step, by the rules of a program as it is said."""
-
-    def __init__(self, program: Program, engine: Any) -> None:
-        self._engine = engine
-        self._numbers = count()
-        rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
-        atoms = chain.from_iterable(rule.positive for rule in rules)
-        self._scratch = Scratch(
-            "to part", engine, {MEMBERS: 1, **{each.predicate: len(each.terms) for each in atoms}}
-        )
-        found = (self._looking(rule) for rule in rules)
-        self._steps = [step for step in found if step is not None]
-        given = [self._scratch.relation(GIVEN, MEMBERS)]
-        self._together = Together([sought.rule for sought, _ in self._steps], given, engine)
-
-    def parts(self, doubted: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
-        """The members of classes in doubt, and the representatives that they have in what is left of them.
-
-        `removed` are the explicit facts that go, which have not gone yet.
-        """
-        members = np.sort(classes.members_of(doubted))
-        given = self._scratch.relation(GIVEN, MEMBERS)
-        gone = {
-            self._scratch.relation(GONE, name): removed[name]
-            for name in removed
-            if name in self._scratch.arities
-        }
-        try:
-            self._scratch.fill({given: Rows((members,), len(members)), **gone})
-            self._engine.show(gone)
-            self._together.run()
-            found = [self._pairs(sought, is_group, classes, doubted) for sought, is_group in self._steps]
-            return members, classes.parts(members, *_joined(found))
-        finally:
-            self._scratch.empty()
-
-    def drop(self) -> None:
-        """Forget what is kept from one update to the next."""
-        self._scratch.drop()
-
-    def _looking(self, rule: Rule) -> tuple[Sought, bool] | None:
-        """How pairs are looked for that a rule makes equal, or groups; one of a pair is a member."""
-        group = group_of(rule)
-        if group is not None:
-            return self._among_members((*group.key, group.constant), group.constant, group.body), True
-        variable = next((term for term in rule.head.terms if isinstance(term, Variable)), None)
-        if variable is None:
-            return None
-        return self._among_members(rule.head.terms, variable, rule.body), False
-
-    def _among_members(self, row: Sequence[Term], constant: Variable, body: Sequence[Literal]) -> Sought:
-        """The rows whose constant is a member, without facts that go."""
-        members = self._scratch.atom(GIVEN, Atom(MEMBERS, (constant,)))
-        atoms = (literal for literal in body if isinstance(literal, Atom))
-        staying = (Negation(self._scratch.atom(GONE, atom)) for atom in atoms)
-        apart = f" {next(self._numbers)}"
-        return Sought(row, (members, *body, *staying), self._scratch, apart)
-
-    def _pairs(self, sought: Sought, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
-        """The pairs that are equal; keys may be equal by classes that are not in doubt."""
-        rows = sought.found()
-        if not is_group:
-            left, right = rows.columns
-            return left, right
-        if rows.count < 2:
-            return NONE, NONE
-        keys = (_without_doubt(column, classes, doubted) for column in rows.columns[:-1])
-        return neighbours(Rows((*keys, rows.columns[-1]), rows.count))
-
-
-def _without_doubt(column: Ids, classes: Classes, doubted: Ids) -> Ids:
-    """Constants by their representatives, unless their class is in doubt; these are in order."""
-    own = classes.representatives(column)
-    places = np.minimum(np.searchsorted(doubted, own), len(doubted) - 1)
-    return np.where(doubted[places] == own, column, own)
-
-
-def _joined(found: Sequence[Pairs]) -> Pairs:
-    """All pairs."""
-    some = [pairs for pairs in found if len(pairs[0])]
-    if len(some) == 1:
-        return some[0]
-    left, right = (np.concatenate((NONE, *(pairs[side] for pairs in some))) for side in (0, 1))
-    return left, right
-
-
-# ---- Which explicit facts a stored fact stands for, found without expanding all its arguments.
-#
-# The members of one argument's class lead to explicit facts that mention them there; those that have the
-# right representatives in the other places are it. Of all arguments the one is taken by which the fewest
-# explicit facts are expected; a constant that stands for itself is the only member of its class.
-
-CONSTANTS = "= constants"  # stands for a relation of one column
-
-
-class Origins:
-    """The explicit facts by what stands for them; `said` are the predicates by their stored relations."""
-
-    def __init__(self, said: Mapping[str, str], scratch: Scratch, check: Check) -> None:
-        self._said = said
-        self._scratch = scratch
-        self._engine = scratch.engine
-        self._check = check
-        scratch.define(GIVEN, CONSTANTS, 1)
-        self._sought: dict[tuple[str, int], Sought] = {}
-
-    def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
-        """The explicit facts, not to be removed, that checked rows of a stored relation stand for."""
-        predicate = self._said.get(name)
-        if predicate is None or not self._engine.size(predicate):
-            return Rows((NONE,) * len(rows.columns), 0)
-        found = distinct([self._themselves(predicate, rows), *self._of_classes(name, rows, classes)])
-        gone = removed.get(predicate)
-        return found if gone is None else without(found, gone)
-
-    def _themselves(self, predicate: str, rows: Rows) -> Rows:
-        """Those of the rows that are explicit as they are."""
-        return taken(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
-
-    def _of_classes(self, name: str, rows: Rows, classes: Classes) -> Iterator[Rows]:
-        """The explicit facts that rows with classes of several members stand for."""
-        sizes = np.array([classes.sizes(column) for column in rows.columns], np.int64)
-        several = (sizes > 1).any(axis=0) if len(sizes) else np.zeros(rows.count, np.bool_)
-        if not several.any():
-            return
-        predicate = self._said[name]
-        total = self._engine.size(predicate)
-        mentions = [total / self._engine.distinct(predicate, place) for place in range(len(sizes))]
-        chosen = (sizes * np.array(mentions)[:, None]).argmin(axis=0)
-        for place in np.unique(chosen[several]).tolist():
-            owners = rows.columns[place][several & (chosen == place)]
-            members = classes.members_of(owners)
-            self._scratch.give(GIVEN, CONSTANTS, Rows((members,), len(members)))
-            found = self._mentioning(predicate, place, len(sizes)).rows(self._check)
-            yield taken(found, self._scratch.has(CHECKED, name, classes.normalise(found)))
-
-    def _mentioning(self, predicate: str, place: int, arity: int) -> Sought:
-        """The explicit facts that have one of the given constants in a place."""
-        known = self._sought.get((predicate, place))
-        if known is None:
-            terms = tuple(Variable(f"x{number}") for number in range(arity))
-            given = self._scratch.atom(GIVEN, Atom(CONSTANTS, (terms[place],)))
-            known = Sought(terms, (given, Atom(predicate, terms)), self._scratch)
-            self._sought[predicate, place] = known
-        return known
-
-
-# ---- Backward/Forward with rewriting (B/F≈): which classes a deletion divides, and into what.
-#
-# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-# Programs with Equality, IJCAI 2015, Algorithms 1, 3 and 4, for sets of facts; Algorithms 5 to 7 are
-# `Saturation`. In the paper's letters: a lost fact makes others doubtful (D), those that were processed are
-# O. Each doubtful fact is checked (C): proofs are looked for backwards, among the facts of its instances, and
-# made forwards. What turns out to have no proof at all is disproved (S), and is not looked at again.
-#
-# Only facts that equality depends on take part. Which classes there are is all that is decided here: what
-# follows from that, Algorithm 2, is the maintainer's work, to which a change of classes is a change of the
-# relation of aliases. Of the paper's optimisations, reflexivity needs nothing, as no rule makes constants
-# equal to themselves; redundant derivations, disproved facts and singletons are as in the paper.
-#
-# Invariant: a checked fact has its proof if it has one at all, or waits, or each of its instances among facts
-# that are not disproved has only facts that were checked.
-
-DOUBTFUL_MEMBERS, PROCESSED, DISPROVED, LOST = "doubtful", "processed", "disproved", "lost"
-Waiting = dict[tuple[str, int], Rows]  # facts by relation, and by how many kinds of proofs were looked for
+SUSPECT, PROCESSED, DISPROVED, LOST = "doubtful", "processed", "disproved", "lost"
+PROVED, FOUND = "proved", "found"
+CONSTANTS = "= constants"  # a relation of one column, for given constants
+EQUALITIES = stored(EQUAL)
+Waiting = dict[tuple[str, int], Rows]  # facts by relation, and by how many kinds of proofs were searched
 Found = Iterator[tuple[str, Rows]]
+Counts = npt.NDArray[np.int64]
+ExplicitFactsOf = Callable[[str, Rows], Rows]  # the explicit facts that stored ones represent
+Renaming = Callable[[Iterable[Value], Classes], Constants]  # the representatives of constants in rules
 
 
-class Relevant:
-    """The rules of a program that equality depends on: as they are said, and over representatives."""
+class EqualityRules:
+    """The rules of a program that equality depends on.
+
+    `of` maps each source rule to its rules over representatives, `predicates` each stored relation to its
+    predicate.
+    """
 
     def __init__(self, program: Program, constants: Constants) -> None:
         positive = [rule for rule in program.rules if not (rule.negated or rule.aggregations)]
-        made = {rule: positive_rules(rule, constants) for rule in positive}
-        bearing = frozenset(bearing_on_equality(tuple(chain.from_iterable(made.values()))))
+        built = {rule: positive_rules(rule, constants) for rule in positive}
+        bearing = frozenset(bearing_on_equality(tuple(chain.from_iterable(built.values()))))
         self.of = {
             rule: tuple(each for each in some if each in bearing)
-            for rule, some in made.items()
+            for rule, some in built.items()
             if not bearing.isdisjoint(some)
         }
-        atoms = chain.from_iterable((rule.head, *rule.positive, *rule.negated) for rule in bearing)
+        atoms = chain.from_iterable((rule.head, *rule.body_atoms) for rule in bearing)
         self.arities = {EQUALITIES: 2, **{atom.predicate: len(atom.terms) for atom in atoms}}
-        said = ((stored(name), name) for name in program.predicates)
-        self.said = {relation: name for relation, name in said if relation in self.arities}
+        predicates = {stored(name): name for name in program.predicates}
+        self.predicates = {each: name for each, name in predicates.items() if each in self.arities}
 
 
-class BackwardForward:
-    """The search for what is left of classes, by the rules of a program; kept from one to the next."""
+class ClassSearch:
+    """Algorithms 1, 3 and 4 for the rules of a program; reused from one update to the next."""
 
-    def __init__(self, relevant: Relevant, engine: Any, renaming: Renaming, check: Check) -> None:
-        self._relevant = relevant
+    def __init__(self, rules: EqualityRules, engine: ClosingEngine, renaming: Renaming, check: Check) -> None:
+        self._equality_rules = rules
         self._engine = engine
         self._check = check
-        self._scratch = Scratch("to prove", engine, relevant.arities)
-        self._saturation = Saturation(relevant.of, self._scratch, renaming, check)
-        self._origins = Origins(relevant.said, self._scratch, check)
+        self.relations = WorkRelations("to prove", engine, rules.arities)
+        self._saturation = Saturation(rules.of, self.relations, renaming, check)
+        self._explicit_members = ExplicitMembers(rules.predicates, self.relations, check)
         self._backwards = {
-            rule: [Instances(each, self._scratch, check) for each in some]
-            for rule, some in relevant.of.items()
+            rule: [BackwardRule(each, self.relations, check) for each in some]
+            for rule, some in rules.of.items()
         }
-        self._onwards = {
-            rule: list(chain.from_iterable(_consequences(each, self._scratch) for each in some))
-            for rule, some in relevant.of.items()
+        self._forwards = {
+            rule: list(chain.from_iterable(_consequences(each, self.relations) for each in some))
+            for rule, some in rules.of.items()
         }
-        self._mentions = list(_mentions(relevant.arities, self._scratch))
-        self._looked_at = 0  # facts that were found doubtful, or are to be checked
+        self._mentions = list(_mentions(rules.arities, self.relations))
+        self._examined = 0  # facts that became suspect or checked
 
     @property
     def derivations(self) -> int:
-        """How often so far a fact was found doubtful, checked backwards or derived forwards."""
-        return self._looked_at + self._saturation.matches
+        """How often a fact became suspect, was checked backwards or was derived forwards, so far."""
+        return self._examined + self._saturation.matches
 
     def parts(self, update: Update, lost: Collection[Rule], classes: Classes) -> tuple[Ids, Ids]:
-        """The members of classes that were checked, and the representatives that they have then.
+        """Return the members of all checked classes, and their representatives after the update.
 
-        The update is not carried out yet; `lost` are the rules that it takes away.
+        The update is not applied yet; `lost` are the rules that it removes.
         """
         self._classes = classes
-        self._saturation.begin(
-            lost, classes, lambda name, rows: self._origins.explicit(name, rows, classes, update.removed)
-        )
-        kept = [rule for rule in self._relevant.of if rule not in lost]
-        self._steps: dict[str, list[Instances]] = {name: [] for name in self._relevant.arities}
-        for each in chain.from_iterable(self._backwards[rule] for rule in kept):
+
+        def explicit(name: str, rows: Rows) -> Rows:
+            return self._explicit_members.explicit(name, rows, classes, update.removed)
+
+        self._saturation.begin(lost, classes, explicit)
+        self._rules = [rule for rule in self._equality_rules.of if rule not in lost]
+        self._steps: dict[str, list[BackwardRule]] = {name: [] for name in self._equality_rules.arities}
+        for each in chain.from_iterable(self._backwards[rule] for rule in self._rules):
             self._steps[each.head].append(each)
-        self._rules = kept
         try:
-            self._search(self._doubtful(update.removed, lost))
-            return self._divided()
+            self._search(self._suspect_facts(update.removed, lost))
+            return self._parts_of_checked()
         finally:
-            self._scratch.empty()
+            self.relations.empty()
 
-    def drop(self) -> None:
-        """Forget everything that was kept."""
-        self._scratch.drop()
-
-    def _divided(self) -> tuple[Ids, Ids]:
-        """The members of checked classes; each part keeps the representative if that is in it."""
-        (owners, _), _ = self._engine.rows(self._scratch.relation(CHECKED, EQUALITIES))
+    def _parts_of_checked(self) -> tuple[Ids, Ids]:
+        """The members of checked classes and their representatives, the former one if it is in the part."""
+        (owners, _), _ = self._engine.rows(self.relations.relation(CHECKED, EQUALITIES))
         members = self._classes.members_of(self._classes.several(owners))
         standing = self._saturation.classes.representatives(members)
-        known, places = np.unique(standing, return_inverse=True)
+        known, positions = np.unique(standing, return_inverse=True)
         is_own = self._classes.representatives(members) == members
-        known[places[is_own]] = members[is_own]
-        return members, known[places]
+        known[positions[is_own]] = members[is_own]
+        return members, known[positions]
 
-    # ---- Algorithm 1: from what is lost to what is doubtful
+    # ---- Algorithm 1: from lost facts to suspect ones (D), each of which is checked
 
-    def _doubtful(self, removed: Mapping[str, Rows], lost: Collection[Rule]) -> Facts:
-        """What removed facts stand for, and what removed rules derive."""
-        stated = ((stored(name), self._classes.normalise(rows)) for name, rows in removed.items())
-        rules = chain.from_iterable(self._relevant.of.get(rule, ()) for rule in lost)
+    def _suspect_facts(self, removed: Mapping[str, Rows], lost: Collection[Rule]) -> Facts:
+        """The stored facts of removed explicit facts, and what removed rules derive."""
+        explicit = ((stored(name), self._classes.normalise(rows)) for name, rows in removed.items())
+        rules = chain.from_iterable(self._equality_rules.of.get(rule, ()) for rule in lost)
         derived = ((rule.head.predicate, Rows(*self._engine.answer(rule))) for rule in rules)
-        found = united(chain(stated, derived))
-        return {name: rows for name, rows in found.items() if name in self._relevant.arities}
+        found = united(chain(explicit, derived))
+        return {name: rows for name, rows in found.items() if name in self._equality_rules.arities}
 
-    def _search(self, doubtful: Facts) -> None:
-        """Check whatever may be lost when these facts may be."""
-        doubtful = self._scratch.add(DOUBTFUL_MEMBERS, doubtful)
-        while doubtful:
-            self._prove(doubtful)
-            lost = _nonempty((name, self._unproved(name, rows)) for name, rows in doubtful.items())
+    def _search(self, suspect: Facts) -> None:
+        """Check these facts, and all that may be lost with them."""
+        suspect = self.relations.add(SUSPECT, suspect)
+        while suspect:
+            self._prove(suspect)
+            lost = _nonempty((name, self._unproved(name, rows)) for name, rows in suspect.items())
             found = united(chain(self._mentioning(lost), self._following(lost)))
-            self._scratch.add(PROCESSED, doubtful)
-            doubtful = self._scratch.add(DOUBTFUL_MEMBERS, found)
-            self._looked_at += _count(found)
+            self.relations.add(PROCESSED, suspect)
+            suspect = self.relations.add(SUSPECT, found)
+            self._examined += _count(found)
 
     def _following(self, lost: Facts) -> Found:
-        """What rules derive from what is lost, in part or as a whole."""
+        """What rules derive from facts that are lost, at least in part."""
         for name, rows in lost.items():
-            self._scratch.give(LOST, name, rows)
-        for given, head, sought in chain.from_iterable(self._onwards[rule] for rule in self._rules):
+            self.relations.replace_all(LOST, name, rows)
+        for given, head, query in chain.from_iterable(self._forwards[rule] for rule in self._rules):
             if given in lost:
-                yield head, sought.rows(self._check)
+                yield head, query.rows(self._check)
 
     def _mentioning(self, lost: Facts) -> Found:
-        """What mentions a class that is lost, in part or as a whole."""
+        """The facts that mention a class that is lost, at least in part."""
         owners = self._classes.several(lost[EQUALITIES].columns[0]) if EQUALITIES in lost else NONE
         if len(owners):
-            self._scratch.give(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
-            for name, sought in self._mentions:
-                yield name, sought.rows(self._check)
+            self.relations.replace_all(GIVEN, CONSTANTS, Rows((owners,), len(owners)))
+            for name, query in self._mentions:
+                yield name, query.rows(self._check)
 
-    # ---- Algorithm 4: backwards, from facts to what proves them
+    # ---- Algorithm 4: backwards, from checked facts (C) to the facts that may prove them
 
     def _prove(self, facts: Facts) -> None:
-        """Find out what is proved of these facts, and of all that proofs of them need."""
-        fresh = self._scratch.add(CHECKED, facts)
+        """Search for proofs of these facts, and of all facts that their proofs need."""
+        fresh = self.relations.add(CHECKED, facts)
         waiting: Waiting = {}
         checked = [fresh]
         while fresh or waiting:
@@ -453,99 +216,376 @@ class BackwardForward:
             waiting = _nonempty((key, self._unproved(key[0], rows)) for key, rows in waiting.items())
             found = united(chain.from_iterable(self._step(*key, rows) for key, rows in waiting.items()))
             waiting = {
-                (name, place + 1): rows
-                for (name, place), rows in waiting.items()
-                if place < len(self._steps[name])
+                (name, position + 1): rows
+                for (name, position), rows in waiting.items()
+                if position < len(self._steps[name])
             }
-            self._looked_at += _count(found)
-            fresh = self._scratch.add(CHECKED, found)
+            self._examined += _count(found)
+            fresh = self.relations.add(CHECKED, found)
             checked.append(fresh)
         self._disprove(united(chain.from_iterable(each.items() for each in checked)))
 
     def _unproved(self, name: str, rows: Rows) -> Rows:
-        """The facts of which not everything that they stand for is proved."""
+        """The facts that represent some fact that is not proved."""
         combinations, proved = self._saturation.proved(name, rows)
         return taken(rows, proved != combinations)
 
-    def _step(self, name: str, place: int, rows: Rows) -> Found:
-        """The facts that take part in proofs of one kind: by equals that are replaced, or by one rule."""
-        if place:
-            yield from self._steps[name][place - 1].facts(rows)
+    def _step(self, name: str, position: int, rows: Rows) -> Found:
+        """The facts of one kind of proofs: equalities that replace arguments (0), or bodies of one rule."""
+        if position:
+            yield from self._steps[name][position - 1].facts(rows)
             return
         owners = self._classes.several(np.concatenate([NONE, *rows.columns]))
         pairs = Rows((owners, owners), len(owners))
-        yield EQUALITIES, taken(pairs, ~self._scratch.has(DISPROVED, EQUALITIES, pairs))
+        yield EQUALITIES, taken(pairs, ~self.relations.contains(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
-        """Mark the facts of which nothing is proved as disproved."""
+        """Mark the checked facts of which nothing is proved as disproved (S)."""
         found = (
             (name, taken(rows, self._saturation.proved(name, rows)[1] == 0)) for name, rows in checked.items()
         )
-        self._scratch.add(DISPROVED, _nonempty(found))
+        self.relations.add(DISPROVED, _nonempty(found))
 
 
-class Instances:
-    """The instances of a rule that have given heads."""
+class BackwardRule:
+    """A rule over representatives, read from given heads to the bodies of its instances."""
 
-    def __init__(self, rule: Rule, scratch: Scratch, check: Check) -> None:
+    def __init__(self, rule: Rule, relations: WorkRelations, check: Check) -> None:
         self.head = rule.head.predicate
         self._atoms = tuple(stored_atoms(rule))
         self._variables = tuple(dict.fromkeys(chain.from_iterable(map(literal_variables, self._atoms))))
-        self._scratch = scratch
+        self._relations = relations
         self._check = check
         bound = set(literal_variables(rule.head))
-        undisproved = (Negation(scratch.atom(DISPROVED, atom)) for atom in self._atoms)
-        body = (scratch.atom(GIVEN, rule.head), *(_tested(each, bound) for each in rule.body), *undisproved)
-        self._sought = Sought(self._variables, body, scratch)
+        undisproved = (Negation(relations.atom(DISPROVED, atom)) for atom in self._atoms)
+        body = (
+            relations.atom(GIVEN, rule.head),
+            *(assigned_or_tested(each, bound) for each in rule.body),
+            *undisproved,
+        )
+        self._query = BoundQuery(self._variables, body, relations)
 
     def facts(self, heads: Rows) -> Found:
-        """The facts of the instances, without those that are disproved."""
-        self._scratch.give(GIVEN, self.head, heads)
-        rows = self._sought.rows(self._check)
+        """Return the facts of the instances with these heads, disproved ones apart."""
+        self._relations.replace_all(GIVEN, self.head, heads)
+        rows = self._query.rows(self._check)
         columns = dict(zip(self._variables, rows.columns, strict=True))
-        identity = self._scratch.engine.identity
+        identity = self._relations.engine.identity
         for atom in self._atoms:
-            made = (
+            built = (
                 np.full(rows.count, identity(term.value), np.int32)
                 if isinstance(term, Constant)
                 else columns[term]
                 for term in atom.terms
             )
-            yield atom.predicate, distinct([Rows(tuple(made), rows.count)])
+            yield atom.predicate, distinct([Rows(tuple(built), rows.count)])
 
 
-def _tested(literal: Literal, bound: Collection[Variable]) -> Literal:
-    """A computation as a test, if the head gives its value."""
-    match literal:
-        case Assignment(variable, expression) if variable in bound:
-            return Comparison("=", variable, expression)
-    return literal
+def _consequences(rule: Rule, relations: WorkRelations) -> Iterator[tuple[str, str, BoundQuery]]:
+    """Yield the relation of each atom, that of the head, and the query for heads of lost facts of the atom.
 
-
-def _consequences(rule: Rule, scratch: Scratch) -> Iterator[tuple[str, str, Sought]]:
-    """What a rule derives from lost facts of each of its atoms: the relation of these, and of the heads.
-
-    The other facts are not processed yet, nor lost if their atoms are earlier: each instance is found once.
+    The facts of other atoms are not processed yet, nor lost if the atoms are earlier: each instance is found
+    once.
     """
     atoms = tuple(stored_atoms(rule))
-    for place, atom in enumerate(atoms):
+    for position, atom in enumerate(atoms):
         rest = (literal for literal in rule.body if literal is not atom)
-        earlier = (Negation(scratch.atom(LOST, each)) for each in atoms[:place])
-        others = (each for number, each in enumerate(atoms) if number != place)
-        unprocessed = (Negation(scratch.atom(PROCESSED, each)) for each in others)
-        body = (scratch.atom(LOST, atom), *rest, *earlier, *unprocessed)
-        yield atom.predicate, rule.head.predicate, Sought(rule.head.terms, body, scratch)
+        earlier = (Negation(relations.atom(LOST, each)) for each in atoms[:position])
+        others = (each for number, each in enumerate(atoms) if number != position)
+        unprocessed = (Negation(relations.atom(PROCESSED, each)) for each in others)
+        body = (relations.atom(LOST, atom), *rest, *earlier, *unprocessed)
+        yield atom.predicate, rule.head.predicate, BoundQuery(rule.head.terms, body, relations)
 
 
-def _mentions(arities: Mapping[str, int], scratch: Scratch) -> Iterator[tuple[str, Sought]]:
-    """The facts of each relation, not processed yet, that have a given constant in one of its places."""
+def _mentions(arities: Mapping[str, int], relations: WorkRelations) -> Iterator[tuple[str, BoundQuery]]:
+    """Yield a query for each column of a relation: its unprocessed facts that have a given constant there."""
     for name, arity in arities.items():
-        terms = tuple(Variable(f"x{place}") for place in range(arity))
+        terms = tuple(Variable(f"x{position}") for position in range(arity))
         atom = Atom(name, terms)
-        unprocessed = Negation(scratch.atom(PROCESSED, atom))
+        unprocessed = Negation(relations.atom(PROCESSED, atom))
         for term in terms if name != ALIAS else ():
-            given = scratch.atom(GIVEN, Atom(CONSTANTS, (term,)))
-            yield name, Sought(terms, (given, atom, unprocessed), scratch)
+            given = relations.atom(GIVEN, Atom(CONSTANTS, (term,)))
+            yield name, BoundQuery(terms, (given, atom, unprocessed), relations)
+
+
+# ---- Line 40: the explicit facts that a checked fact represents.
+#
+# The members of one argument's class lead to explicit facts that mention them there; those that have the
+# right representatives in the other positions are the result. Of all arguments, the one is chosen by which
+# the fewest explicit facts are expected; a constant that represents itself is the only member of its class.
+
+
+class ExplicitMembers:
+    """The explicit facts that stored facts represent; `predicates` are those of the stored relations."""
+
+    def __init__(self, predicates: Mapping[str, str], relations: WorkRelations, check: Check) -> None:
+        self._predicates = predicates
+        self._relations = relations
+        self._engine = relations.engine
+        self._check = check
+        relations.define(GIVEN, CONSTANTS, 1)
+        self._queries: dict[tuple[str, int], BoundQuery] = {}
+
+    def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
+        """The explicit facts, removed ones apart, that checked rows of a stored relation represent."""
+        predicate = self._predicates.get(name)
+        if predicate is None or not self._engine.size(predicate):
+            return Rows((NONE,) * len(rows.columns), 0)
+        found = distinct([self._themselves(predicate, rows), *self._of_classes(name, rows, classes)])
+        deleted = removed.get(predicate)
+        return found if deleted is None else without(found, deleted)
+
+    def _themselves(self, predicate: str, rows: Rows) -> Rows:
+        """The rows that are explicit facts themselves."""
+        return taken(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
+
+    def _of_classes(self, name: str, rows: Rows, classes: Classes) -> Iterator[Rows]:
+        """The explicit facts that rows with classes of several members represent."""
+        sizes = np.array([classes.sizes(column) for column in rows.columns], np.int64)
+        several = (sizes > 1).any(axis=0) if len(sizes) else np.zeros(rows.count, np.bool_)
+        if not several.any():
+            return
+        predicate = self._predicates[name]
+        total = self._engine.size(predicate)
+        mentions = [total / self._engine.distinct(predicate, position) for position in range(len(sizes))]
+        chosen = (sizes * np.array(mentions)[:, None]).argmin(axis=0)
+        for position in np.unique(chosen[several]).tolist():
+            owners = rows.columns[position][several & (chosen == position)]
+            members = classes.members_of(owners)
+            self._relations.replace_all(GIVEN, CONSTANTS, Rows((members,), len(members)))
+            found = self._mentioning(predicate, position, len(sizes)).rows(self._check)
+            yield taken(found, self._relations.contains(CHECKED, name, classes.normalise(found)))
+
+    def _mentioning(self, predicate: str, position: int, arity: int) -> BoundQuery:
+        """The query for the explicit facts that have one of the given constants at a position."""
+        known = self._queries.get((predicate, position))
+        if known is None:
+            terms = tuple(Variable(f"x{number}") for number in range(arity))
+            given = self._relations.atom(GIVEN, Atom(CONSTANTS, (terms[position],)))
+            known = BoundQuery(terms, (given, Atom(predicate, terms)), self._relations)
+            self._queries[predicate, position] = known
+        return known
+
+
+# ---- Algorithms 5 to 7: what follows from checked facts alone, over the representatives γ.
+#
+# Each class of γ begins with one constant; classes are merged as equalities are proved. Whether all or none
+# of what a fact represents is proved is decided by counting: so many proved facts, of so many combinations of
+# γ's representatives.
+
+
+class Saturation:
+    """Algorithms 5 to 7: the proved facts (P) of one search after another, by the source rules."""
+
+    def __init__(
+        self, rules: Iterable[Rule], relations: WorkRelations, renaming: Renaming, check: Check
+    ) -> None:
+        self._relations = relations
+        self._engine = relations.engine
+        self._renaming = renaming
+        self._check = check
+        self._own = frozenset(relations.relation(PROVED, name) for name in relations.arities)
+        self._source_rules = {rule: self._prepared(rule, {}) for rule in rules}
+        self._constants = {rule: _constants_of(rule) for rule in rules}
+        heads = (each.head.predicate for rule in self._source_rules for each in positive_rules(rule, {}))
+        self._heads = tuple(name for name in dict.fromkeys(heads) if name in relations.arities)
+        self.matches = 0  # instances of rules that were found
+
+    def begin(self, lost: Collection[Rule], former: Classes, explicit: ExplicitFactsOf) -> None:
+        """Begin without proved facts; `former` are the classes of the stored facts, `lost` rules to omit."""
+        self.classes = Classes()
+        self._former = former
+        self._explicit = explicit
+        self._delayed: Facts = {}
+        self._read = dict.fromkeys(self._heads, 0)  # how many of the facts found were read
+        self._rules = {rule: some for rule, some in self._source_rules.items() if rule not in lost}
+        self._renamed: dict[Rule, Constants] = {rule: {} for rule in self._rules}
+        self._fresh: set[str] = set()  # the relations that have facts which are new in this round
+        for prepared in chain.from_iterable(self._rules.values()):
+            prepared.look_over()
+
+    # ---- Algorithm 5 (saturate): what follows when more is checked
+
+    def extend(self, checked: Facts) -> None:
+        """Prove what follows when these facts are checked too."""
+        inserted = united(
+            chain(
+                ((name, self._explicit(name, rows)) for name, rows in checked.items()),
+                ((name, self._checked_now(name)) for name in checked if name in self._delayed),
+            )
+        )
+        with_keys = EQUALITIES in checked  # equalities by keys were skipped until now
+        while inserted or with_keys:
+            while moved := self._merge(inserted, with_keys):
+                inserted = united(chain(inserted.items(), self._rewrite(moved)))
+            with_keys = False
+            inserted = self._derive(self._enter(inserted))
+
+    def _checked_now(self, name: str) -> Rows:
+        """Take the delayed facts (Y) that are checked by now."""
+        delayed = self._delayed.pop(name)
+        checked = self._is_checked(name, delayed)
+        if not checked.all():
+            self._delayed[name] = taken(delayed, ~checked)
+        return taken(delayed, checked)
+
+    def _is_checked(self, name: str, rows: Rows) -> npt.NDArray[np.bool_]:
+        return self._relations.contains(CHECKED, name, self._former.normalise(rows))
+
+    def _enter(self, inserted: Facts) -> set[str]:
+        """Add proved facts; return the relations that have new ones."""
+        self._engine.show(self._fresh)
+        fresh = self._fresh = set()
+        for name, rows in inserted.items():
+            normal = rows if name == ALIAS else united([(name, self.classes.normalise(rows))])[name]
+            self._relations.enter(PROVED, name, normal)
+            relation = self._relations.relation(PROVED, name)
+            if self._engine.advance([relation]):
+                fresh.add(relation)
+        return fresh
+
+    def _derive(self, fresh: set[str]) -> Facts:
+        """Derive from new proved facts; return what is checked, and delay the rest."""
+        for prepared in chain.from_iterable(self._rules.values()):
+            before = prepared.matches
+            prepared.run(fresh, self._check)
+            self.matches += prepared.matches - before
+        return self._found()
+
+    def _found(self) -> Facts:
+        """What rules have found since the last call, if it is checked; the rest is delayed."""
+        found = {}
+        for name in self._heads:
+            relation = self._relations.relation(FOUND, name)
+            first = self._read[name]
+            rows = Rows(*self._engine.appended(relation, first))
+            if rows.count:
+                self._read[name] = first + rows.count
+                checked = self._is_checked(name, rows)
+                self._delay(name, taken(rows, ~checked))
+                found[name] = taken(rows, checked)
+        return {name: rows for name, rows in found.items() if rows.count}
+
+    def _delay(self, name: str, rows: Rows) -> None:
+        if rows.count:
+            known = self._delayed.get(name)
+            self._delayed[name] = rows if known is None else joined([known, rows])
+
+    # ---- Algorithm 6 (rewrite): what is equal is merged, and proved facts are rewritten
+
+    def _merge(self, inserted: Facts, with_keys: bool) -> MovedConstants:
+        """Merge what inserted facts make equal; with `is_open`, also what older ones do."""
+        pairs = [self.classes.normalise(inserted[EQUALITIES]).columns] if EQUALITIES in inserted else []
+        groups = (name for name in self._relations.arities if name.endswith(GROUP))
+        pairs += [self._by_keys(name, inserted) for name in groups if with_keys or name in inserted]
+        left, right = (
+            np.concatenate([np.zeros(0, np.int32), *(pair[side] for pair in pairs)]) for side in (0, 1)
+        )
+        differ = left != right
+        return self.classes.merge(left[differ], right[differ])
+
+    def _by_keys(self, name: str, inserted: Facts) -> Pairs:
+        """Pairs that connect constants with a common key, where their equality is checked."""
+        proved = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
+        rows = joined([proved, self.classes.normalise(inserted[name])]) if name in inserted else proved
+        owners = self._former.representatives(rows.columns[-1])
+        checked = self._relations.contains(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
+        return neighbours(taken(rows, checked))
+
+    def _rewrite(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
+        """Delete the proved facts with constants that are no longer representatives; yield them rewritten."""
+        for name in self._relations.arities:
+            if name == ALIAS:
+                continue
+            relation = self._relations.relation(PROVED, name)
+            rows = Rows(*self._engine.rows(relation))
+            outdated = np.zeros(rows.count, np.bool_)
+            for column in rows.columns:
+                outdated |= self.classes.representatives(column) != column
+            if outdated.any():
+                former = taken(rows, outdated)
+                current = self.classes.normalise(former)  # copied: the relation's memory is used again
+                self._engine.remove(relation, former.columns, former.count)
+                self._engine.show([relation])
+                yield name, current
+        yield from self._realias(moved)
+        self._rename_constants()
+
+    def _realias(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
+        """Do the same for the pairs of member and representative, if rules read them."""
+        if ALIAS in self._relations.arities:
+            relation = self._relations.relation(PROVED, ALIAS)
+            self._engine.remove(relation, moved.removed.columns, moved.removed.count)
+            self._engine.show([relation])
+            yield ALIAS, moved.added
+
+    def _rename_constants(self) -> None:
+        """Replace constants in rules by representatives; run changed rules over all proved facts."""
+        for rule, known in self._renamed.items():
+            values = self._constants[rule]
+            constants = self._renaming(values, self.classes) if values else {}
+            if constants != known:
+                self._renamed[rule] = constants
+                self._rules[rule] = self._prepared(rule, constants)
+                for each in self._rules[rule]:
+                    run_once(each.rule, self._engine)
+
+    # ---- source rules over proved facts
+
+    def _prepared(self, rule: Rule, constants: Constants) -> list[Prepared]:
+        """The rules over proved facts that a source rule becomes."""
+        return [
+            Prepared(self._over_proved(each), self._own, self._engine)
+            for each in positive_rules(rule, constants)
+            if each.head.predicate in self._relations.arities
+        ]
+
+    def _over_proved(self, rule: Rule) -> Rule:
+        head = self._relations.atom(FOUND, rule.head)
+        return Rule(head, tuple(map(self._literal_over_proved, rule.body)))
+
+    def _literal_over_proved(self, literal: Literal) -> Literal:
+        match literal:
+            case Atom():
+                return self._relations.atom(PROVED, literal)
+            case Negation(atom):
+                return Negation(self._relations.atom(PROVED, atom))
+        return literal
+
+    # ---- what is proved of stored facts
+
+    def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
+        """How many facts over γ each stored fact represents, and how many of these are proved."""
+        known = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
+        codes = codes_of(joined([rows, self._former.normalise(known)]))
+        kinds, positions = np.unique(codes, return_inverse=True)
+        counted = np.bincount(positions[rows.count :], minlength=len(kinds))[positions[: rows.count]]
+        return self._combinations(rows), counted
+
+    def _combinations(self, rows: Rows) -> Counts:
+        """How many facts over γ's representatives each row represents."""
+        product = np.ones(rows.count, np.int64)
+        for column in rows.columns:
+            owners, positions = np.unique(column, return_inverse=True)
+            product *= self._parts(owners)[positions]
+        return product
+
+    def _parts(self, owners: Ids) -> Counts:
+        """In how many classes of γ the members of each class lie."""
+        counts = np.ones(len(owners), np.int64)
+        members, sizes = self._former.grouped(owners)
+        if len(members) > len(owners):
+            positions = np.repeat(np.arange(len(owners)), sizes)
+            pairs = np.unique((positions << 32) | self.classes.representatives(members))
+            found, number = np.unique(pairs >> 32, return_counts=True)
+            counts[found] = number
+        return counts
+
+
+def _constants_of(rule: Rule) -> tuple[Value, ...]:
+    """The constants in atoms of a rule."""
+    terms = chain.from_iterable(atom.terms for atom in (rule.head, *rule.positive))
+    return tuple(dict.fromkeys(term.value for term in terms if not isinstance(term, Variable)))
 
 
 Key = TypeVar("Key")

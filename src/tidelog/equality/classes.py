@@ -1,28 +1,30 @@
-"""Classes of equal constants, each with one of its members as the representative. Mutates itself."""
+"""Classes of equal constants, each with one of its members as the representative. Mutates itself.
+
+When classes merge, the representative of the largest one stays, so that few facts must be rewritten; in
+results the smallest member is shown instead (`smallest`).
+
+Invariant: `of[member]` is the representative of each constant, and represents itself; `following` leads from
+each member to the next of its class, around a ring; `size` is that of a representative's class, else 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.rows import Rows, codes_of
 from tidelog.equality import class_kernels as kernels
-from tidelog.equality.work_relations import GIVEN, Scratch, Sought, Together
+from tidelog.equality.work_relations import GIVEN, BatchedRules, BoundQuery, WorkRelations
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
 from tidelog.rewrite.representatives import groups_of, stored
 
-# ---- Classes of equal constants, each with one of its members as the representative. Mutates itself.
-#
-# The representative is the one that stood for most constants before, so that few facts must be written anew
-# when classes merge; whoever shows classes shows the smallest member instead (`smallest`).
-#
-# Invariant: `of[member]` is the representative of each constant, and stands for itself; `following` leads
-# from each member to the next of its class, around a ring; `size` is that of a representative's class, else
-# 1.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 
 Ids = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
@@ -32,8 +34,8 @@ NONE: Ids = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Constants that have another representative now, and which they had before."""
+class MovedConstants:
+    """Constants that changed their representative, with the former one and the current one."""
 
     ids: Ids
     before: Ids
@@ -44,7 +46,7 @@ class Moved:
 
     @property
     def removed(self) -> Rows:
-        """The pairs of member and representative that are no longer."""
+        """The pairs of member and representative that are deleted."""
         return _aliases(self.ids, self.before)
 
     @property
@@ -53,7 +55,7 @@ class Moved:
         return _aliases(self.ids, self.after)
 
 
-NOTHING = Moved(NONE, NONE, NONE)
+NOTHING = MovedConstants(NONE, NONE, NONE)
 
 
 def _aliases(ids: Ids, representatives: Ids) -> Rows:
@@ -64,15 +66,15 @@ def _aliases(ids: Ids, representatives: Ids) -> Rows:
 
 @dataclass
 class Classes:
-    """All classes; constants that are not mentioned stand for themselves."""
+    """All classes; constants that are not mentioned represent themselves."""
 
     of: Ids = field(default_factory=lambda: NONE)
     size: Ids = field(default_factory=lambda: NONE)  # of the class of each representative
     following: Ids = field(default_factory=lambda: NONE)
-    count: int = 0  # of constants that do not stand for themselves
+    count: int = 0  # of constants that do not represent themselves
     version: int = 0  # changes when a constant moves
-    journal: list[Moved] = field(default_factory=list)  # what has moved since it was begun
-    grown: list[Moved] = field(default_factory=list)  # the part of it by which classes were merged
+    journal: list[MovedConstants] = field(default_factory=list)  # the changes since `begin`
+    grown: list[MovedConstants] = field(default_factory=list)  # the part of it by which classes were merged
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -96,11 +98,11 @@ class Classes:
 
     def several(self, representatives: Ids) -> Ids:
         """Those whose class has more than one member, each once."""
-        return each_once(representatives[self.sizes(representatives) > 1])
+        return unique_ids(representatives[self.sizes(representatives) > 1])
 
     def members_of(self, representatives: Ids) -> Ids:
         """The members of all these classes, those of each class together, and each once."""
-        return self.grouped(each_once(representatives))[0]
+        return self.grouped(unique_ids(representatives))[0]
 
     def grouped(self, representatives: Ids) -> Grouped:
         """The members of different classes, one class after the other, and how many each has."""
@@ -124,11 +126,11 @@ class Classes:
         """Begin a new journal."""
         self.journal, self.grown = [], []
 
-    def merge(self, left: Ids, right: Ids) -> Moved:
+    def merge(self, left: Ids, right: Ids) -> MovedConstants:
         """Merge the two classes of each pair; return the constants that moved."""
         left, right = self.representatives(left), self.representatives(right)
-        nodes, places = np.unique(np.concatenate((left, right)), return_inverse=True)
-        labels = components(len(nodes), places[: len(left)], places[len(left) :])
+        nodes, positions = np.unique(np.concatenate((left, right)), return_inverse=True)
+        labels = components(len(nodes), positions[: len(left)], positions[len(left) :])
         best = np.lexsort((nodes, -self.size[nodes], labels))
         first = np.unique(labels[best], return_index=True)[1]
         winners = np.zeros(len(nodes), np.int32)
@@ -139,12 +141,12 @@ class Classes:
         self.grown.append(moved)
         return moved
 
-    def assign(self, ids: Ids, representatives: Ids) -> Moved:
+    def assign(self, ids: Ids, representatives: Ids) -> MovedConstants:
         """Assign representatives, which represent themselves afterwards; return the constants that moved."""
         before = self.representatives(ids)
         self._reach(representatives)
         changed = before != representatives
-        moved = Moved(ids[changed], before[changed], representatives[changed])
+        moved = MovedConstants(ids[changed], before[changed], representatives[changed])
         if moved:
             self.count += int(kernels.reassign(self.of, self.size, self.following, moved.ids, moved.after))
             self.journal.append(moved)
@@ -163,24 +165,24 @@ class Classes:
     # ---- views
 
     @property
-    def standing(self) -> Ids:
+    def merged(self) -> Ids:
         """The representatives of classes of two and more."""
         return np.flatnonzero(self.size > 1).astype(np.int32)
 
     @property
     def aliased(self) -> Ids:
-        """The constants that do not stand for themselves."""
+        """The constants that do not represent themselves."""
         return np.flatnonzero(self.of != np.arange(len(self.of))).astype(np.int32)
 
     @property
     def former(self) -> dict[int, Ids]:
-        """The members that classes had which have changed since the journal was begun."""
+        """The former members of the classes that have changed since `begin`."""
         if not self.journal:
             return {}
         moved, first = np.unique(np.concatenate([each.ids for each in self.journal]), return_index=True)
         origin = np.concatenate([each.before for each in self.journal])[first]
-        touched = each_once(np.concatenate((origin, *(each.after for each in self.journal))))
-        ids = each_once(np.concatenate((moved, self.members_of(touched[self.of[touched] == touched]))))
+        modified = unique_ids(np.concatenate((origin, *(each.after for each in self.journal))))
+        ids = unique_ids(np.concatenate((moved, self.members_of(modified[self.of[modified] == modified]))))
         owners = self.of[ids]
         owners[np.searchsorted(ids, moved)] = origin
         return dict(divided(ids, owners))
@@ -197,16 +199,16 @@ class Classes:
 
     def smallest(self, ids: Ids, key: Callable[[int], object]) -> Ids:
         """The smallest member of each constant's class, in the order of `key`."""
-        owners, places = np.unique(self.representatives(ids), return_inverse=True)
-        for place in np.flatnonzero(self.size[owners] > 1).tolist():
-            owners[place] = min(self.class_of(int(owners[place])).tolist(), key=key)  # type: ignore[arg-type]
-        return owners[places]
+        owners, positions = np.unique(self.representatives(ids), return_inverse=True)
+        for position in np.flatnonzero(self.size[owners] > 1).tolist():
+            owners[position] = min(self.class_of(int(owners[position])).tolist(), key=key)  # type: ignore[arg-type]
+        return owners[positions]
 
 
-def each_once(ids: Ids) -> Ids:
+def unique_ids(ids: Ids) -> Ids:
     """The constants, sorted, each once. Sorting is faster than the sets of `np.unique`.
 
-    >>> each_once(np.array([3, 1, 3], np.int32)).tolist()
+    >>> unique_ids(np.array([3, 1, 3], np.int32)).tolist()
     [1, 3]
     """
     ordered = np.sort(ids)
@@ -224,25 +226,25 @@ def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:
 
 def expanded(rows: Rows, grouped: Grouping, columns: Iterable[int]) -> Rows:
     """The rows with constants of some columns replaced by all members of their classes."""
-    for place in columns:
-        found, inverse = np.unique(rows.columns[place], return_inverse=True)
+    for position in columns:
+        found, inverse = np.unique(rows.columns[position], return_inverse=True)
         members, sizes = grouped(found)
         if len(members) > len(found):
-            rows = spread(rows, place, inverse, (members, sizes))
+            rows = spread(rows, position, inverse, (members, sizes))
     return rows
 
 
-def spread(rows: Rows, place: int, groups: Places, grouped: Grouped) -> Rows:
+def spread(rows: Rows, position: int, groups: Places, grouped: Grouped) -> Rows:
     """The rows with what is in one column replaced by all constants of a group, of which each row has one."""
     members, sizes = grouped
     starts = np.cumsum(sizes) - sizes
     counts = sizes[groups]
-    places = np.repeat(np.arange(rows.count), counts)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions = np.repeat(np.arange(rows.count), counts)
+    within = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
     made = members[np.repeat(starts[groups], counts) + within]
-    others = [each[places] for each in rows.columns]
-    others[place] = made
-    return Rows(tuple(others), len(places))
+    others = [each[positions] for each in rows.columns]
+    others[position] = made
+    return Rows(tuple(others), len(positions))
 
 
 def components(count: int, left: Places, right: Places) -> Places:
@@ -256,60 +258,56 @@ def components(count: int, left: Places, right: Places) -> Places:
     return labels
 
 
-# ---- Representatives that have turned out equal and are not merged yet.
+# ---- Representatives that are equal and not merged yet.
 
 Pairs = tuple[Ids, Ids]
 
 
-def all_unmerged(engine: Any, program: Program) -> Pairs | None:
-    """Pairs of different representatives that are equal by what is stored, None if there are none."""
-    stated = Rows(*engine.rows(stored(EQUAL)))
+def all_unmerged(engine: ClosingEngine, program: Program) -> Pairs | None:
+    """Return the pairs of different representatives that stored facts make equal, None if there are none."""
+    equalities = Rows(*engine.rows(stored(EQUAL)))
     groups = [neighbours(Rows(*engine.rows(name))) for name in groups_of(program)]
-    return _different([(stated.columns[0], stated.columns[1]), *groups])
+    return _different([(equalities.columns[0], equalities.columns[1]), *groups])
 
 
-class Unmerged:
-    """Representatives that facts which came make equal, by the rules of a program over representatives."""
+class PendingMerges:
+    """Representatives that inserted facts make equal, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program, engine: Any) -> None:
+    def __init__(self, program: Program, engine: ClosingEngine) -> None:
         self._groups = groups_of(program)
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
-        self._scratch = Scratch("to merge", engine, keys)
-        self._whole = {name: self._sought(name, arity) for name, arity in keys.items()}
-        rules = [sought.rule for sought in self._whole.values()]
-        given = [self._scratch.relation(GIVEN, name) for name in keys]
-        self._together = Together(rules, given, engine)
+        self.relations = WorkRelations("to merge", engine, keys)
+        self._whole = {name: self._query(name, arity) for name, arity in keys.items()}
+        rules = [query.rule for query in self._whole.values()]
+        given = [self.relations.relation(GIVEN, name) for name in keys]
+        self._batch = BatchedRules(rules, given, engine)
 
-    def pairs(self, came: Mapping[str, Rows]) -> Pairs | None:
-        """Pairs of different representatives that are equal, None if there are none."""
-        found = [came[stored(EQUAL)].columns] if stored(EQUAL) in came else []
-        touched = [name for name in self._groups if name in came]
-        groups = self._neighbours({name: came[name] for name in touched}) if touched else []
+    def pairs(self, inserted: Mapping[str, Rows]) -> Pairs | None:
+        """Return the pairs of different representatives that are equal, None if there are none."""
+        found = [inserted[stored(EQUAL)].columns] if stored(EQUAL) in inserted else []
+        modified = [name for name in self._groups if name in inserted]
+        groups = self._neighbours({name: inserted[name] for name in modified}) if modified else []
         return _different([*((left, right) for left, right in found), *groups])
 
-    def drop(self) -> None:
-        """Forget what is kept from one update to the next."""
-        self._scratch.drop()
-
-    def _sought(self, name: str, arity: int) -> Sought:
-        """The groups that have given keys, with all their constants."""
-        keys = tuple(Variable(f"k{place}") for place in range(arity))
+    def _query(self, name: str, arity: int) -> BoundQuery:
+        """The query for the groups that have given keys, with all their constants."""
+        keys = tuple(Variable(f"k{position}") for position in range(arity))
         row = (*keys, Variable("x"))
-        given = self._scratch.atom(GIVEN, Atom(name, keys))
-        return Sought(row, (given, Atom(name, row)), self._scratch, f" of {name}")
+        given = self.relations.atom(GIVEN, Atom(name, keys))
+        return BoundQuery(row, (given, Atom(name, row)), self.relations, f" of {name}")
 
-    def _neighbours(self, came: Mapping[str, Rows]) -> list[Pairs]:
-        """Pairs by which the groups with new constants hang together, with those that they had."""
+    def _neighbours(self, inserted: Mapping[str, Rows]) -> list[Pairs]:
+        """Pairs that connect the groups with new constants, their older constants included."""
         keys = {
-            self._scratch.relation(GIVEN, name): Rows(rows.columns[:-1], rows.count)
-            for name, rows in came.items()
+            self.relations.relation(GIVEN, name): Rows(rows.columns[:-1], rows.count)
+            for name, rows in inserted.items()
         }
         try:
-            self._scratch.fill(keys)
-            self._together.run()
-            return [neighbours(self._whole[name].found()) for name in came]
+            self.relations.fill(keys)
+            self._batch.run()
+            return [neighbours(self._whole[name].results()) for name in inserted]
         finally:
-            self._scratch.empty()
+            self.relations.empty()
 
 
 def _different(parts: Sequence[Pairs]) -> Pairs | None:
@@ -321,7 +319,7 @@ def _different(parts: Sequence[Pairs]) -> Pairs | None:
 
 
 def neighbours(rows: Rows) -> Pairs:
-    """Pairs by which all constants with one key hang together."""
+    """Return pairs that connect all constants with the same key."""
     keys, constants = rows.columns[:-1], rows.columns[-1]
     codes = codes_of(Rows(keys, rows.count))
     order = np.argsort(codes, kind="stable")

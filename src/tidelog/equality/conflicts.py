@@ -1,9 +1,14 @@
-"""What is wrong when constants are equal that must not be: which ones, by which instance of which rule."""
+"""Constants that are equal and must not be: found as data, and described.
+
+A finder returns a `Conflict`: which two constants, for which reason, and, where it was looked for, the
+instance of a rule that makes them equal in one step. `diagnostic` is the only place that makes text of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +33,9 @@ from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 UNEQUAL = "E605"
 ANSWER = "?- unequal"
 REASONS = {
@@ -39,21 +47,78 @@ Pair = tuple[Value, Value]
 Kinds = npt.NDArray[np.uint8]
 
 
-def violation(program: Program, engine: Any) -> Diagnostic | None:
-    """Two constants that are equal and must not be, if there are such; the engine holds all facts.
+@dataclass(frozen=True, slots=True)
+class EquatingInstance:
+    """The instance of a rule that makes two constants equal; the last `derived` of its facts are derived."""
 
-    `program` has the axioms and constraints of equality among its rules.
-    """
+    rule: Rule
+    facts: tuple[Fact, ...]
+    derived: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two constants that are equal and must not be; `reason` is the name of the violated axiom."""
+
+    pair: Pair
+    reason: str
+    instance: EquatingInstance | None = None
+
+
+def diagnostic(conflict: Conflict, program: Program) -> Diagnostic:
+    """Describe a conflict, with the instance of the rule that causes it if one was found."""
+    writing = Writing.of(program)
+    left, right = map(writing.value, conflict.pair)
+    asking = f"`tidelog explain PROGRAM '{left} = {right}'`, or `reasoner.explain(…)`, says why"
+    if conflict.instance is None:
+        return Diagnostic(UNEQUAL, _message(conflict, writing), help=f"{asking} they are equal")
+    rule, facts, derived = conflict.instance.rule, conflict.instance.facts, conflict.instance.derived
+    named = f"the rule {rule.name!r}" if rule.name else "this rule"
+    marks = ("",) * (len(facts) - derived) + (" (derived)",) * derived
+    texts = (writing.fact(fact).removesuffix(" .") for fact in facts)
+    shown = ", ".join(map("".join, zip(texts, marks, strict=True)))
+    more = f"; {asking}" if derived else ""
+    return Diagnostic(UNEQUAL, _message(conflict, writing), rule.span, f"by {named} from {shown}{more}")
+
+
+def diagnostic_among_tasks(conflict: Conflict, program: Program) -> Diagnostic:
+    """Describe a conflict found by tasks that each hold a part of the facts."""
+    writing = Writing.of(program)
+    left, right = map(writing.value, conflict.pair)
+    help = f"run it in one process, or `tidelog explain PROGRAM '{left} = {right}'`, which says why"
+    return Diagnostic(UNEQUAL, _message(conflict, writing), help=help)
+
+
+def _message(conflict: Conflict, writing: Writing) -> str:
+    left, right = map(writing.value, conflict.pair)
+    return f"inconsistent: {left} = {right}, {REASONS[conflict.reason]}"
+
+
+def find_by_axioms(program: Program, engine: ClosingEngine) -> Conflict | None:
+    """Find two constants that an axiom of `program` forbids to be equal; the engine holds all facts."""
     for rule in program.rules:
         if rule.name in REASONS and rule.span is None:
-            last = next(term for term in reversed(_first_atom(rule).terms) if isinstance(term, Variable))
-            for pair in _pairs(engine, Rule(Atom(ANSWER, (X, last)), rule.body)):
-                return _described(pair, REASONS[rule.name], program, engine)
+            last = next(term for term in reversed(rule.positive[0].terms) if isinstance(term, Variable))
+            pair = _first_pair(engine, Rule(Atom(ANSWER, (X, last)), rule.body))
+            if pair is not None:
+                return traced(Conflict(pair, rule.name), program, engine)
     return None
 
 
-def conflicting(classes: Classes, some: Ids, kinds: Kinds, unique_names: bool) -> list[int]:
-    """Those of the classes that have two literals, or two names that must be unique, as members."""
+def _first_pair(engine: ClosingEngine, rule: Rule) -> Pair | None:
+    """The first pair that a rule finds, one of two different constants if there is one."""
+    (left, right), _ = engine.answer(rule)
+    decode = engine.dictionary.decode
+    pairs = zip(map(decode, left.tolist()), map(decode, right.tolist()), strict=True)
+    return min(pairs, key=_pair_order, default=None)
+
+
+def _pair_order(pair: Pair) -> tuple[object, ...]:
+    return pair[0] == pair[1], *map(order_key, pair)
+
+
+def conflicting_classes(classes: Classes, some: Ids, kinds: Kinds, unique_names: bool) -> list[int]:
+    """Return the classes, among some, that have two literals, or two names where names are unique."""
     members = classes.members_of(classes.several(some))
     among, owners = kinds[members], classes.representatives(members)
     found = _repeated(owners[(among != Kind.IRI) & (among != Kind.BLANK)])
@@ -66,35 +131,23 @@ def _repeated(ids: Ids) -> list[int]:
     return repeated
 
 
-def conflict_among(members: Iterable[Value], program: Program) -> Diagnostic:
-    """The same where facts lie in several places, and nobody looks for the rule and its facts."""
-    pair, reason = _pair_of(members)
-    return _without_proof(pair, REASONS[reason], program)
-
-
-def not_different_among(members: Iterable[Value], program: Program) -> Diagnostic:
-    """What is wrong with a class of which two members must differ, which may be one and the same."""
-    ordered = sorted(members, key=order_key)
-    return _without_proof((ordered[0], ordered[-1]), REASONS[VIOLATED], program)
-
-
-def _pair_of(members: Iterable[Value]) -> tuple[Pair, str]:
-    """Two literals of a class, else two names, and why they must not be equal."""
+def conflict_among(members: Iterable[Value]) -> Conflict:
+    """Return the conflict of a class that has two literals, or else two names that must be unique."""
     ordered = sorted(members, key=order_key)
     literals = [value for value in ordered if value.kind not in (Kind.IRI, Kind.BLANK)]
     names = [value for value in ordered if value.kind is Kind.IRI]
     pair, reason = (literals, DIFFERENT_LITERALS) if len(literals) > 1 else (names, DIFFERENT_NAMES)
-    return (pair[0], pair[1]), reason
+    return Conflict((pair[0], pair[1]), reason)
 
 
-def conflict(members: Iterable[Value], program: Program, engine: Any, classes: Classes) -> Diagnostic:
-    """What is wrong with a class that has two literals, or else two names."""
-    pair, reason = _pair_of(members)
-    return _described(pair, REASONS[reason], program, engine, classes)
+def not_different_among(members: Iterable[Value]) -> Conflict:
+    """Return the conflict of a class of which two members, perhaps one and the same, must differ."""
+    ordered = sorted(members, key=order_key)
+    return Conflict((ordered[0], ordered[-1]), VIOLATED)
 
 
-def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic | None:
-    """Two members of a class that must differ, if there are such; those first of which that is explicit."""
+def find_not_different(program: Program, engine: ClosingEngine, classes: Classes) -> Conflict | None:
+    """Find two members of a class that must differ; explicit facts that say so come first."""
     if DIFFERENT not in program.predicates:
         return None
     found: list[Pair] = []
@@ -105,75 +158,46 @@ def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic
         for one, other in zip(left[same].tolist(), right[same].tolist(), strict=True):
             others = classes.class_of(one).tolist() if relation != DIFFERENT else [other]
             found += [(decode(one), decode(each)) for each in others]
-    found.sort(key=lambda pair: (pair[0] == pair[1], *map(order_key, pair)))
-    return _described(found[0], REASONS[VIOLATED], program, engine, classes) if found else None
+    return Conflict(min(found, key=_pair_order), VIOLATED) if found else None
 
 
-def _first_atom(rule: Rule) -> Atom:
-    return rule.positive[0]
+def traced(
+    conflict: Conflict, program: Program, engine: ClosingEngine, classes: Classes | None = None
+) -> Conflict:
+    """Return the conflict with an instance that makes the two equal in one step, if there is one.
 
-
-def _pairs(engine: Any, rule: Rule) -> Iterator[Pair]:
-    columns, count = engine.answer(rule)
-    decode = engine.dictionary.decode
-    found = ((decode(int(columns[0][row])), decode(int(columns[1][row]))) for row in range(count))
-    yield from sorted(found, key=lambda pair: (pair[0] == pair[1], *map(order_key, pair)))[:1]
-
-
-def _described(
-    pair: Pair, reason: str, program: Program, engine: Any, classes: Classes | None = None
-) -> Diagnostic:
-    """The diagnostic, with a proof if one rule gives the equality at once. Facts are over `classes`."""
-    writing = Writing.of(program)
-    left, right = map(writing.value, pair)
-    message = f"inconsistent: {left} = {right}, {reason}"
-    asking = f"`tidelog explain PROGRAM '{left} = {right}'`, or `reasoner.explain(…)`, says why"
-    equating = [rule for rule in program.rules if rule.head.predicate == EQUAL and rule.span is not None]
-    for beside in (_nothing, _derived_atoms) if classes is not None else (_nothing,):
-        for rule in equating:
-            followed = beside(rule, engine)
-            facts = _proof(rule, pair, engine, followed, classes)
+    With `classes`, facts are stored over their representatives. Instances of explicit facts come first;
+    then those whose other facts are only derived.
+    """
+    rules = [rule for rule in program.rules if rule.head.predicate == EQUAL and rule.span is not None]
+    for may_derive in (False, True) if classes is not None else (False,):
+        for rule in rules:
+            derived = _derived_atoms(rule, engine) if may_derive else ()
+            facts = _equating_facts(rule, conflict.pair, engine, derived, classes)
             if facts is not None:
-                named = f"the rule {rule.name!r}" if rule.name else "this rule"
-                known = len(facts) - len(followed)
-                marks = ("",) * known + (" (derived)",) * len(followed)
-                texts = (writing.fact(fact).removesuffix(" .") for fact in facts)
-                shown = ", ".join(map("".join, zip(texts, marks, strict=True)))
-                more = f"; {asking}" if followed else ""
-                return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {shown}{more}")
-    return Diagnostic(UNEQUAL, message, help=f"{asking} they are equal")
+                return replace(conflict, instance=EquatingInstance(rule, facts, len(derived)))
+    return conflict
 
 
-def _without_proof(pair: Pair, reason: str, program: Program) -> Diagnostic:
-    left, right = map(Writing.of(program).value, pair)
-    help = f"run it in one process, or `tidelog explain PROGRAM '{left} = {right}'`, which says why"
-    return Diagnostic(UNEQUAL, f"inconsistent: {left} = {right}, {reason}", help=help)
-
-
-def _proof(
-    rule: Rule, pair: Pair, engine: Any, followed: tuple[Atom, ...], classes: Classes | None
+def _equating_facts(
+    rule: Rule, pair: Pair, engine: ClosingEngine, derived: tuple[Atom, ...], classes: Classes | None
 ) -> tuple[Fact, ...] | None:
-    """The facts by which a rule makes two constants equal, last those of atoms that need not be explicit."""
-    for wanted in (pair, pair[::-1]):
-        facts = instance(rule, wanted, engine, followed)
-        if facts is not None and _hold(facts[len(facts) - len(followed) :], engine, classes):
+    """The facts by which a rule makes two constants equal, last those of atoms that are only derived."""
+    for head in (pair, pair[::-1]):
+        facts = _facts_of_instance(rule, head, engine, derived)
+        if facts is not None and _hold(facts[len(facts) - len(derived) :], engine, classes):
             return facts
     return None
 
 
-def _nothing(rule: Rule, engine: Any) -> tuple[Atom, ...]:
-    """The atoms of a rule that need not be explicit: none."""
-    return ()
-
-
-def _derived_atoms(rule: Rule, engine: Any) -> tuple[Atom, ...]:
-    """The atoms of a rule that need not be explicit: others bind their variables, and no fact is explicit."""
+def _derived_atoms(rule: Rule, engine: ClosingEngine) -> tuple[Atom, ...]:
+    """The atoms of a rule that have no explicit facts, and whose variables other atoms bind."""
     found = tuple(atom for atom in rule.positive if not engine.explicit(atom.predicate)[1])
     others = {each for atom in rule.positive if atom not in found for each in literal_variables(atom)}
     return tuple(atom for atom in found if others.issuperset(literal_variables(atom)))
 
 
-def _hold(facts: Iterable[Fact], engine: Any, classes: Classes | None) -> bool:
+def _hold(facts: Iterable[Fact], engine: ClosingEngine, classes: Classes | None) -> bool:
     """Whether facts are among those over representatives."""
     for fact in facts:
         assert classes is not None
@@ -184,12 +208,12 @@ def _hold(facts: Iterable[Fact], engine: Any, classes: Classes | None) -> bool:
     return True
 
 
-def instance(
-    rule: Rule, head: Iterable[Value], engine: Any, followed: tuple[Atom, ...]
+def _facts_of_instance(
+    rule: Rule, head: Iterable[Value], engine: ClosingEngine, derived: tuple[Atom, ...]
 ) -> tuple[Fact, ...] | None:
-    """The facts of one instance of a rule with this head, if there is any; last those not looked for."""
-    body = tuple(literal for literal in rule.body if literal not in followed)
-    atoms = (*(literal for literal in body if isinstance(literal, Atom)), *followed)
+    """The facts of one instance of a rule with this head; last those of `derived` atoms, not matched."""
+    body = tuple(literal for literal in rule.body if literal not in derived)
+    atoms = (*(literal for literal in body if isinstance(literal, Atom)), *derived)
     variables = tuple(dict.fromkeys(each for item in atoms for each in literal_variables(item)))
     tests = tuple(
         Comparison("=", term, Constant(value)) for term, value in zip(rule.head.terms, head, strict=True)
@@ -197,10 +221,8 @@ def instance(
     columns, count = engine.answer(Rule(Atom(ANSWER, variables), (*body, *tests)))
     if not count:
         return None
-    row = {
-        variable: engine.dictionary.decode(int(column[0]))
-        for variable, column in zip(variables, columns, strict=True)
-    }
+    decode = engine.dictionary.decode
+    row = {each: decode(int(column[0])) for each, column in zip(variables, columns, strict=True)}
 
     def ground(term: Term) -> Value:
         return term.value if isinstance(term, Constant) else row[term]

@@ -1,20 +1,20 @@
-"""Equality among tasks that derive together: what is equal is found first, and goes to all of them. Mutable.
+"""Equality among tasks that derive together: equalities are derived first, and sent to all tasks. Mutable.
 
 Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for rules over representatives;
-here facts lie at several tasks, and each of them knows all classes.
+here facts are partitioned among tasks, and each task has all classes.
 
-The rules that equality depends on are derived first. What they make equal is told to all tasks, each of
+The rules that equality depends on are run first. What they make equal is sent to all tasks, each of
 which merges the same classes, writes its given facts over their representatives, and derives again, until
 nothing is new. The rest is then derived over representatives, as any program is. That one constant stands for
 another is a given relation of it.
 
-Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, so
-that nobody has to be asked which one it is.
+Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, which
+each task computes by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -22,28 +22,36 @@ from typing import Any
 import numpy as np
 
 from tidelog.data.columns import Batch
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
 from tidelog.engine.exchange import Mesh, Task
 from tidelog.equality import conflicts, rewriting
-from tidelog.equality.class_search import bearing_on_equality
 from tidelog.equality.classes import Classes, Ids, components, neighbours
+from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
-from tidelog.equality.treatment import Meanings
+from tidelog.equality.treatment import EffectiveProgramCache
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
 from tidelog.logic.values import order_key
 from tidelog.rewrite.localise import FIRST, Localised
-from tidelog.rewrite.representatives import ALIAS, copies, groups_of, over_representatives, stored
+from tidelog.rewrite.representatives import (
+    ALIAS,
+    bearing_on_equality,
+    copies,
+    groups_of,
+    over_representatives,
+    stored,
+)
 
 Part = tuple[Sequence[Ids], int]  # columns and rows
 Pairs = tuple[Ids, Ids]
 
 
-class Divided:
-    """A task of a mesh whose program has equality; it is used as `exchange.Task` is.
+class EqualityTask:
+    """A task of a mesh whose program has equality, used like `exchange.Task`.
 
     `shown` says whether facts name every member of a class, or the smallest one.
     """
@@ -56,7 +64,7 @@ class Divided:
         owners: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
-        dictionary: Any = None,
+        dictionary: Dictionary | None = None,
         unique_names: bool = False,
         shown: str = EXPAND,
         **settings: Any,
@@ -70,7 +78,7 @@ class Divided:
         self._unique_names = unique_names
         self._shown = shown
         self._loading = Task(program, mesh, timeout=timeout, **self._settings)
-        self._meanings = Meanings()
+        self._meanings = EffectiveProgramCache()
         self._shared: Classes | None = None  # the classes over the ids of what is derived
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
@@ -84,42 +92,42 @@ class Divided:
     # ---- a run
 
     def run(self) -> None:
-        """Derive all that follows from what all tasks were given."""
+        """Derive all facts from those that all tasks were given."""
         self._reader, self._given = self._loading.take_given()
-        self._meanings.attach(self._reader)
+        self._meanings.attach(self._reader.dictionary)
         self._values = self._loading.values_of(self._reader.dictionary)
         is_found = False
         while not is_found:
-            meant = self._meant()
-            bearing = tuple(bearing_on_equality(meant.rules))
-            is_all = len(bearing) == len(meant.rules)
-            task = self._derived(meant if is_all else _reduced(meant, bearing))
-            is_merged = self._merge(task, meant)
-            is_found = not is_merged or _are_flat(bearing, meant)
+            effective = self._effective()
+            bearing = tuple(bearing_on_equality(effective.rules))
+            is_all = len(bearing) == len(effective.rules)
+            task = self._derived(effective if is_all else _reduced(effective, bearing))
+            is_merged = self._merge(task, effective)
+            is_found = not is_merged or _are_flat(bearing, effective)
             if is_merged or not is_all:
                 del task  # before the next one holds facts
-        self._task = task if not is_merged and is_all else self._derived(self._meant())
+        self._task = task if not is_merged and is_all else self._derived(self._effective())
 
-    def _meant(self) -> Program:
+    def _effective(self) -> Program:
         """Return the program over representatives; given facts are over them already."""
         constants = self._meanings.constants(self.program, self.classes)
         whole = over_representatives(replace(self.program, facts=()), constants)
-        said = [each for each in whole.predicates.values() if each.name in self.program.predicates]
+        source = [each for each in whole.predicates.values() if each.name in self.program.predicates]
         stating = {
-            rule for each in (*said, whole.predicates[EQUAL]) for rule in copies(each.name, each.arity)
+            rule for each in (*source, whole.predicates[EQUAL]) for rule in copies(each.name, each.arity)
         }
         rules = tuple(rule for rule in whole.rules if rule not in stating)
-        kept = {stored(each.name) for each in said} | {stored(EQUAL), ALIAS, BOTTOM} | _mentioned(rules)
+        kept = {stored(each.name) for each in source} | {stored(EQUAL), ALIAS, BOTTOM} | _mentioned(rules)
         predicates = {name: each for name, each in whole.predicates.items() if name in kept}
         return replace(whole, rules=rules, predicates=predicates)
 
-    def _derived(self, meant: Program) -> Task:
-        """Return a task that has derived what follows by a program over representatives."""
+    def _derived(self, effective: Program) -> Task:
+        """Return a task that has run a program over representatives."""
         left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
         reader = None if self._settings["dictionary"] is not None else self._reader
-        task = Task(meant, self._mesh, timeout=left, reader=reader, **self._settings)
+        task = Task(effective, self._mesh, timeout=left, reader=reader, **self._settings)
         for name, parts in self._given.items():
-            if stored(name) in meant.predicates:
+            if stored(name) in effective.predicates:
                 for columns, rows in parts:
                     task.add(stored(name), [self.classes.representatives(each) for each in columns], rows)
         if self._mesh.number == 0 and self.classes:
@@ -130,36 +138,38 @@ class Divided:
 
     # ---- classes
 
-    def _merge(self, task: Task, meant: Program) -> bool:
-        """Merge on all tasks what any of them has found equal; return whether there was something."""
+    def _merge(self, task: Task, effective: Program) -> bool:
+        """Merge on all tasks what any of them has found equal; return whether there were such pairs."""
         found = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
-            names = [name for name in groups_of(meant) if (meant.predicates[name].arity > 1) is is_keyed]
+            names = [
+                name for name in groups_of(effective) if (effective.predicates[name].arity > 1) is is_keyed
+            ]
             if names:
                 parts = task.spread([task.columns(name) for name in names], 0 if is_keyed else FIRST)
                 found += [_neighbouring(part) for part in parts if part]
         pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
         left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        told = task.tell_all(((left, right), len(left)), self._values)
-        if not told:
+        sent = task.tell_all(((left, right), len(left)), self._values)
+        if not sent:
             return False
         self._values.know()
         members = self.classes.aliased
-        known = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in told)]
+        known = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in sent)]
         self.classes = self._classes_of([np.concatenate(column) for column in zip(*known, strict=True)])
         self.rounds += 1
         return True
 
     def _classes_of(self, pairs: Sequence[Ids]) -> Classes:
-        """Return the classes of pairs that are equal, of which the member with the smallest hash stands."""
-        nodes, places = np.unique(np.concatenate(pairs), return_inverse=True)
-        labels = components(len(nodes), places[: len(pairs[0])], places[len(pairs[0]) :])
+        """Return the classes of equal pairs, represented by the members with the smallest hashes."""
+        nodes, positions = np.unique(np.concatenate(pairs), return_inverse=True)
+        labels = components(len(nodes), positions[: len(pairs[0])], positions[len(pairs[0]) :])
         order = np.lexsort((self._values.hashes[nodes], labels))
         among, first = np.unique(labels[order], return_index=True)
-        standing = np.zeros(len(nodes), np.int32)
-        standing[among] = nodes[order][first]
+        representatives = np.zeros(len(nodes), np.int32)
+        representatives[among] = nodes[order][first]
         classes = Classes()
-        classes.assign(nodes.astype(np.int32), standing[labels])
+        classes.assign(nodes.astype(np.int32), representatives[labels])
         return classes
 
     # ---- results
@@ -204,7 +214,7 @@ class Divided:
         return Relation(predicate, names, columns, count, self._task.dictionary)
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Part]]:
-        """Send all stored facts to the task behind the owners; returns them there, and the aliases."""
+        """Send all stored facts to the task after the owners, and return them there, with the aliases."""
         names = [stored(name) for name in sorted(self.program.predicates) if name != BOTTOM]
         others = [stored(EQUAL), BOTTOM]
         members = self.classes.aliased
@@ -212,22 +222,25 @@ class Divided:
         return found | self._task.collect(list(dict.fromkeys((*names, *others))))
 
     def violations(self) -> list[Diagnostic]:
-        """Return what is equal and must not be; what all tasks know of, one of them tells."""
-        found: list[Diagnostic] = []
+        """Describe the constants that are equal and must not be."""
+        return [conflicts.diagnostic_among_tasks(each, self.program) for each in self.conflicts()]
+
+    def conflicts(self) -> list[Conflict]:
+        """Find constants that are equal and must not be; one task reports what all tasks know."""
+        found: list[Conflict] = []
         if self._mesh.number == 0:
             dictionary, classes = self._reader.dictionary, self.classes
-            for one in conflicts.conflicting(classes, classes.standing, dictionary.kind, self._unique_names)[
-                :1
-            ]:
+            several, kinds = classes.merged, dictionary.kind
+            for one in conflicts.conflicting_classes(classes, several, kinds, self._unique_names)[:1]:
                 members = dictionary.decode_all(classes.class_of(one).tolist())
-                found.append(conflicts.conflict_among(members, self.program))
+                found.append(conflicts.conflict_among(members))
         if DIFFERENT in self.program.predicates:
             (left, right), _ = self._task.columns(stored(DIFFERENT))
             same = np.flatnonzero(left == right)[:1].tolist()
             dictionary, known = self._task.dictionary, self._known_classes()
             for row in same:
                 members = dictionary.decode_all(known.class_of(int(left[row])).tolist())
-                found.append(conflicts.not_different_among(members, self.program))
+                found.append(conflicts.not_different_among(members))
         return found
 
 
@@ -238,39 +251,39 @@ def task_of(
     unique_names: bool = False,
     equal: str = EXPAND,
     **settings: Any,
-) -> Task | Divided:
+) -> Task | EqualityTask:
     """Return a task that derives a program, with equality treated as that of a reasoner is."""
     if equality == Rewriting.name and has_equality(program.predicates):
-        return Divided(program, mesh, unique_names=unique_names, shown=equal, **settings)
+        return EqualityTask(program, mesh, unique_names=unique_names, shown=equal, **settings)
     return Task(program, mesh, **settings)
 
 
 def by_rules(program: Program, equality: str = Rewriting.name, unique_names: bool = False) -> Program:
-    """Return what a program means to tasks: with axioms as rules where they are asked for."""
+    """Return the effective program of tasks: with the axioms as rules if that treatment is chosen."""
     treatment = rewriting.make(equality, unique_names)
     return program if equality == Rewriting.name else treatment.meaning(program)
 
 
 def _neighbouring(parts: Sequence[Part]) -> tuple[Pairs, int]:
-    """Return pairs by which all constants of a group hang together."""
+    """Return pairs that connect all constants of a group."""
     columns = tuple(np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True))
     left, right = neighbours(Rows(columns, len(columns[-1])))
     return (left, right), len(left)
 
 
 def _mentioned(rules: Iterable[Rule]) -> set[str]:
-    return {atom.predicate for rule in rules for atom in (rule.head, *rule.positive, *rule.negated)}
+    return {name for rule in rules for name in (rule.head.predicate, *rule.read)}
 
 
 def _reduced(program: Program, rules: tuple[Rule, ...]) -> Program:
     """Return a program of some rules, with no more predicates than they mention, and equality."""
     kept = _mentioned(rules) | {stored(EQUAL), ALIAS}
-    predicates: Mapping[str, Any] = {name: each for name, each in program.predicates.items() if name in kept}
-    return replace(program, rules=rules, predicates=dict(predicates))
+    predicates = {name: each for name, each in program.predicates.items() if name in kept}
+    return replace(program, rules=rules, predicates=predicates)
 
 
 def _are_flat(rules: Sequence[Rule], program: Program) -> bool:
-    """Whether rules find nothing more when constants are merged: each reads one given fact, and no value."""
+    """Whether rules find nothing more when constants are merged: each reads one given fact, without tests."""
     derived = program.derived
     return all(
         len(rule.body) == 1

@@ -1,102 +1,113 @@
-"""Equality by axioms: programs with equality are seen with its axioms as rules; what programs mean over
-representatives, cached.
+"""Treatments of equality: what all of them share, equality by axioms, and the cache of effective programs.
+
+A treatment turns a program into its effective program, whose rules derive all facts. `Axiomatised` adds the
+axioms of equality as rules; `SwitchedOff` refuses equality; `rewriting.Rewriting` derives facts over
+representatives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows, without
+from tidelog.engine.events import Listener
+from tidelog.engine.limits import Limits
 from tidelog.equality import conflicts
 from tidelog.equality.classes import Classes
+from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality_axioms import axiomatise, has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule, rule_changes
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Maintainer, Update
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.representatives import over_representatives
 
-# ---- What programs mean over representatives, kept as long as the same programs are asked for. Mutates
-# itself.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+# ---- Effective programs over representatives, cached. Mutates itself.
 #
-# Invariant: a program has the very same meaning, one object, while the representatives of its constants are
-# the same; and where two have the same rules, these are the same object.
+# Invariant: as long as the representatives of its constants are the same, a program has the same effective
+# program, one object; two effective programs with equal rules share them, as one object.
 
-KEPT = 8  # programs
+CACHED = 8  # programs
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A program, the representatives of its constants, and what it means with them."""
+class CachedProgram:
+    """A program, the representatives of its constants, and its effective program with these."""
 
-    said: Program
+    source: Program
     constants: dict[Value, Value]
-    meant: Program
+    effective: Program
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The program whose meaning was asked for last, the classes as they were then, and what it means."""
+class LastProgram:
+    """The last requested program, the version of the classes at that time, and its effective program."""
 
-    said: Program
+    source: Program
     classes: Classes
     version: int
-    meant: Program
+    effective: Program
 
-    def is_about(self, program: Program, classes: Classes) -> bool:
-        """Whether it is the meaning of a program with these classes."""
-        return self.said is program and self.classes is classes and self.version == classes.version
+    def is_for(self, program: Program, classes: Classes) -> bool:
+        """Whether this is the entry of a program with these classes."""
+        return self.source is program and self.classes is classes and self.version == classes.version
 
 
-class Meanings:
-    """The programs that were asked for last, and what they mean."""
+class EffectiveProgramCache:
+    """The last requested programs with their effective programs."""
 
     def __init__(self) -> None:
-        self._engine: Any = None
-        self._programs: list[Known] = []
-        self._asked: Asked | None = None
+        self._dictionary: Dictionary
+        self._programs: list[CachedProgram] = []
+        self._last: LastProgram | None = None
         self._constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
 
-    def attach(self, engine: Any) -> None:
-        """Set the engine whose dictionary has the constants of classes."""
-        self._engine = engine
+    def attach(self, dictionary: Dictionary) -> None:
+        """Set the dictionary that has the constants of classes."""
+        self._dictionary = dictionary
 
     def of(self, program: Program, classes: Classes) -> Program:
-        """The program over representatives."""
-        if self._asked is None or not self._asked.is_about(program, classes):
-            self._asked = Asked(program, classes, classes.version, self._find(program, classes))
-        return self._asked.meant
+        """Return the effective program, over representatives."""
+        if self._last is None or not self._last.is_for(program, classes):
+            self._last = LastProgram(program, classes, classes.version, self._find(program, classes))
+        return self._last.effective
 
-    def said(self, meant: Program) -> Program | None:
-        """The program that has this meaning, if it was asked for not long ago."""
-        return next((known.said for known in reversed(self._programs) if known.meant is meant), None)
+    def source(self, effective: Program) -> Program | None:
+        """Return the program of an effective program, None if it is no longer cached."""
+        return next(
+            (entry.source for entry in reversed(self._programs) if entry.effective is effective), None
+        )
 
     def _find(self, program: Program, classes: Classes) -> Program:
         if not has_equality(program.predicates):
             return program
         constants = self.constants(program, classes)
-        for known in self._programs:
-            if known.said is program and known.constants == constants:
-                return known.meant
-        meant = self._sharing(over_representatives(program, constants))
-        self._programs = [*self._programs[1 - KEPT :], Known(program, constants, meant)]
-        return meant
+        for entry in self._programs:
+            if entry.source is program and entry.constants == constants:
+                return entry.effective
+        effective = self._sharing(over_representatives(program, constants))
+        self._programs = [*self._programs[1 - CACHED :], CachedProgram(program, constants, effective)]
+        return effective
 
-    def _sharing(self, meant: Program) -> Program:
-        """What a program means, with the very rules of an earlier one if they are the same."""
-        for known in self._programs:
-            if known.meant.rules == meant.rules:
-                return replace(meant, rules=known.meant.rules)
-        return meant
+    def _sharing(self, effective: Program) -> Program:
+        """The effective program, with the tuple of rules of an earlier one if that is equal."""
+        for entry in self._programs:
+            if entry.effective.rules == effective.rules:
+                return replace(effective, rules=entry.effective.rules)
+        return effective
 
     # ---- constants in rules
 
     def constants(self, program: Program, classes: Classes) -> dict[Value, Value]:
-        """The representatives of the constants in rules, of those that do not stand for themselves."""
+        """Return the representatives of constants in rules, those apart that represent themselves."""
         if not classes:
             return {}
         if self._constants is None or self._constants[0] is not program.rules:
@@ -104,11 +115,11 @@ class Meanings:
         return self.renamed(self._constants[1], classes)
 
     def renamed(self, constants: Iterable[Value], classes: Classes) -> dict[Value, Value]:
-        """The representatives of constants that do not stand for themselves."""
+        """Return the representatives of constants, those apart that represent themselves."""
         values = list(dict.fromkeys(constants))
         if not values:
             return {}
-        dictionary = self._engine.dictionary
+        dictionary = self._dictionary
         ids = dictionary.encode_values(values)
         own = classes.representatives(ids)
         return {
@@ -119,59 +130,77 @@ class Meanings:
 
 
 def constants_of(rules: Iterable[Rule]) -> list[Value]:
-    """The constants in atoms of rules."""
+    """Return the constants in atoms of rules."""
     return [
         term.value
         for rule in rules
-        for atom in (rule.head, *rule.positive, *rule.negated)
+        for atom in (rule.head, *rule.body_atoms)
         for term in atom.terms
         if isinstance(term, Constant)
     ]
 
 
-# ---- Equality by axioms: programs with equality are seen with its axioms as rules. Mutates itself.
+# ---- Equality by axioms: the effective program has them as rules. Mutates itself.
 
 SWITCHED_OFF = "E606"
 OVER_TIME = "E609"
 
 
 class Derive(Protocol):
-    """How everything is derived, or what some rules give; anew, or beside what was derived before."""
+    """How all rules, or some, are run; `is_anew` deletes what was derived before."""
 
     def __call__(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
         """Derive."""
 
 
+class MaintenanceRuntime(Protocol):
+    """An engine at work: what treatments of equality need of a reasoner's runtime."""
+
+    @property
+    def engine(self) -> ClosingEngine:
+        """The engine."""
+
+    @property
+    def tell(self) -> Listener:
+        """What is called with each event."""
+
+    def check(self) -> None:
+        """Raise what the current limits say."""
+
+    def no_limits(self) -> Limits:
+        """Limits for what nothing may stop."""
+
+
 class Axiomatised:
-    """What programs mean with the axioms of equality as rules; those without equality mean themselves."""
+    """Equality by axioms: they are rules of the effective program. A program without equality is its own."""
 
     name = "axiomatise"
 
     def __init__(self, unique_names: bool = False) -> None:
         self.unique_names = unique_names
-        self._known: list[tuple[Program, Program]] = []  # the last programs, and what they mean
+        self._known: list[tuple[Program, Program]] = []  # the last programs with their effective ones
 
     def meaning(self, program: Program) -> Program:
-        """The program with all rules that its facts follow by, the same object for the same program."""
+        """Return the effective program, the same object for the same program."""
         return self.by_axioms(program)
 
     def by_axioms(self, program: Program) -> Program:
-        """The program with the axioms of equality as rules, the same object for the same program."""
+        """Return the program with the axioms of equality as rules, the same object for the same program."""
         if not has_equality(program.predicates):
             return program
-        for said, meant in self._known:
-            if said is program:
-                return meant
-        meant = self._sharing_rules(program, axiomatise(program, unique_names=self.unique_names))
-        self._known = [*self._known[-1:], (program, meant)]  # before and after a transaction
-        return meant
+        for source, effective in self._known:
+            if source is program:
+                return effective
+        effective = self._sharing_rules(program, axiomatise(program, unique_names=self.unique_names))
+        self._known = [*self._known[-1:], (program, effective)]  # before and after a transaction
+        return effective
 
-    def _sharing_rules(self, program: Program, meant: Program) -> Program:
-        """What a program means, with the very rules of an earlier one if they are the same."""
-        for said, earlier in self._known:
-            if said.rules is program.rules and earlier.rules == meant.rules:
-                return replace(meant, rules=earlier.rules)
-        return meant
+    def _sharing_rules(self, program: Program, effective: Program) -> Program:
+        """The effective program, with the tuple of rules of an earlier one if that is equal."""
+        for source, earlier in self._known:
+            if source.rules is program.rules and earlier.rules == effective.rules:
+                return replace(effective, rules=earlier.rules)
+        return effective
 
     def check(self, program: Program) -> None:
         """Raise ProgramError if a program has both equality and facts that hold at times."""
@@ -179,50 +208,50 @@ class Axiomatised:
             message = "equality does not go with facts that hold at times"
             raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
 
-    def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
-        """The maintainer that keeps facts right: the given one. Called once, before all others."""
+    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
+        """Set the engine; return the maintainer of facts, here the given one. Called once, first."""
         self._engine = runtime.engine
         return maintainer
 
     def complete(self, program: Program, derive: Derive) -> None:
-        """Derive everything that a program means; `derive(True)` begins with forgetting what was derived."""
+        """Derive all facts of a program; `derive(True)` begins by deleting what was derived."""
         derive(False)
 
     def resume(self) -> None:
-        """Restore equality from an engine that holds all facts and derived none of them."""
+        """Restore equality from an engine whose facts were loaded, not derived."""
 
     def lose_late(self) -> None:
-        """Drop deltas that are not computed yet: what they are computed from is gone."""
+        """Drop deltas that are not computed yet: their sources no longer exist."""
 
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
-        """All facts of a predicate: members are all that there is to be shown."""
+        """Return all facts of a predicate, which name every member anyway."""
         return Rows(*self._engine.rows(predicate))
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
-        """How answers are looked up, if not in the predicates' own relations."""
+        """Return how answers are looked up, None if in the relations of the predicates themselves."""
         return None
 
     def listing(self, program: Program, shown: str) -> Listing | None:
-        """How facts are listed, if not as the predicates' own relations hold them."""
+        """Return how facts are listed, None if as the relations of the predicates hold them."""
         return None
 
     def restored(
         self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """What an engine holds that was given explicit facts and has derived the others, by relation."""
+        """Return the explicit and the derived facts of an engine with these facts, by relation."""
         others = {name: without(rows, explicit[name]) for name, rows in facts.items() if name in explicit}
         found = {**facts, **others}
         return dict(explicit), {name: rows for name, rows in found.items() if rows.count}
 
     def resume_restored(self, program: Program, derive: Derive) -> None:
-        """Go on with an engine that holds what `restored` has told, and nothing else."""
+        """Continue with an engine that holds what `restored` returned, and nothing else."""
 
     def relation(self, predicate: str) -> str:
-        """The relation that holds all facts of a predicate."""
+        """Return the relation that holds all facts of a predicate."""
         return predicate
 
     def known_classes(self) -> Classes:
-        """The classes of equal constants, as they are now."""
+        """Return the current classes of equal constants."""
         classes = Classes()
         (left, right), count = self._engine.rows(EQUAL)
         if count:
@@ -230,22 +259,24 @@ class Axiomatised:
         return classes
 
     def violation(self, program: Program) -> Diagnostic | None:
-        """Two constants that are equal and must not be, if there are such."""
-        meant = self.meaning(program)
-        is_open = BOTTOM in meant.predicates and self._engine.size(BOTTOM)
-        return conflicts.violation(meant, self._engine) if is_open and meant is not program else None
+        """Describe two constants that are equal and must not be, if there are any."""
+        found = self.conflict(program)
+        return None if found is None else conflicts.diagnostic(found, program)
+
+    def conflict(self, program: Program) -> Conflict | None:
+        """Find two constants that are equal and must not be."""
+        effective = self.meaning(program)
+        if effective is program or BOTTOM not in effective.predicates or not self._engine.size(BOTTOM):
+            return None
+        return conflicts.find_by_axioms(effective, self._engine)
 
     def update(self, update: Update, before: Program, after: Program) -> Update:
-        """A transaction between two programs as one between what they mean."""
+        """Return an update between two programs as one between their effective programs."""
         first, last = self.meaning(before), self.meaning(after)
         if (first is before and last is after) or first.rules is last.rules:
             return update
-        old, new = frozenset(first.rules), frozenset(last.rules)
-        return replace(
-            update,
-            rules_removed=tuple(rule for rule in first.rules if rule not in new),
-            rules_added=tuple(rule for rule in last.rules if rule not in old),
-        )
+        removed, added = rule_changes(first.rules, last.rules)
+        return replace(update, rules_removed=removed, rules_added=added)
 
 
 class SwitchedOff(Axiomatised):
@@ -254,7 +285,7 @@ class SwitchedOff(Axiomatised):
     name = "off"
 
     def meaning(self, program: Program) -> Program:
-        """The program itself; raises ProgramError if it has equality."""
+        """Return the program itself; raise ProgramError if it has equality."""
         if has_equality(program.predicates):
             rules = (rule for rule in program.rules if has_equality([rule.head.predicate]))
             span = next((rule.span for rule in rules), None)

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from tidelog.errors import DataError, Diagnostic, Span, counted
 from tidelog.logic.intervals import ALWAYS, Interval
@@ -238,6 +239,16 @@ class Rule:
         return tuple(literal.atom for literal in self.body if isinstance(literal, Negation))
 
     @property
+    def body_atoms(self) -> tuple[Atom, ...]:
+        """The body's positive atoms, then those under negation."""
+        return (*self.positive, *self.negated)
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The predicates of the body's atoms, negated or not."""
+        return frozenset(atom.predicate for atom in self.body_atoms)
+
+    @property
     def is_metric(self) -> bool:
         """Whether operators of time stand in it."""
         return False
@@ -275,6 +286,16 @@ class MetricRule(Rule):
     def is_metric(self) -> bool:
         """Whether operators of time stand in it."""
         return True
+
+
+def rule_changes(
+    before: tuple[Rule, ...], after: tuple[Rule, ...]
+) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Return the rules that are only among the former, and those that are only among the latter."""
+    if before is after:
+        return (), ()
+    old, new = frozenset(before), frozenset(after)
+    return tuple(rule for rule in before if rule not in new), tuple(rule for rule in after if rule not in old)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +347,17 @@ class TimedFact(Fact):
     """A fact that holds throughout an interval."""
 
     interval: Interval = ALWAYS
+
+
+AnyFact = TypeVar("AnyFact", bound=Fact)
+
+
+def facts_by_predicate(facts: Iterable[AnyFact]) -> dict[str, list[AnyFact]]:
+    """Facts, grouped by their predicates in the order in which these come first."""
+    found: dict[str, list[AnyFact]] = {}
+    for fact in facts:
+        found.setdefault(fact.predicate, []).append(fact)
+    return found
 
 
 OptionValue = str | int | float | bool | tuple[str, ...]
@@ -393,7 +425,7 @@ class Program:
         while size != len(timed):
             size = len(timed)
             for rule in waiting:
-                if any(atom.predicate in timed for atom in (*rule.positive, *rule.negated)):
+                if not rule.read.isdisjoint(timed):
                     timed.add(rule.head.predicate)
         return frozenset(timed)
 

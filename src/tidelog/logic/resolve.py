@@ -441,7 +441,7 @@ def misplaced_times(program: Program) -> list[Diagnostic]:
     """Return what is wrong with rules that read or derive facts that hold at times: aggregates, equality."""
     timed, found = program.timed, []
     for rule in program.rules if timed else ():
-        read = any(atom.predicate in timed for atom in (*rule.positive, *rule.negated))
+        read = not rule.read.isdisjoint(timed)
         if rule.aggregations and (read or rule.is_metric):
             message = "an aggregate over facts that hold at times"
             help = "aggregate what holds always; metric operators summarise over time"

@@ -1,12 +1,14 @@
-"""An ontology: its files, the rules specialised to it, `owl:sameAs` as equality, and what these do not
-cover.
+"""An ontology: its files, the rules specialised to it, and the axioms that these do not cover.
+
+Begin with `load_ontology`. Two parts come before it: prefixes for the names of an ontology, and `owl:sameAs`
+as the equality of programs.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -33,7 +35,7 @@ from tidelog.logic.resolve import load
 from tidelog.logic.scopes import bundled_rules
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.ontology.owl2rl import DATATYPE, specialise
-from tidelog.ontology.rl_coverage import Gap, Graph, axioms, gaps
+from tidelog.ontology.rl_coverage import Gap, OntologyGraph, axioms, gaps
 from tidelog.ontology.schema_closure import TABLES, TRIPLE, TYPE, Closure, close, owl, rdfs, read_triples
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import group_of
@@ -83,9 +85,9 @@ def _free(word: str, taken: Mapping[str, str]) -> str:
 #
 #     ?y = ?z :- triple(?x, ex:mother, ?y), triple(?x, ex:mother, ?z), rl:alike(?y, ?y), rl:alike(?z, ?z) .
 #
-# `rl:alike` holds each thing that such a row may merge beside itself; as equals are interchangeable, a pair
-# of two different things in it are two of one class. So the triples of `owl:sameAs` are what the tables say,
-# without a rule instance for each two things of a class and each value that they have in common.
+# `rl:alike` holds each thing that such a row may merge, paired with itself; as equals are interchangeable, a
+# pair of two different things in it are two of one class. So the triples of `owl:sameAs` are what the tables
+# say, without a rule instance for each two things of a class and each value that they have in common.
 #
 # Literals are never merged, neither with each other nor with things: what is the same as a literal is
 # replaced by it row by row. So `1` and `1.0` may both be the same as a thing, which the rows dt-eq and
@@ -190,7 +192,7 @@ def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
 
 
 def _merging_things(rule: Rule, left: Variable, right: Variable) -> Iterator[Rule]:
-    """The rule that merges the things which a row makes the same, and those that say what they are."""
+    """The rule that merges the things which a row makes the same, and the rules that find these things."""
     body = tuple(literal for literal in rule.body if not _tells_apart(literal, left, right))
     merging = replace(rule, head=Atom(EQUAL, (left, right)), body=body)
     group = group_of(merging)
@@ -229,7 +231,7 @@ class Ontology:
 
     paths: tuple[Path, ...]
     program: Program
-    graph: Graph
+    graph: OntologyGraph
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -311,9 +313,8 @@ def load_ontology(
     *paths: Path | str,
     equality: str = "axiomatise",
     unique_names: bool = False,
-    tell: Callable[[str], None] = lambda notice: None,
 ) -> Ontology:
-    """The ontology in some files; raises `DataError` if one cannot be read.
+    """Return the ontology in some files; raise `DataError` if one cannot be read.
 
     With `equality="rewrite"` things that are `owl:sameAs` each other are merged, by rules with `?x = ?y` in
     their heads; with `"axiomatise"` the rows of the tables replace each by the other; with `"off"` neither.
@@ -321,18 +322,18 @@ def load_ontology(
     """
     files = tuple(Path(path) for path in paths)
     tables = load(bundled_rules() / RULE_SET)
-    closure = close(tables, read_triples(files, tables.predicates[TRIPLE]), tell)
+    closure = close(tables, read_triples(files, tables.predicates[TRIPLE]))
     program = _with_equality(specialise(tables, closure), closure, equality)
     if unique_names:
         program = replace(program, rules=(*program.rules, UNIQUE_NAMES))
-    names = (value for row in closure.stated for value in row)
+    names = (value for row in closure.explicit for value in row)
     prefixes = prefixes_of(names, program.prefixes)
     program = replace(program, prefixes=prefixes, imports=tuple(map(_import, files)))
-    return Ontology(files, program, Graph(closure.stated, Writing(prefixes=prefixes).value))
+    return Ontology(files, program, OntologyGraph(closure.explicit, Writing(prefixes=prefixes).value))
 
 
 def _with_equality(program: Program, closure: Closure, equality: str) -> Program:
-    """The program with `owl:sameAs` treated so; raises `ProgramError` if there is no such treatment."""
+    """The program with this treatment of `owl:sameAs`; raise `ProgramError` if there is none such."""
     match equality:
         case "rewrite":
             return by_rewriting(program, data_properties(closure))

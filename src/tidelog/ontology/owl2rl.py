@@ -1,4 +1,17 @@
-"""OWL 2 RL rules specialised to one ontology: the tables, partially evaluated."""
+"""OWL 2 RL rules specialised to one ontology: the tables, partially evaluated.
+
+Grosof, Horrocks, Volz, Decker: Description Logic Programs, WWW 2003; the *lower bound* programs of Motik,
+Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog Programs
+with Equality, IJCAI 2015, section 5.
+
+A rule of `owl2rl.rls` has literals about the ontology (`?class owl:onProperty ?p`) and literals about the
+data (`?x ?p ?y`). `specialise` matches the former, once, against the ontology closed under the tables; what
+is left is one rule for each match, over the latter alone: `?x ub:headOf ?y, ?y rdf:type ub:Department`.
+`simplified` then removes the intermediate predicates.
+
+Invariant: over data without axioms, the rules derive the triples that the tables derive, apart from triples
+about the ontology itself, memberships of `owl:Thing` and of classes without a name.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +41,14 @@ from tidelog.ontology.schema_closure import (
     TRIPLE,
     TYPE,
     Closure,
-    Index,
+    FactIndex,
     Row,
     owl,
     rdfs,
 )
 from tidelog.rewrite.renaming import renamed_rule
 
-# ---- Rules without what stands between them: classes that have no name, and predicates that walk along
-# lists.
+# ---- Rules without intermediate predicates: classes that have no name, and predicates that walk along lists.
 #
 # A class without a name, such as a restriction, is defined by some rules and read by others. What no rule
 # reads is not derived, what no rule derives is not read, and where a class is not defined by itself its
@@ -54,16 +66,16 @@ Key = tuple[Atom, frozenset[Literal]]
 
 @dataclass(frozen=True)
 class Hidden:
-    """What is not to be seen in results: datatypes, and classes and properties without a name.
+    """What results do not contain: datatypes, and classes and properties without a name.
 
-    Classes to which something is said to belong are seen.
+    Classes that have explicit members are visible.
     """
 
     datatypes: frozenset[Value]
     classes_of_things: frozenset[Value]
 
     def handle(self, atom: Atom) -> Handle | None:
-        """What an atom asks for if that is hidden: the predicate, and the class, node or datatype."""
+        """Return what an atom reads if that is hidden: the predicate, and the class, node or datatype."""
         if atom.predicate in WALKS or atom.predicate in ASKED:
             term = atom.terms[1]
             return atom.predicate, term.value if isinstance(term, Constant) else None
@@ -81,7 +93,7 @@ class Hidden:
 
 
 def simplified(rules: Iterable[Rule], hidden: Hidden) -> list[Rule]:
-    """Rules that derive the same, apart from what is hidden."""
+    """Return rules that derive the same, apart from what is hidden."""
     unfolding = _Unfolding(hidden)
     for rule in _living(list(rules), hidden):
         unfolding.add(rule)
@@ -147,8 +159,7 @@ def _needed(rule: Rule, hidden: Hidden) -> Iterator[Handle]:
 
 def _read(rule: Rule, hidden: Hidden) -> Iterator[Handle]:
     """What is hidden that the rule reads, negated or not."""
-    atoms = (*rule.positive, *rule.negated)
-    return (handle for atom in atoms if (handle := hidden.handle(atom)) is not None)
+    return (handle for atom in rule.body_atoms if (handle := hidden.handle(atom)) is not None)
 
 
 def _is_seen(rule: Rule, read: set[Handle], hidden: Hidden) -> bool:
@@ -173,7 +184,7 @@ class _Unfolding:
         self._reading: dict[Handle, dict[Key, None]] = defaultdict(dict)
 
     def add(self, rule: Rule) -> None:
-        """Take in a rule, unless it says nothing new."""
+        """Add a rule, unless it says nothing new."""
         plain = _canonical(rule)
         key = plain.head, frozenset(plain.body)
         says_nothing = plain.head in plain.body or not set(plain.positive).isdisjoint(plain.negated)
@@ -192,7 +203,7 @@ class _Unfolding:
         return rule
 
     def _places(self, rule: Rule) -> Iterator[tuple[list[Handle], dict[Handle, dict[Key, None]]]]:
-        """What a rule defines and reads, and where that is noted."""
+        """What a rule defines and reads, each with the index of it."""
         handle = self._hidden.handle(rule.head)
         yield [handle] if handle is not None else [], self._defining
         yield list(_read(rule, self._hidden)), self._reading
@@ -207,7 +218,7 @@ class _Unfolding:
             left = waiting
 
     def _unfold(self, handle: Handle) -> bool:
-        """Whether definitions took the place of something hidden: not if it is defined by itself."""
+        """Replace something hidden by its definitions; return False if it is recursive or too large."""
         definitions = [self.rules[key] for key in self._defining[handle]]
         readers = [self.rules[key] for key in self._reading[handle]]
         is_recursive = any(handle in _read(rule, self._hidden) for rule in definitions)
@@ -256,7 +267,7 @@ def _resolved(rule: Rule, atom: Atom, definition: Rule, mark: str) -> Rule | Non
 
 
 def _unifier(left: Sequence[Term], right: Sequence[Term]) -> dict[Variable, Term] | None:
-    """What variables must stand for, so that the terms are the same."""
+    """What variables must be replaced by so that the terms are the same; None if nothing does."""
     names: dict[Variable, Term] = {}
 
     def final(term: Term) -> Term:
@@ -278,7 +289,7 @@ def _unifier(left: Sequence[Term], right: Sequence[Term]) -> dict[Variable, Term
 
 
 def decide(body: tuple[Literal, ...]) -> tuple[Literal, ...] | None:
-    """The body without comparisons of two constants; None if one of them fails."""
+    """Return the body without comparisons of two constants; None if one of them fails."""
     left: list[Literal] = []
     for literal in body:
         if isinstance(literal, Comparison) and literal.operator in ("=", "!="):
@@ -293,29 +304,17 @@ def decide(body: tuple[Literal, ...]) -> tuple[Literal, ...] | None:
     return tuple(left)
 
 
-# ---- OWL 2 RL rules specialised to one ontology: the tables, partially evaluated.
-#
-# Grosof, Horrocks, Volz, Decker: Description Logic Programs, WWW 2003; the *lower bound* programs of Motik,
-# Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog Programs
-# with Equality, IJCAI 2015, section 5.
-#
-# A rule of `owl2rl.rls` has literals about the ontology (`?class owl:onProperty ?p`) and literals about the
-# data (`?x ?p ?y`). The former are matched here, once, against the ontology closed under the tables; what is
-# left is one rule for each match, over the latter alone: `?x ub:headOf ?y, ?y rdf:type ub:Department`.
-# `unfolding` then does away with what stands between them.
-#
-# Invariant: over data without axioms, the rules derive the triples that the tables derive, apart from triples
-# about the ontology itself, memberships of `owl:Thing` and of classes without a name.
+# ---- Specialising the tables.
 
 DATATYPE: Final = TABLES + "datatype"
 PART: Final = TABLES + "part"
-# Rows about single things, which data may state too: they stay as they are.
+# Rows about single things, which data may contain too: they stay as they are.
 ABOUT_THINGS: Final = ("eq-", "prp-npa")
 # Rows that follow from nothing.
 AXIOMS: Final = frozenset({"prp-ap", "cls-thing", "cls-nothing1", "dt-type1"})
 # Rows by which restrictions contain one another. What else is a subclass, another row says of its members.
 BETWEEN_RESTRICTIONS: Final = frozenset({"scm-hv", "scm-svf1", "scm-svf2", "scm-avf1", "scm-avf2"})
-# Relations of which the stated triples are enough: the rules pass from one to the next.
+# Relations of which the explicit triples are enough: the rules pass from one to the next.
 PASSED_ON: Final = frozenset(
     [
         *map(rdfs, ("subClassOf", "subPropertyOf", "domain", "range")),
@@ -326,8 +325,8 @@ LISTS_OF_THINGS: Final = frozenset(map(owl, ("members", "distinctMembers")))
 
 
 def specialise(tables: Program, closure: Closure) -> Program:
-    """The tables as rules for one ontology, of which this is what they conclude."""
-    index = Index(_given(tables, closure))
+    """Return the tables as rules for the ontology of this closure."""
+    index = FactIndex(_given(tables, closure))
     found = [made for rule in tables.rules for made in _specialised(rule, index)]
     hidden = Hidden(frozenset(row[0] for row in closure.facts[DATATYPE]), _classes_of_things(closure))
     rules = tuple(simplified(found, hidden))
@@ -346,7 +345,7 @@ def is_about_ontology(atom: Atom) -> bool:
 
 def _given(tables: Program, closure: Closure) -> Mapping[str, Iterable[Row]]:
     """The facts about the ontology that rules are made of."""
-    complete = Index(closure.facts)
+    complete = FactIndex(closure.facts)
     between = {
         tuple(term.value for term in made.head.terms if isinstance(term, Constant))
         for rule in tables.rules
@@ -354,11 +353,11 @@ def _given(tables: Program, closure: Closure) -> Mapping[str, Iterable[Row]]:
         for made in _instances(rule, complete)
     }
     triples = {row for row in closure.facts[TRIPLE] if row[1] not in PASSED_ON}
-    stated = {row for row in closure.stated if row[1] in PASSED_ON}
-    return {**closure.facts, TRIPLE: triples | stated | between}
+    explicit = {row for row in closure.explicit if row[1] in PASSED_ON}
+    return {**closure.facts, TRIPLE: triples | explicit | between}
 
 
-def _specialised(rule: Rule, index: Index) -> Iterator[Rule]:
+def _specialised(rule: Rule, index: FactIndex) -> Iterator[Rule]:
     """The rules that a rule of the tables becomes."""
     name = rule.name or ""
     if name.startswith(ABOUT_THINGS) or _lists_things(rule):
@@ -376,7 +375,7 @@ def _lists_things(rule: Rule) -> bool:
     return not is_list or any(Constant(name) in properties for name in LISTS_OF_THINGS)
 
 
-def _instances(rule: Rule, index: Index) -> Iterator[Rule]:
+def _instances(rule: Rule, index: FactIndex) -> Iterator[Rule]:
     """The rule, once for each way in which its literals about the ontology hold, without them."""
     about = [atom for atom in rule.positive if is_about_ontology(atom)]
     rest = tuple(item for item in rule.body if not (isinstance(item, Atom) and is_about_ontology(item)))
@@ -389,10 +388,10 @@ def _instances(rule: Rule, index: Index) -> Iterator[Rule]:
 
 def _classes_of_things(closure: Closure) -> frozenset[Value]:
     """The classes to which the ontology says that something belongs."""
-    return frozenset(row[2] for row in closure.stated if row[1] == TYPE)
+    return frozenset(row[2] for row in closure.explicit if row[1] == TYPE)
 
 
 def _used(tables: Program, rules: Iterable[Rule]) -> Iterator[Fact]:
     """The facts of the tables that rules read."""
-    read = {atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated)}
+    read = {name for rule in rules for name in rule.read}
     return (fact for fact in tables.facts if fact.predicate in read)

@@ -84,7 +84,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Graph:
+class OntologyGraph:
     """The triples of an ontology by subject and predicate, and how names are written."""
 
     triples: frozenset[Row]
@@ -152,7 +152,7 @@ class Graph:
         return f"{EXPRESSIONS[property_]}({' '.join(inside)})"
 
 
-def axioms(graph: Graph) -> Counter[str]:
+def axioms(graph: OntologyGraph) -> Counter[str]:
     """How many axioms there are of each kind; those that define a nameless class are no axioms."""
     found: Counter[str] = Counter()
     for subject, predicate, object_ in graph.triples:
@@ -163,13 +163,13 @@ def axioms(graph: Graph) -> Counter[str]:
     return found
 
 
-def gaps(graph: Graph) -> list[Gap]:
+def gaps(graph: OntologyGraph) -> list[Gap]:
     """What lies outside the profile, in the order of its text."""
     found = {gap for row in graph.triples for gap in _gaps_of(row, graph)}
     return sorted(found, key=lambda gap: (gap.axiom, gap.reason))
 
 
-def _gaps_of(row: Row, graph: Graph) -> Iterator[Gap]:
+def _gaps_of(row: Row, graph: OntologyGraph) -> Iterator[Gap]:
     """What lies outside the profile in the axiom that a triple is, if it is one."""
     subject, predicate, object_ = row
     text = graph.text
@@ -213,7 +213,7 @@ def _named(axiom: str, reasons: Iterable[str]) -> Iterator[Gap]:
     return (Gap(axiom, reason) for reason in reasons)
 
 
-def _between(subclass: Value, superclass: Value, graph: Graph) -> Iterator[Gap]:
+def _between(subclass: Value, superclass: Value, graph: OntologyGraph) -> Iterator[Gap]:
     """What is missing of the axiom that one class is in another, by the parts of the latter."""
     found = graph.construct(superclass) if superclass.kind is Kind.BLANK else None
     if found is not None and found[0] == owl("intersectionOf"):
@@ -224,7 +224,7 @@ def _between(subclass: Value, superclass: Value, graph: Graph) -> Iterator[Gap]:
     yield from _named(axiom, (*_in_subclass(subclass, graph), *_in_superclass(superclass, graph)))
 
 
-def _in_subclass(node: Value, graph: Graph, *, is_named: bool = False) -> Iterator[str]:
+def _in_subclass(node: Value, graph: OntologyGraph, *, is_named: bool = False) -> Iterator[str]:
     """Why an expression cannot stand in a subclass; one that is named is the definition of a class."""
     if node == THING:
         yield f"owl:Thing is {NOT_IN_SUBCLASSES}"
@@ -241,7 +241,7 @@ def _in_subclass(node: Value, graph: Graph, *, is_named: bool = False) -> Iterat
         yield f"{EXPRESSIONS[property_]} is {NOT_IN_SUBCLASSES}"
 
 
-def _in_superclass(node: Value, graph: Graph, *, is_named: bool = False) -> Iterator[str]:
+def _in_superclass(node: Value, graph: OntologyGraph, *, is_named: bool = False) -> Iterator[str]:
     """Why an expression cannot stand in a superclass; one that is named is the definition of a class."""
     found = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
     if found is None:
@@ -262,7 +262,7 @@ def _in_superclass(node: Value, graph: Graph, *, is_named: bool = False) -> Iter
         yield f"{EXPRESSIONS[property_]} is {NOT_IN_SUPERCLASSES}"
 
 
-def _in_cardinality(node: Value, most: Value, graph: Graph) -> Iterator[str]:
+def _in_cardinality(node: Value, most: Value, graph: OntologyGraph) -> Iterator[str]:
     """Why a greatest cardinality cannot stand in a superclass."""
     if most.content not in (0, 1):
         yield "a cardinality of more than 1 is not allowed"

@@ -1,18 +1,21 @@
-"""An ontology's triples, the names of RDF and OWL, and what the tables conclude from them alone."""
+"""The triples of an ontology, the names of RDF and OWL, and what the tables derive from the triples alone."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tidelog.data.columns import Batch, column_of_values
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Columns
+from tidelog.engine.events import Audience
 from tidelog.engine.registry import settings_of
 from tidelog.io.data_file import data_file
 from tidelog.io.reader import read
-from tidelog.logic.program import Atom, Constant, Fact, Predicate, Program, Term, Variable
+from tidelog.logic.program import Atom, Constant, Predicate, Program, Term, Variable, facts_by_predicate
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, iri
 
@@ -43,7 +46,6 @@ def owl(name: str) -> Value:
 
 
 TYPE: Final = rdf("type")
-SUBCLASS: Final = rdfs("subClassOf")
 
 # Properties whose triples are axioms, or parts of axioms.
 AXIOMATIC: Final = frozenset(
@@ -102,7 +104,7 @@ METACLASSES: Final = frozenset(
 )
 
 
-# ---- An ontology's triples, and what the tables conclude from them alone.
+# ---- The triples of an ontology, and what the tables derive from them alone.
 
 Row = tuple[Value, ...]
 Binding = dict[Variable, Term]
@@ -115,65 +117,50 @@ def read_triples(paths: Iterable[Path], predicate: Predicate) -> list[Batch]:
 
 @dataclass(frozen=True)
 class Closure:
-    """The stated triples of an ontology, and all facts that follow from them."""
+    """The explicit triples of an ontology, and all facts that follow from them."""
 
-    stated: frozenset[Row]
+    explicit: frozenset[Row]
     facts: Mapping[str, frozenset[Row]]
 
 
-def close(
-    program: Program, triples: Sequence[Batch], tell: Callable[[str], None] = lambda notice: None
-) -> Closure:
-    """All that the program derives from some triples, inconsistent or not."""
+def close(program: Program, triples: Sequence[Batch]) -> Closure:
+    """All facts that the program derives from triples, inconsistent or not."""
     engine = settings_of("columnar").make(1, len(program.predicates))
     for predicate in program.predicates.values():
         engine.define(predicate.name, predicate.arity)
     for batch in triples:
         engine.load(TRIPLE, batch)
-    stated = frozenset(_rows(engine, TRIPLE))
-    for name, rows in _by_predicate(program.facts).items():
-        engine.load(name, Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows)))
+    explicit = frozenset(_decoded(engine.rows(TRIPLE), engine.dictionary))
+    for name, some in facts_by_predicate(program.facts).items():
+        columns = zip(*(fact.values for fact in some), strict=True)
+        engine.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-    engine.derive(strata(program.rules, program.predicates), numbers, _ignore, _proceed, False)
-    facts = {name: frozenset(_rows(engine, name)) for name in program.predicates}
-    return Closure(stated, facts)
+    engine.derive(strata(program.rules, program.predicates), numbers, Audience([]), engine.check, False)
+    facts = {name: frozenset(_decoded(engine.rows(name), engine.dictionary)) for name in program.predicates}
+    return Closure(explicit, facts)
 
 
-def _rows(engine: Any, name: str) -> Iterator[Row]:
-    columns, count = engine.rows(name)
+def _decoded(facts: tuple[Columns, int], dictionary: Dictionary) -> Iterator[Row]:
+    """The values of facts that are given as columns of ids and their number."""
+    columns, count = facts
     if not columns:
         return iter([()] * count)
-    return zip(*(engine.dictionary.decode_all(column.tolist()) for column in columns), strict=True)
-
-
-def _by_predicate(facts: Iterable[Fact]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for fact in facts:
-        found[fact.predicate].append(fact.values)
-    return found
-
-
-def _ignore(event: object) -> None:
-    """Ignore an event."""
-
-
-def _proceed() -> None:
-    """Nothing stops this."""
+    return zip(*(dictionary.decode_all(column.tolist()) for column in columns), strict=True)
 
 
 # ---- matching
 
 
 @dataclass
-class Index:
-    """Facts to be matched, found by the terms that are known. Mutable: it learns as it is asked."""
+class FactIndex:
+    """Facts to be matched, indexed by the terms that are known. Mutable: indexes are built on demand."""
 
     facts: Mapping[str, Iterable[Row]]
     _found: dict[tuple[str, tuple[int, ...]], dict[Row, list[Row]]] = field(default_factory=dict)
     _rows: dict[str, list[Row]] = field(default_factory=dict)
 
     def solutions(self, atoms: Sequence[Atom], binding: Binding | None = None) -> Iterator[Binding]:
-        """What the variables may stand for, so that all atoms are facts."""
+        """Yield the bindings of variables by which all atoms are facts."""
         binding = binding or {}
         if not atoms:
             yield binding

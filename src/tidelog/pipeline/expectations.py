@@ -161,7 +161,7 @@ def check_rules(before: Program, after: Program) -> None:
     dropped = {name for name in before.predicates if KEPT + name in before.predicates}
     faults = []
     for rule in added:
-        for atom in (*rule.positive, *rule.negated):
+        for atom in rule.body_atoms:
             if atom.predicate in dropped:
                 shown = before.predicates[atom.predicate].written
                 message = (
@@ -191,8 +191,7 @@ def _helpers(program: Program, seer: str, whole: Collection[str], ends: Collecti
     """Return the predicates through which one sees all rows of others; the search ends at some predicates."""
     body: dict[str, set[str]] = {}
     for rule in program.rules:
-        read = (atom.predicate for atom in (*rule.positive, *rule.negated))
-        body.setdefault(rule.head.predicate, set()).update(read)
+        body.setdefault(rule.head.predicate, set()).update(rule.read)
     reached, waiting = {seer}, [seer]
     while waiting:
         for name in body.get(waiting.pop(), ()):

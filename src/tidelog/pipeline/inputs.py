@@ -19,7 +19,7 @@ from tidelog.io.reader import read
 from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.logic.conversions import exact
 from tidelog.logic.import_options import Nulls
-from tidelog.logic.program import Fact, Program, TimedFact
+from tidelog.logic.program import Fact, Program, TimedFact, facts_by_predicate
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
@@ -166,17 +166,12 @@ def with_keys(found: Iterable[Any]) -> list[Any]:
 
 def stated_inputs(program: Program) -> Iterator[Feeding]:
     """The facts that the program states."""
-    by_predicate: dict[str, list[Fact]] = {}
-    timed: dict[str, list[TimedFact]] = {}
-    for fact in program.facts:
-        if isinstance(fact, TimedFact):
-            timed.setdefault(fact.predicate, []).append(fact)
-        else:
-            by_predicate.setdefault(fact.predicate, []).append(fact)
-    for name, facts in by_predicate.items():
+    timed = [fact for fact in program.facts if isinstance(fact, TimedFact)]
+    others = (fact for fact in program.facts if not isinstance(fact, TimedFact))
+    for name, facts in facts_by_predicate(others).items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
         yield Feeding(f"{name} in the program", name, STATED, digest(*texts), _stating(facts))
-    for name, some in timed.items():
+    for name, some in facts_by_predicate(timed).items():
         texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
         key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
         yield Feeding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))

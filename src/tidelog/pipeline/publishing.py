@@ -280,7 +280,7 @@ def depended_on(program: Program, names: Iterable[str]) -> set[str]:
         name = waiting.pop()
         for rule in program.rules:
             if rule.head.predicate == name:
-                read = {atom.predicate for atom in (*rule.positive, *rule.negated)} - found
+                read = rule.read - found
                 found |= read
                 waiting += read
     return found

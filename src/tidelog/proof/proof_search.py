@@ -82,7 +82,7 @@ class Instances:
         engine = self.engine
         variables = variables_of_rule(rule)
         scratch = f"{SCRATCH} {len(variables)}"
-        for relation in {atom.predicate for atom in (rule.head, *rule.positive, *rule.negated)}:
+        for relation in {rule.head.predicate, *rule.read}:
             engine.table(relation).complete()
         engine.scratch(scratch, len(variables))
         plan = self._plans.get(rule)

@@ -52,8 +52,8 @@ from tidelog.proof.member_search import Node as SearchNode
 from tidelog.proof.proof_search import HOLDS, SCRATCH, Found, Ids, Instances, Rows, Search
 from tidelog.query.magic import ANSWERS, ONCE, batch, relations
 from tidelog.query.strategy import Answers, Place
-from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
-from tidelog.rewrite.renaming import Kind as AdornedKind
+from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
+from tidelog.rewrite.renaming import AdornedKind
 
 # ---- The facts that a query asks for, by magic sets, in the relations of the program itself.
 #
@@ -71,7 +71,7 @@ def demanded(query: Query, place: Place) -> Iterator[None]:
     Nothing else is derived yet.
     """
     engine: Any = place.engine
-    options = Options(place.stated, expected_growth(engine), refined=False)
+    options = MagicOptions(place.stated, expected_growth(engine), refined=False)
     asked = replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))
     made = rewrite(place.program.rules, [asked], options).apart(ONCE)
     with relations(made, engine):

@@ -17,13 +17,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.data.rows import Rows
-from tidelog.logic.program import BOTTOM, Atom, Fact, Predicate, Program, Query, Rule, Variable
+from tidelog.logic.program import (
+    BOTTOM,
+    Atom,
+    Fact,
+    Predicate,
+    Program,
+    Query,
+    Rule,
+    Variable,
+    facts_by_predicate,
+    rule_changes,
+)
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.magic import arities_of
 from tidelog.query.strategy import inconsistency
-from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
+from tidelog.rewrite.magic_sets import MagicOptions, is_closed, rewrite
 
 NO_UPDATE = Update({}, {})
 INCONSISTENT = "?- bottom, kept"  # not the relation of queries that are asked once: they drop theirs
@@ -152,13 +163,11 @@ class Demands:
         if kept is self.kept and (self._is_full or after.rules is before.rules):
             return Step(update, self.whole(before, kept), self.whole(after, kept), kept)
         first, last = self.whole(before, self.kept), self.whole(after, kept)
-        old, new = frozenset(first.rules), frozenset(last.rules)
         return Step(
             Update(
                 {**update.removed, **self._rows(self.kept.seeds - kept.seeds)},
                 {**update.added, **self._rows(kept.seeds - self.kept.seeds)},
-                tuple(rule for rule in first.rules if rule not in new),
-                tuple(rule for rule in last.rules if rule not in old),
+                *rule_changes(first.rules, last.rules),
             ),
             first,
             last,
@@ -252,7 +261,7 @@ class Demands:
         if BOTTOM in program.predicates:
             rules = (*rules, Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
-        made = rewrite(program.rules, rules, Options(known, self._cost, frozenset(bindings)))
+        made = rewrite(program.rules, rules, MagicOptions(known, self._cost, frozenset(bindings)))
         return Kept(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
@@ -269,16 +278,13 @@ class Demands:
     # ---- facts
 
     def _rows(self, facts: Iterable[Fact]) -> dict[str, Rows]:
-        by_relation: dict[str, list[Fact]] = {}
-        for fact in facts:
-            by_relation.setdefault(fact.predicate, []).append(fact)
         encode = self._engine.dictionary.encode_values
         return {
             name: Rows(
                 tuple(encode([fact.values[place] for fact in some]) for place in range(len(some[0].values))),
                 len(some),
             )
-            for name, some in by_relation.items()
+            for name, some in facts_by_predicate(facts).items()
         }
 
     def _facts_of(self, relation: str) -> dict[str, Rows]:

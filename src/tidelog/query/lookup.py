@@ -23,7 +23,7 @@ class Lookup:
             help = "use another strategy, or derive everything first"
             raise ProgramError(Diagnostic(NOT_DERIVED, message, help=help))
         if not place.is_materialised:
-            place.engine.begin({atom.predicate for atom in (*query.rule.positive, *query.rule.negated)})
+            place.engine.begin(query.rule.read)
         return place.answer(query)
 
     def explain(self, query: Query, place: Place) -> str:
@@ -50,5 +50,4 @@ class Full:
 def derived_in(query: Query, place: Place) -> list[str]:
     """The derived predicates that a query mentions."""
     derived = place.program.derived
-    atoms = (*query.rule.positive, *query.rule.negated)
-    return [atom.predicate for atom in atoms if atom.predicate in derived]
+    return [atom.predicate for atom in query.rule.body_atoms if atom.predicate in derived]

@@ -17,8 +17,8 @@ from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.strategy import Answers, Place, QueryEngine, inconsistency
-from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
-from tidelog.rewrite.renaming import Kind
+from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
+from tidelog.rewrite.renaming import AdornedKind
 
 ANSWERS = "?- magic"  # names with a space are no predicates'
 ONCE = "once"  # what tells the relations of a query that is asked once from those of queries that are kept
@@ -63,7 +63,7 @@ def _rewrite(query: Query, place: Place) -> Rewritten:
     asked = [replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))]
     if place.is_constrained:
         asked.append(Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
-    options = Options(place.stated, expected_growth(place.engine))
+    options = MagicOptions(place.stated, expected_growth(place.engine))
     return rewrite(place.program.rules, asked, options).apart(ONCE)
 
 
@@ -73,7 +73,7 @@ def described(made: Rewritten, place: Place) -> str:
     patterns = [
         f"{known[each.predicate].written} {each.adornment or '()'}"
         for each in made.relations.values()
-        if each.kind is Kind.ADORNED and each.predicate in known
+        if each.kind is AdornedKind.ADORNED and each.predicate in known
     ]
     shown = ", ".join(patterns[:MOST_PATTERNS]) + (", …" if len(patterns) > MOST_PATTERNS else "")
     whole = [known[name].written for name in made.in_full if name in known]
@@ -99,7 +99,7 @@ def relations(made: Rewritten, engine: QueryEngine) -> Iterator[None]:
 
 def arities_of(made: Rewritten) -> dict[str, int]:
     """The relations that a rewritten program derives or begins with, and how many columns each has."""
-    atoms = (atom for rule in made.rules for atom in (rule.head, *rule.positive, *rule.negated))
+    atoms = (atom for rule in made.rules for atom in (rule.head, *rule.body_atoms))
     added = {rule.head.predicate for rule in made.rules} | made.relations.keys()
     arities = {atom.predicate: len(atom.terms) for atom in atoms if atom.predicate in added}
     return {**arities, **{seed.predicate: len(seed.values) for seed in made.seeds}}

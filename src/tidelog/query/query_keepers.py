@@ -235,7 +235,7 @@ class LookingUp:
         went: dict[str, Rows] = {}
         for name, known in self._known.items():
             rule = self._asked[name].query.rule
-            if changed.isdisjoint(atom.predicate for atom in (*rule.positive, *rule.negated)):
+            if rule.read.isdisjoint(changed):
                 continue
             now = Rows(*self._find(self._asked[name].query, True))
             came[name], went[name] = without(now, known), without(known, now)

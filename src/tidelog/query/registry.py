@@ -15,7 +15,7 @@ from tidelog.query.magic import Magic, rewritten
 from tidelog.query.strategy import Place, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
 from tidelog.rewrite.magic_sets import Rewritten
-from tidelog.rewrite.renaming import Kind
+from tidelog.rewrite.renaming import AdornedKind
 
 # ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
 #
@@ -97,7 +97,7 @@ def _are_rest_harmless(needed: Collection[int], place: Place) -> bool:
 
 def _are_bound(query: Query) -> Iterator[bool]:
     """Of each argument of a query's atoms, whether it is a constant."""
-    for atom in (*query.rule.positive, *query.rule.negated):
+    for atom in query.rule.body_atoms:
         yield from (isinstance(term, Constant) for term in atom.terms)
 
 
@@ -128,7 +128,7 @@ def _needed(predicates: Collection[str], place: Place) -> list[int]:
 def _facts(needed: Collection[int], place: Place) -> int:
     """How many explicit facts the rules read."""
     rules = place.program.rules
-    read = {atom.predicate for number in needed for atom in (*rules[number].positive, *rules[number].negated)}
+    read = {name for number in needed for name in rules[number].read}
     return sum(place.engine.size(name) for name in read)
 
 
@@ -137,7 +137,7 @@ def _bound(made: Rewritten) -> list[str]:
     found = {
         each.predicate: None
         for each in made.relations.values()
-        if each.kind is Kind.ADORNED and "b" in each.adornment
+        if each.kind is AdornedKind.ADORNED and "b" in each.adornment
     }
     return list(found)
 

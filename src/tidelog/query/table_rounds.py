@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.engine.protocol import Group, TabledEngine
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
 from tidelog.plan.compile import collected_variables
@@ -27,6 +27,10 @@ from tidelog.query.table_rules import (
     run_once,
     run_together,
 )
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.storage.rounds import Group
 
 # ---- Tables of one component, filled in rounds. Mutates itself and the engine.
 #
@@ -60,7 +64,7 @@ class Component:
     def __init__(
         self,
         predicates: Sequence[str],
-        engine: TabledEngine,
+        engine: ClosingEngine,
         write: Callable[[Pattern], Variant],
         beside: Sequence[str] = (),
     ) -> None:
@@ -234,7 +238,7 @@ class Component:
 
     def can_follow(self, grown: Collection[str]) -> bool:
         """Whether its tables only get more answers when these relations grow, and it can find them."""
-        reading = [rule for rule in self._rules() if not _read(rule).isdisjoint(grown)]
+        reading = [rule for rule in self._rules() if not rule.read.isdisjoint(grown)]
         return not (reading and self.is_detached) and not any(
             rule.head.predicate.startswith("collect ")
             or any(atom.predicate in grown for atom in rule.negated)
@@ -243,7 +247,7 @@ class Component:
 
     def reads(self, relations: Collection[str]) -> bool:
         """Whether its rules read one of the relations."""
-        return any(not _read(rule).isdisjoint(relations) for rule in self._rules())
+        return any(not rule.read.isdisjoint(relations) for rule in self._rules())
 
     def _rules(self) -> Iterator[Rule]:
         for table in self.tables.values():
@@ -322,11 +326,6 @@ def _bound(table: Table) -> int:
     return table.pattern.adornment.count("b")
 
 
-def _read(rule: Rule) -> set[str]:
-    """The relations whose facts a rule reads."""
-    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
-
-
 def _grouping_plan(grouping: Grouping) -> RulePlan:
     rule = grouping.rule
     scan = Scan(grouping.collected, Part.ALL, collected_variables(rule))
@@ -362,7 +361,7 @@ class Retraction:
 
     def __init__(self, component: Component, gone: dict[str, str], check: Callable[[], None]) -> None:
         self.component = component
-        self.engine: TabledEngine = component.engine
+        self.engine: ClosingEngine = component.engine
         self.gone = gone
         self.check = check
         self.taken: dict[str, str] = {}  # relations of what was taken away, by those it was taken from

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidelog.engine.protocol import Runnable, TabledEngine
+from tidelog.engine.protocol import Runnable
 from tidelog.logic.program import Atom, Constant, Literal, Negation, Rule, Term, Variable, literal_variables
 from tidelog.logic.strata import components, dependency_graph
 from tidelog.logic.values import Value
@@ -18,7 +18,10 @@ from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, 
 from tidelog.plan.join_order import Statistics
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.magic_sets import STATED, substituted
+from tidelog.rewrite.magic_sets import STATED, reading_explicit, substituted
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- The rules of tables: what a subgoal asks for, and what answers it.
 #
@@ -132,7 +135,7 @@ class Definitions:
         """The definitions that rules give; of the derived predicates, those `stated` have facts too."""
         rules = tuple(rules)
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = (_stating(name, arities[name]) for name in sorted(arities.keys() & stated))
+        given = (reading_explicit(name, arities[name]) for name in sorted(arities.keys() & stated))
         whole = linearise(split_rules(map(substituted, (*rules, *given))))
         rules_of: dict[str, tuple[Rule, ...]] = {}
         for rule in whole:
@@ -148,9 +151,7 @@ class Definitions:
     def read_by(self, component: int) -> set[str]:
         """The predicates that a component's rules read, stated ones by their own names."""
         rules = (rule for name in self.components[component] for rule in self.rules_of[name])
-        return {
-            atom.predicate.removesuffix(STATED) for rule in rules for atom in (*rule.positive, *rule.negated)
-        }
+        return {name.removesuffix(STATED) for rule in rules for name in rule.read}
 
     def adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
         """The pattern in which an atom asks for its predicate; `ages` tell when each variable was bound."""
@@ -338,14 +339,8 @@ def accepting(pattern: Pattern, general: Sequence[Pattern]) -> Rule:
 def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
     """The relations that rules name, and their arities."""
     for rule in rules:
-        for atom in (rule.head, *rule.positive, *rule.negated):
+        for atom in (rule.head, *rule.body_atoms):
             yield atom.predicate, len(atom.terms)
-
-
-def _stating(predicate: str, arity: int) -> Rule:
-    """The rule that takes the explicit facts of a derived predicate."""
-    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
-    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
 
 
 def _stated(literal: Literal) -> Literal:
@@ -410,7 +405,7 @@ class Growing:
 class Drive:
     """A rule of tables, driven by what is new of the atom at a place in its body."""
 
-    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: TabledEngine) -> None:
+    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: ClosingEngine) -> None:
         atom = rule.body[place]
         assert isinstance(atom, Atom)
         self.rule = rule
@@ -479,7 +474,7 @@ class Drive:
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive]:
+def drives(rule: Rule, own: Collection[str], engine: ClosingEngine) -> list[Drive]:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
     return [Drive(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
@@ -487,11 +482,11 @@ def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive
 class Prepared:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
 
-    def __init__(self, rule: Rule, own: Collection[str], engine: TabledEngine) -> None:
+    def __init__(self, rule: Rule, own: Collection[str], engine: ClosingEngine) -> None:
         self.rule = rule
         self._engine = engine
         self._drives = drives(rule, own, engine)
-        self._read = tuple(dict.fromkeys(atom.predicate for atom in (*rule.positive, *rule.negated)))
+        self._read = rule.read
         self._growing = {name for drive in self._drives for name in drive.growing}
         self._lossy: list[str] = []
         self._limits: dict[str, int] = {}
@@ -517,7 +512,7 @@ class Prepared:
         self._limits = self._limits or limits(self._growing, self._engine)
 
 
-def limits(relations: Iterable[str], engine: TabledEngine) -> dict[str, int]:
+def limits(relations: Iterable[str], engine: ClosingEngine) -> dict[str, int]:
     """The sizes of relations up to which plans that are made now are good ones."""
     return {name: max(GROWN * engine.size(name), SMALL) for name in relations}
 
@@ -525,7 +520,7 @@ def limits(relations: Iterable[str], engine: TabledEngine) -> dict[str, int]:
 class Dispatch:
     """Rules by what drives them: a relation, and the constants that they ask of its rows."""
 
-    def __init__(self, found: Iterable[Drive], engine: TabledEngine) -> None:
+    def __init__(self, found: Iterable[Drive], engine: ClosingEngine) -> None:
         self._engine = engine
         self._drives = tuple(found)
         self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[Drive]]]] = {}
@@ -575,7 +570,7 @@ def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, .
 
 
 def run_together(
-    found: Iterable[Drive], engine: TabledEngine, check: Callable[[], None]
+    found: Iterable[Drive], engine: ClosingEngine, check: Callable[[], None]
 ) -> list[tuple[Drive, int]]:
     """Run rules in turn; those that could find something, and how many new facts they have found."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
@@ -586,7 +581,7 @@ def run_together(
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
 
-def run_once(rule: Rule, engine: TabledEngine) -> int:
+def run_once(rule: Rule, engine: ClosingEngine) -> int:
     """Find all that a rule gives; returns how many facts are new."""
     if not all(engine.size(atom.predicate) for atom in rule.positive):
         return 0

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from tidelog.engine.events import Listener, TablesGrew
-from tidelog.engine.protocol import TabledEngine
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
@@ -20,6 +19,9 @@ from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency, 
 from tidelog.query.table_rounds import Component, Retraction
 from tidelog.query.table_rules import Definitions, Drive, Pattern, Variant, answers_of, run_together, variant
 from tidelog.rewrite.magic_sets import substituted
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- What is asked of tables, and the answers as they are found.
 
@@ -132,7 +134,7 @@ class Tables:
 
     def __init__(
         self,
-        engine: TabledEngine,
+        engine: ClosingEngine,
         rules: Sequence[Rule],
         *,
         memory: int = TABLE_MEMORY,
@@ -164,7 +166,7 @@ class Tables:
         self._stated = frozenset(name for name in derived if self._engine.size(name))
         self._lossy: frozenset[str] = frozenset()
         self._definitions = Definitions.of(self._rules, self._stated)
-        read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
+        read = {name for rule in self._rules for name in rule.read}
         self._explicit = sorted((read - derived) | self._stated)  # relations of explicit facts that are read
 
     def _component(self, predicate: str) -> Component:
@@ -251,7 +253,7 @@ class Tables:
 
         component = Component((name,), self._engine, write, beside)
         component.table(pattern)
-        return Shape(pattern, component, merged, tuple(_read(rule) - definitions.rules_of.keys()))
+        return Shape(pattern, component, merged, tuple(rule.read - definitions.rules_of.keys()))
 
     def _merged(self, rule: Rule) -> Component | None:
         """The component whose rounds the query follows, so that its first answers come early.
@@ -499,11 +501,6 @@ class Tables:
             self._drop(self._components.pop(names))
 
 
-def _read(rule: Rule) -> set[str]:
-    """The predicates that a rule reads."""
-    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
-
-
 # ---- Answers by subsumptive tabling: what is asked from the top down is tabled, and kept for what is asked
 # next.
 #
@@ -530,7 +527,7 @@ class Tabling:
         rules = place.program.rules
         known = self.kept
         if known is None:
-            known = self.kept = Tables(cast("TabledEngine", place.engine), rules)
+            known = self.kept = Tables(cast("ClosingEngine", place.engine), rules)
         known.redefine(rules)
         known.memory = place.table_memory
         known.check, known.listen = place.check, place.listen

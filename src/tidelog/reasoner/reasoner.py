@@ -560,9 +560,9 @@ class Reasoner(Loading):
 
     def _derive_classes_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and hold here the classes and the facts that they have."""
-        from tidelog.equality.distributed import Divided
+        from tidelog.equality.distributed import EqualityTask
 
-        found, _ = self._found_in_processes(self._program, count, Divided)
+        found, _ = self._found_in_processes(self._program, count, EqualityTask)
         (aliases,) = found.pop(ALIAS)
         self._engine.drop(ALIAS)
         self._engine.define(ALIAS, 2)

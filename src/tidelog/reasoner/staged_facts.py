@@ -17,7 +17,7 @@ from tidelog.errors import Span
 from tidelog.io.data_file import DataFile, import_file
 from tidelog.io.reader import read
 from tidelog.io.rejects import Faults
-from tidelog.logic.program import Fact, Program, TimedFact
+from tidelog.logic.program import Fact, Program, TimedFact, facts_by_predicate
 from tidelog.logic.values import ColumnType
 
 # ---- The facts that a program brings along, stated or imported: what is loaded of them. Mutates itself.
@@ -91,12 +91,8 @@ class ProgramFacts:
 
 def _batches(facts: Iterable[Fact]) -> Iterator[tuple[str, list[Fact], Batch]]:
     """Facts, predicate by predicate."""
-    by_predicate: dict[str, list[Fact]] = {}
-    for fact in facts:
-        if isinstance(fact, TimedFact):
-            continue
-        by_predicate.setdefault(fact.predicate, []).append(fact)
-    for name, stated in by_predicate.items():
+    without_times = (fact for fact in facts if not isinstance(fact, TimedFact))
+    for name, stated in facts_by_predicate(without_times).items():
         columns = tuple(map(column_of_values, zip(*(fact.values for fact in stated), strict=True)))
         yield name, stated, Batch(columns, len(stated))
 

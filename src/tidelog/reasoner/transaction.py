@@ -28,7 +28,7 @@ from tidelog.io.reader import read
 from tidelog.io.rejects import Faults
 from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.intervals import Point, point_at
-from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
+from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact, facts_by_predicate
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.scopes import by_place
 from tidelog.logic.values import ColumnType
@@ -249,12 +249,12 @@ class Change:
         """Add and take away what the statements of a document say."""
         imports = len(self.program.imports)
         changes = resolve_changes(document, self.program, self._rules, unsigned=unsigned, folder=folder)
-        for name, facts in _by_predicate(changes.removed):
+        for name, facts in facts_by_predicate(changes.removed).items():
             self._remove_facts(name, facts)
         self.program, self._rules = changes.program, changes.rules
         if changes.outcome.rules is not self._outcome.rules or changes.outcome.missing:
             self._outcome = changes.outcome
-        for name, facts in _by_predicate(changes.added):
+        for name, facts in facts_by_predicate(changes.added).items():
             plain = self._take_timed(name, facts, self.times.added)
             if plain:
                 self._added.note(name, self._encode_facts(plain))
@@ -568,13 +568,6 @@ def find_to_insert(name: str, program: Program, define: bool) -> Predicate | Non
         (fault,) = error.diagnostics
         help = f"{fault.help + ' ' if fault.help else ''}`define=True` makes a predicate that is new"
         raise ProgramError(replace(fault, help=help)) from None
-
-
-def _by_predicate(facts: Iterable[Fact]) -> Iterable[tuple[str, list[Fact]]]:
-    found: dict[str, list[Fact]] = {}
-    for fact in facts:
-        found.setdefault(fact.predicate, []).append(fact)
-    return found.items()
 
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:

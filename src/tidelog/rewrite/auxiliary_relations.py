@@ -1,5 +1,8 @@
-"""Rules in several, by relations of their own: split aggregates and long bodies, pairs of closures; the
-order in which bodies hand bindings on.
+"""Auxiliary relations: rules that are split for maintenance, and closures that a module computes.
+
+Three parts: the order in which a body passes bindings on (`Passing`), which splitting and magic sets use;
+rules that aggregate or have long bodies, split by auxiliary relations (`split`); predicates that a program
+makes transitive, or symmetric and transitive (`recognise`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from typing import Any
 from tidelog.logic.program import (
     Assignment,
     Atom,
-    Comparison,
     Constant,
     Literal,
     Negation,
@@ -28,26 +30,27 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
+from tidelog.rewrite.renaming import assigned_or_tested
 
-# ---- Sideways information passing: in which order a body hands bindings on.
+# ---- Sideways information passing: the order in which a body passes bindings on.
 #
 # Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, section 3. The strategy is: tests and computations as
 # soon as they can be made, then the atom that is best bound, then the cheapest. In words, of the literals
 # that can come next:
 #
-# 1. comparisons, conditions and computations whose variables are bound, and negations of stated predicates;
-# 2. stated atoms that share a bound variable, the one with the fewest matches to be expected first;
+# 1. comparisons, conditions and computations whose variables are bound, and negations of given predicates;
+# 2. given atoms that share a bound variable, the one with the fewest matches to be expected first;
 # 3. derived atoms that share a bound variable: those outside the recursion first, then those with more bound
 #    arguments;
-# 4. stated, then derived atoms that are bound by constants only;
-# 5. stated, then derived atoms of which nothing is bound;
+# 4. given, then derived atoms that are bound by constants only;
+# 5. given, then derived atoms of which nothing is bound;
 # 6. negations of derived predicates, last: the fewer bindings are left, the less is demanded.
 #
 # What is left to choose goes by the order of the program.
 #
 # Invariant: each variable is bound before a test, a negation or a computation uses it.
 
-# How many facts of a stated predicate are to be expected for each binding of the variables.
+# How many facts of a given predicate are expected for each binding of the variables.
 Cost = Callable[[Atom, Collection[Variable]], float]
 # When the turn of a literal is, given the variables that are bound: the least comes first.
 Rank = Callable[[Literal, Collection[Variable]], tuple[Any, ...]]
@@ -64,7 +67,7 @@ def unknown_sizes(atom: Atom, bound: Collection[Variable]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """How bodies are ordered: what is derived, what takes part in the head's recursion, what atoms cost."""
+    """How bodies are ordered: the derived predicates, those recursive with the head, the cost of atoms."""
 
     derived: Collection[str]
     recursive: Collection[str] = ()
@@ -79,9 +82,7 @@ class Passing:
         local = _local_variables(body, bound)
         ordered: list[Literal] = []
         for place in arranged(body, bound, local, self._rank):
-            literal = body[place]
-            if isinstance(literal, Assignment) and literal.variable in bound:
-                literal = Comparison("=", literal.variable, literal.expression)
+            literal = assigned_or_tested(body[place], bound)
             ordered.append(literal)
             bound.update(set(literal_variables(literal)) - local)
         return tuple(ordered)
@@ -130,7 +131,7 @@ def arranged(
 
 
 class _Search:
-    """The literals ordered so far; one is looked at again only when one of its variables is bound.
+    """The literals ordered so far; one is ranked again only when one of its variables is bound.
 
     So a body of thousands of literals is ordered in milliseconds.
     """
@@ -151,7 +152,7 @@ class _Search:
         for place, literal in enumerate(body):
             for variable in set(literal_variables(literal)) - bound:
                 self._waiting.setdefault(variable, []).append(place)
-            self._look_at(place)
+            self._rank_again(place)
 
     def next(self) -> int | None:
         """Return the place of the next literal, None after the last."""
@@ -162,7 +163,7 @@ class _Search:
         return None
 
     def take(self, place: int) -> None:
-        """Match a literal next."""
+        """Choose a literal as the next one."""
         was_empty = not self._bound
         self.ordered.append(place)
         self._taken[place] = True
@@ -173,7 +174,7 @@ class _Search:
         for other in found:
             if not self._taken[other]:
                 self._missing[other] -= new
-                self._look_at(other)
+                self._rank_again(other)
 
     def _freed(self, new: set[Variable]) -> list[int]:
         """Return the places of the literals that have one of these variables, each once."""
@@ -187,14 +188,14 @@ class _Search:
             return set(variables_of(literal.expression))
         return set(literal_variables(literal)).difference(self._local)
 
-    def _look_at(self, place: int) -> None:
-        """Note the literal where it may be chosen."""
+    def _rank_again(self, place: int) -> None:
+        """Put the literal into the heap if it can come next."""
         if not self._missing[place]:
             self._ranks[place] = rank = self._rank(self._body[place], self._bound)
             heappush(self._heap, (rank, place))
 
 
-# The ranks of literals; of atoms, a derived one comes one place after a stated one.
+# The ranks of literals; of atoms, a derived one comes one place after a given one.
 _TEST, _COMPUTATION, _JOINED, _BY_CONSTANTS, _UNBOUND, _LAST = 0, 1, 2, 4, 6, 8
 
 
@@ -203,18 +204,18 @@ def _has_variables(atom: Atom) -> bool:
 
 
 def _local_variables(body: Sequence[Literal], given: Collection[Variable]) -> set[Variable]:
-    """The variables of negations that occur nowhere else: any value will do for them."""
-    elsewhere, negated = set(given), set[Variable]()
+    """The variables that occur in negations only: any value matches them."""
+    outside, negated = set(given), set[Variable]()
     for literal in body:
-        (negated if isinstance(literal, Negation) else elsewhere).update(literal_variables(literal))
-    return negated - elsewhere
+        (negated if isinstance(literal, Negation) else outside).update(literal_variables(literal))
+    return negated - outside
 
 
-# ---- Rules in several, as they are maintained: those that aggregate, and those with long bodies.
+# ---- Split rules, as they are maintained: those that aggregate, and those with long bodies.
 #
 # `head :- body` with aggregates becomes a rule that aggregates, whose head is an auxiliary relation of group
 # and aggregated values, and a plain rule `head :- auxiliary, computations`. An auxiliary relation depends
-# strictly on all it reads, so that it is a stratum of its own. Rules that aggregate alike share one.
+# strictly on all it reads, so that it is a stratum of its own. Rules with the same aggregates share one.
 #
 # Maintenance has a plan for each literal that reads a relation, which matches all the others: the plans of a
 # rule of a thousand atoms have a million steps, those of pieces of sixteen seventeen thousand. A piece joins
@@ -260,7 +261,7 @@ def auxiliary_name(rule: Rule) -> str:
 
 
 def is_auxiliary(relation: str) -> bool:
-    """Whether a relation was made for the sake of maintenance; it is none of the program's predicates."""
+    """Whether a relation was added for maintenance, and is no predicate of the program."""
     return SEPARATOR in relation
 
 
@@ -268,7 +269,7 @@ def is_auxiliary(relation: str) -> bool:
 
 
 def is_long(literals: int) -> bool:
-    """Whether so many literals, each of which is driven by a plan of its own, are too many for one body."""
+    """Whether this number of literals, each driven by its own plan, is too large for one body."""
     return literals > LONGEST
 
 
@@ -328,7 +329,7 @@ def _predicate(head: Atom) -> Predicate:
 
 # ---- Closure modules: which predicates a program makes transitive, or symmetric and transitive.
 #
-# A module owns the rules that close a predicate and is told its *external* facts only, those that are
+# A module owns the rules that close a predicate and is given its *external* facts only, those that are
 # explicit or that other rules derive; section 5 of the paper on maintenance with equality asks for such
 # algorithms:
 #
@@ -453,7 +454,7 @@ def _closed_by_edges(
 ) -> ClosureModule | None:
     """The module of a predicate that linear rules close, if all its facts begin as edges of the same kind.
 
-    Facts from elsewhere would be composed with edges, on one side, and not with each other.
+    Other facts would be composed with edges, on one side, and not with each other.
     """
     edges = {_edge(rule) for rule in external}
     if len(edges) != 1:

@@ -1,8 +1,8 @@
 """Delete and rederive as rules: from a program and what changes to one that derives the facts afterwards.
 
 Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 7, whose rules are taken
-literally, so that whatever evaluates programs can maintain them: also tasks that exchange facts, since the
-steps of the algorithm are strata, and what stands between them is negation.
+literally, so that every evaluator of programs can maintain them, tasks that exchange facts included: the
+steps of the algorithm are strata, with negation between them.
 
 For each predicate that a change may reach, all facts before it are given as `p old`. Rules derive
 
@@ -27,9 +27,7 @@ from functools import cached_property
 
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import (
-    Assignment,
     Atom,
-    Comparison,
     Fact,
     Literal,
     Negation,
@@ -38,10 +36,11 @@ from tidelog.logic.program import (
     Rule,
     Term,
     Variable,
+    literal_variables,
 )
-from tidelog.logic.program import literal_variables as variables_in
 from tidelog.logic.strata import strata
 from tidelog.logic.values import ColumnType
+from tidelog.rewrite.renaming import assigned_or_tested
 
 OLD, GIVEN, INSERTED, DELETED = "old", "given", "inserted", "deleted"
 OVERDELETED, KEPT, CANDIDATE, ADDED, LOST, GAINED = (
@@ -60,12 +59,12 @@ class NotMaintainable(ValueError):  # noqa: N818 - what the program is, not what
 
 
 @dataclass(frozen=True)
-class Maintenance:
+class MaintenanceProgram:
     """The program that maintains another, and the relations that its facts are given in, by predicate.
 
     All facts of the predicates in `old` are given there, as they were, derived ones included; of those in
-    `given` the explicit ones, besides; and what is inserted and deleted. Predicates that are nowhere in these
-    are given as in the program itself. `gained` and `lost` are the relations of what has changed.
+    `given` the explicit ones as well, and what is inserted and deleted. Predicates in none of these are given
+    as in the program itself. `gained` and `lost` are the relations of what has changed.
     """
 
     program: Program
@@ -79,9 +78,7 @@ class Maintenance:
     @property
     def read(self) -> frozenset[str]:
         """The relations that rules read."""
-        return frozenset(
-            atom.predicate for rule in self.program.rules for atom in (*rule.positive, *rule.negated)
-        )
+        return frozenset(name for rule in self.program.rules for name in rule.read)
 
 
 def maintenance(
@@ -89,10 +86,10 @@ def maintenance(
     inserted: Collection[str],
     deleted: Collection[str],
     given: Collection[str] = (),
-) -> Maintenance:
-    """Return the program that works in facts that come to some predicates, and go from some.
+) -> MaintenanceProgram:
+    """Return the program that applies insertions to some predicates and deletions from some.
 
-    `given` are derived predicates that have explicit facts besides; those of the program are known.
+    `given` are derived predicates that have explicit facts too; those of the program are known.
     """
     if program.timed or has_equality(program.predicates):
         raise NotMaintainable("rules over time and equality are not maintained by rules")
@@ -104,32 +101,32 @@ def afterwards(
     inserted: Collection[str],
     deleted: Collection[str],
     given: Collection[str] = (),
-) -> Maintenance:
-    """Return the program that derives everything again from facts of which some come and some go.
+) -> MaintenanceProgram:
+    """Return the program that derives everything again from facts after insertions and deletions.
 
     Nothing that was derived before is read: only predicates that change themselves are in `old` or `given`.
     """
-    making = _Rewriting(program, frozenset(inserted), frozenset(deleted), frozenset(given))
-    changed, derived = making.inserted | making.deleted, program.derived
+    rewriting = _Rewriting(program, frozenset(inserted), frozenset(deleted), frozenset(given))
+    changed, derived = rewriting.inserted | rewriting.deleted, program.derived
     old: dict[str, str] = {}
     explicit: dict[str, str] = {}
     for name in sorted(changed):
         kind, places = (GIVEN, explicit) if name in derived else (OLD, old)
-        before = making._atom(name, kind)
+        before = rewriting.atom(name, kind)
         places[name] = before.predicate
-        gone = (Negation(making._atom(name, DELETED)),) if name in making.deleted else ()
-        making._add(making._all(name), before, *gone)
-        if name in making.inserted:
-            making._add(making._all(name), making._atom(name, INSERTED))
-    facts = tuple(making._facts(changed, derived))
-    known = {**program.predicates, **making.predicates}
-    rules = (*program.rules, *making.rules)
-    return Maintenance(
+        unless = (Negation(rewriting.atom(name, DELETED)),) if name in rewriting.deleted else ()
+        rewriting.add(rewriting.all_facts(name), before, *unless)
+        if name in rewriting.inserted:
+            rewriting.add(rewriting.all_facts(name), rewriting.atom(name, INSERTED))
+    facts = tuple(rewriting.facts(changed, derived))
+    known = {**program.predicates, **rewriting.predicates}
+    rules = (*program.rules, *rewriting.rules)
+    return MaintenanceProgram(
         replace(program, rules=rules, predicates=known, facts=facts, outputs=(), queries=()),
         old,
         explicit,
-        {name: making._name(name, INSERTED) for name in sorted(making.inserted)},
-        {name: making._name(name, DELETED) for name in sorted(making.deleted)},
+        {name: rewriting.relation(name, INSERTED) for name in sorted(rewriting.inserted)},
+        {name: rewriting.relation(name, DELETED) for name in sorted(rewriting.deleted)},
         {},
         {},
     )
@@ -153,7 +150,7 @@ class _Rewriting:
         """The predicates that have explicit facts."""
         return self.given | self.inserted | self.deleted | {fact.predicate for fact in self.program.facts}
 
-    def maintenance(self) -> Maintenance:
+    def maintenance(self) -> MaintenanceProgram:
         """Return all rules, and where facts are given."""
         program, derived = self.program, self.program.derived
         changed = self.inserted | self.deleted
@@ -162,30 +159,33 @@ class _Rewriting:
         for stratum in strata(program.rules):
             self._stratum(frozenset(stratum.predicates), stratum.rules)
         reached = self.may_gain | self.may_lose
-        facts = tuple(self._facts(reached, derived))
+        facts = tuple(self.facts(reached, derived))
         known = {**program.predicates, **self.predicates}
         made = replace(program, rules=tuple(self.rules), predicates=known, facts=facts)
         made = replace(made, outputs=(), queries=())
-        return Maintenance(
+        return MaintenanceProgram(
             made,
-            {name: self._name(name, OLD) if name in reached else name for name in sorted(reached | derived)},
-            {name: self._name(name, GIVEN) for name in sorted(self.explicit & derived & reached)},
-            {name: self._name(name, INSERTED) for name in sorted(self.inserted)},
-            {name: self._name(name, DELETED) for name in sorted(self.deleted)},
-            {name: self._name(name, GAINED) for name in sorted(self.may_gain)},
-            {name: self._name(name, LOST) for name in sorted(self.may_lose)},
+            {
+                name: self.relation(name, OLD) if name in reached else name
+                for name in sorted(reached | derived)
+            },
+            {name: self.relation(name, GIVEN) for name in sorted(self.explicit & derived & reached)},
+            {name: self.relation(name, INSERTED) for name in sorted(self.inserted)},
+            {name: self.relation(name, DELETED) for name in sorted(self.deleted)},
+            {name: self.relation(name, GAINED) for name in sorted(self.may_gain)},
+            {name: self.relation(name, LOST) for name in sorted(self.may_lose)},
         )
 
-    def _facts(self, reached: Collection[str], derived: Collection[str]) -> Iterator[Fact]:
+    def facts(self, reached: Collection[str], derived: Collection[str]) -> Iterator[Fact]:
         """Yield the facts of the program where they are given now."""
         for fact in self.program.facts:
             kind = GIVEN if fact.predicate in derived else OLD
-            name = self._name(fact.predicate, kind) if fact.predicate in reached else fact.predicate
+            name = self.relation(fact.predicate, kind) if fact.predicate in reached else fact.predicate
             yield replace(fact, predicate=name)
 
     # ---- relations
 
-    def _name(self, predicate: str, kind: str) -> str:
+    def relation(self, predicate: str, kind: str) -> str:
         """Return the relation of a kind that belongs to a predicate, which is defined if it is not."""
         name = f"{predicate} {kind}"
         if name not in self.predicates:
@@ -193,35 +193,37 @@ class _Rewriting:
             self.predicates[name] = replace(known, name=name, written=name)
         return name
 
-    def _atom(self, predicate: str, kind: str, terms: tuple[Term, ...] | None = None) -> Atom:
+    def atom(self, predicate: str, kind: str, terms: tuple[Term, ...] | None = None) -> Atom:
         """Return an atom of such a relation, by default one with a variable for each column."""
         if terms is None:
             terms = tuple(Variable(f"x{place}") for place in range(self.program.predicates[predicate].arity))
-        return Atom(self._name(predicate, kind), terms)
+        return Atom(self.relation(predicate, kind), terms)
 
-    def _all(self, predicate: str) -> Atom:
-        return Atom(predicate, self._atom(predicate, OLD).terms)
+    def all_facts(self, predicate: str) -> Atom:
+        """Return the atom of all facts afterwards."""
+        return Atom(predicate, self.atom(predicate, OLD).terms)
 
-    def _add(self, head: Atom, *body: Literal) -> None:
+    def add(self, head: Atom, *body: Literal) -> None:
+        """Add a rule."""
         self.rules.append(Rule(head, body))
 
     # ---- what is given
 
     def _input(self, name: str) -> None:
         """Make the rules of a predicate that no rule derives."""
-        old, inserted = self._atom(name, OLD), self._atom(name, INSERTED)
-        lost, gained = self._atom(name, LOST), self._atom(name, GAINED)
+        old, inserted = self.atom(name, OLD), self.atom(name, INSERTED)
+        lost, gained = self.atom(name, LOST), self.atom(name, GAINED)
         if name in self.deleted:
             self.may_lose.add(name)
             unless = (Negation(inserted),) if name in self.inserted else ()
-            self._add(lost, self._atom(name, DELETED), old, *unless)
-            self._add(self._all(name), old, Negation(lost))
+            self.add(lost, self.atom(name, DELETED), old, *unless)
+            self.add(self.all_facts(name), old, Negation(lost))
         else:
-            self._add(self._all(name), old)
+            self.add(self.all_facts(name), old)
         if name in self.inserted:
             self.may_gain.add(name)
-            self._add(gained, inserted, Negation(old))
-            self._add(self._all(name), gained)
+            self.add(gained, inserted, Negation(old))
+            self.add(self.all_facts(name), gained)
 
     # ---- what is derived
 
@@ -257,47 +259,47 @@ class _Rewriting:
 
     def _predicate(self, name: str, loses: bool, gains: bool) -> None:
         """Make the rules that lead from old facts to new ones, and those of explicit facts."""
-        old, added = self._atom(name, OLD), self._atom(name, ADDED)
-        overdeleted = self._atom(name, OVERDELETED)
-        kept = self._atom(name, KEPT) if loses else old
+        old, added = self.atom(name, OLD), self.atom(name, ADDED)
+        overdeleted = self.atom(name, OVERDELETED)
+        kept = self.atom(name, KEPT) if loses else old
         if loses:
-            self._add(kept, old, Negation(overdeleted))
-            self._add(self._atom(name, LOST), overdeleted, old, Negation(added))
+            self.add(kept, old, Negation(overdeleted))
+            self.add(self.atom(name, LOST), overdeleted, old, Negation(added))
         if gains:
-            self._add(self._atom(name, GAINED), added, Negation(old))
-        candidate = self._atom(name, CANDIDATE)
-        self._add(added, candidate, Negation(kept))
-        self._add(self._all(name), kept)
-        self._add(self._all(name), added)
-        given, inserted = self._atom(name, GIVEN), self._atom(name, INSERTED)
-        withdrawn = self._atom(name, WITHDRAWN)
+            self.add(self.atom(name, GAINED), added, Negation(old))
+        candidate = self.atom(name, CANDIDATE)
+        self.add(added, candidate, Negation(kept))
+        self.add(self.all_facts(name), kept)
+        self.add(self.all_facts(name), added)
+        given, inserted = self.atom(name, GIVEN), self.atom(name, INSERTED)
+        withdrawn = self.atom(name, WITHDRAWN)
         if name in self.inserted:
-            self._add(candidate, inserted)
+            self.add(candidate, inserted)
         if name in self.deleted:
             unless = (Negation(inserted),) if name in self.inserted else ()
-            self._add(withdrawn, self._atom(name, DELETED), given, *unless)
-            self._add(overdeleted, withdrawn)
+            self.add(withdrawn, self.atom(name, DELETED), given, *unless)
+            self.add(overdeleted, withdrawn)
         if loses and name in self.explicit:
             unless = (Negation(withdrawn),) if name in self.deleted else ()
-            self._add(candidate, overdeleted, given, *unless)
+            self.add(candidate, overdeleted, given, *unless)
 
     def _rule(self, rule: Rule, names: frozenset[str], loses: bool) -> None:
-        """Make the rules that follow a rule whose instances break and come anew."""
+        """Make the rules for the broken and the new instances of a rule."""
         head = rule.head
         if loses:
-            overdeleted = self._atom(head.predicate, OVERDELETED, head.terms)
+            overdeleted = self.atom(head.predicate, OVERDELETED, head.terms)
             for body in self._broken(rule, names):
-                self._add(overdeleted, *body)
-            bound = {variable for atom in rule.positive for variable in variables_in(atom)}
-            seen = self._atom(head.predicate, OVERDELETED, _hidden(head.terms, bound))
-            self._add(self._atom(head.predicate, CANDIDATE, head.terms), seen, *rule.body)
+                self.add(overdeleted, *body)
+            bound = {variable for atom in rule.positive for variable in literal_variables(atom)}
+            seen = self.atom(head.predicate, OVERDELETED, _hidden(head.terms, bound))
+            self.add(self.atom(head.predicate, CANDIDATE, head.terms), seen, *rule.body)
         for body in self._made(rule, names):
-            self._add(self._atom(head.predicate, CANDIDATE, head.terms), *body)
+            self.add(self.atom(head.predicate, CANDIDATE, head.terms), *body)
 
     def _aggregate(self, rule: Rule, number: int, loses: bool) -> None:
-        """Make the rules that aggregate the groups anew that something has changed in.
+        """Make the rules that aggregate changed groups again.
 
-        Groups are known by their variables in the head: of others all are aggregated anew.
+        Groups are identified by their variables in the head; without these, all are aggregated again.
         """
         if not loses:
             return
@@ -307,13 +309,13 @@ class _Rewriting:
         touched = self._group(head.predicate, f"{TOUCHED} {number}", shown)
         redone = self._group(head.predicate, f"{REDONE} {number}", shown)
         for body in (*self._broken(rule, frozenset()), *self._made(rule, frozenset())):
-            self._add(touched, *body)
-        overdeleted = self._atom(head.predicate, OVERDELETED, facts)
-        self._add(overdeleted, touched, self._atom(head.predicate, OLD, facts))
-        self._add(redone, touched)
-        self._add(redone, overdeleted)
-        candidate = self._atom(head.predicate, CANDIDATE, head.terms)
-        grouped = (redone, *_tested(rule.body, redone))
+            self.add(touched, *body)
+        overdeleted = self.atom(head.predicate, OVERDELETED, facts)
+        self.add(overdeleted, touched, self.atom(head.predicate, OLD, facts))
+        self.add(redone, touched)
+        self.add(redone, overdeleted)
+        candidate = self.atom(head.predicate, CANDIDATE, head.terms)
+        grouped = (redone, *(assigned_or_tested(each, redone.terms) for each in rule.body))
         self.rules.append(replace(rule, head=candidate, body=grouped, name=None))
 
     def _group(self, predicate: str, kind: str, variables: tuple[Term, ...]) -> Atom:
@@ -331,11 +333,11 @@ class _Rewriting:
             found: Literal | None = None
             match literal:
                 case Atom(predicate, terms) if predicate in names:
-                    found = self._atom(predicate, OVERDELETED, terms)
+                    found = self.atom(predicate, OVERDELETED, terms)
                 case Atom(predicate, terms) if predicate in self.may_lose:
-                    found = self._atom(predicate, LOST, terms)
+                    found = self.atom(predicate, LOST, terms)
                 case Negation(Atom(predicate, terms)) if predicate in self.may_gain:
-                    found = self._atom(predicate, GAINED, terms)
+                    found = self.atom(predicate, GAINED, terms)
             if found is not None:
                 yield [*old[:place], found, *old[place + 1 :]]
 
@@ -345,13 +347,13 @@ class _Rewriting:
             found: list[Literal] = []
             match literal:
                 case Atom(predicate, terms) if predicate in names:
-                    found = [self._atom(predicate, ADDED, terms)]
+                    found = [self.atom(predicate, ADDED, terms)]
                 case Atom(predicate, terms) if predicate in self.may_gain:
-                    found = [self._atom(predicate, GAINED, terms)]
+                    found = [self.atom(predicate, GAINED, terms)]
                 case Negation(Atom(predicate, terms)) if predicate in self.may_lose:
                     others = (each for at, each in enumerate(rule.body) if at != place)
-                    used = {variable for each in others for variable in variables_in(each)}
-                    found = [self._atom(predicate, LOST, _hidden(terms, used)), literal]
+                    used = {variable for each in others for variable in literal_variables(each)}
+                    found = [self.atom(predicate, LOST, _hidden(terms, used)), literal]
             if found:
                 yield [*rule.body[:place], *found, *rule.body[place + 1 :]]
 
@@ -363,7 +365,7 @@ class _Rewriting:
                 assert isinstance(before, Atom)
                 return Negation(before)
             case Atom(predicate, terms) if predicate in names | self.may_lose | self.may_gain:
-                return self._atom(predicate, OLD, terms)
+                return self.atom(predicate, OLD, terms)
         return literal
 
 
@@ -373,12 +375,3 @@ def _hidden(terms: tuple[Term, ...], shown: Collection[Term]) -> tuple[Term, ...
         Variable(f"_any {term.name}") if isinstance(term, Variable) and term not in shown else term
         for term in terms
     )
-
-
-def _tested(body: Sequence[Literal], atom: Atom) -> Iterator[Literal]:
-    """Yield the literals of a body behind an atom: what the atom binds is compared, not assigned again."""
-    for literal in body:
-        if isinstance(literal, Assignment) and literal.variable in atom.terms:
-            yield Comparison("=", literal.variable, literal.expression)
-        else:
-            yield literal

@@ -2,7 +2,7 @@
 
 Naughton, Ramakrishnan, Sagiv, Ullman: Argument Reduction by Factoring, VLDB 1989. Kemp, Ramamohanarao,
 Somogyi: Right-, Left-, and Multi-Linear Rule Transformations that Maintain Context Information, VLDB 1990:
-with the context kept, several bindings may be asked for at once.
+with the context kept, several bindings may be requested in one program.
 
 A recursive rule is *right-linear* under a binding if its recursive atom takes the free arguments of the
 head as they are: `path(x, z) :- edge(x, y), path(y, z)` with `x` bound. Plain magic sets derive every pair
@@ -42,7 +42,7 @@ MIDDLE = Variable("m")
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A rule to be: the body is asked for whatever is in the guard; the guard itself is not."""
+    """A rule to be: its body is requested for the bindings in the guard; the guard is not requested."""
 
     head: Atom
     guard: Atom | None
@@ -52,33 +52,36 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The places of a predicate's arguments that are bound, and those that are free."""
+    """The positions of a predicate's arguments that are bound, and of those that are free."""
 
     bound: tuple[int, ...]
     free: tuple[int, ...]
 
     @staticmethod
     def of(adornment: str) -> Binding:
-        """What an adornment says.
+        """Return the binding of an adornment.
 
         >>> Binding.of("bfb")
         Binding(bound=(0, 2), free=(1,))
         """
-        places = [place for place, mark in enumerate(adornment) if mark == "b"]
-        return Binding(tuple(places), tuple(place for place in range(len(adornment)) if place not in places))
+        positions = [position for position, mark in enumerate(adornment) if mark == "b"]
+        return Binding(
+            tuple(positions),
+            tuple(position for position in range(len(adornment)) if position not in positions),
+        )
 
     def bound_terms(self, atom: Atom) -> tuple[Term, ...]:
         """The arguments at the bound places."""
-        return tuple(atom.terms[place] for place in self.bound)
+        return tuple(atom.terms[position] for position in self.bound)
 
     def free_terms(self, atom: Atom) -> tuple[Term, ...]:
         """The arguments at the free places."""
-        return tuple(atom.terms[place] for place in self.free)
+        return tuple(atom.terms[position] for position in self.free)
 
     def join(self, bound: Sequence[Term], free: Sequence[Term]) -> tuple[Term, ...]:
-        """Arguments put together again."""
+        """Return the arguments in order, from the bound and the free ones."""
         at = {**dict(zip(self.bound, bound, strict=True)), **dict(zip(self.free, free, strict=True))}
-        return tuple(at[place] for place in sorted(at))
+        return tuple(at[position] for position in sorted(at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +128,17 @@ def relaxed(predicate: str, rules: Sequence[Rule], adornment: str, ages: Sequenc
     steps = [_step(predicate, rule) for rule in rules if _calls(predicate, rule)]
     if "f" in adornment or not steps:
         return adornment
-    places = range(len(adornment))
+    positions = range(len(adornment))
     carried = {
-        place for place in places if all(step is not None and _is_carried(step, place) for step in steps)
+        position
+        for position in positions
+        if all(step is not None and _is_carried(step, position) for step in steps)
     }
-    sides = (carried, set(places) - carried)
+    sides = (carried, set(positions) - carried)
     if not all(sides) or any(rule.aggregations for rule in rules):
         return adornment
-    kept = min(sides, key=lambda side: (max(ages[place] for place in side), min(side)))
-    weaker = "".join("b" if place in kept else "f" for place in places)
+    kept = min(sides, key=lambda side: (max(ages[position] for position in side), min(side)))
+    weaker = "".join("b" if position in kept else "f" for position in positions)
     return weaker if _shape(predicate, rules, Binding.of(weaker)) is not None else adornment
 
 
@@ -144,7 +149,8 @@ def linearise(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """The rules with those closures made right-linear that join the predicate with itself.
 
     The closure of a predicate is that of its external facts, of which each path takes one more at a time. A
-    closure without any, such as equality after the last stated one was deleted, stays as it is: it is empty.
+    closure without any, such as equality after its last explicit fact was deleted, is empty and stays as it
+    is.
     """
     rules = tuple(rules)
     modules = [module for stratum in strata(rules) if (module := recognise(stratum)) is not None]
@@ -195,7 +201,7 @@ def _shape(predicate: str, rules: Sequence[Rule], binding: Binding) -> _Shape | 
         step = _step(predicate, rule)
         if step is not None and _is_right_linear(step, binding):
             right.append(step)
-        elif step is not None and all(_is_carried(step, place) for place in binding.bound):
+        elif step is not None and all(_is_carried(step, position) for position in binding.bound):
             left.append(step)
         else:
             return None
@@ -203,7 +209,7 @@ def _shape(predicate: str, rules: Sequence[Rule], binding: Binding) -> _Shape | 
 
 
 def _calls(predicate: str, rule: Rule) -> bool:
-    return any(atom.predicate == predicate for atom in (*rule.positive, *rule.negated))
+    return predicate in rule.read
 
 
 def _step(predicate: str, rule: Rule) -> _Step | None:
@@ -214,29 +220,29 @@ def _step(predicate: str, rule: Rule) -> _Step | None:
     return _Step(rule, calls[0], tuple(literal for literal in rule.body if literal != calls[0]))
 
 
-def _is_carried(step: _Step, place: int) -> bool:
+def _is_carried(step: _Step, position: int) -> bool:
     """Whether the recursive atom has the head's variable at a place, and nothing else knows it."""
-    head, call = step.rule.head.terms[place], step.call.terms[place]
-    elsewhere = Counter(
+    head, call = step.rule.head.terms[position], step.call.terms[position]
+    occurrences = Counter(
         variable for literal in (step.rule.head, *step.rule.body) for variable in literal_variables(literal)
     )
-    return isinstance(head, Variable) and head == call and elsewhere[head] == 2
+    return isinstance(head, Variable) and head == call and occurrences[head] == 2
 
 
 def _is_right_linear(step: _Step, binding: Binding) -> bool:
-    """Whether free arguments are carried along, and all others known before the recursive atom is asked."""
-    if not all(_is_carried(step, place) for place in binding.free):
+    """Whether free arguments are carried along, and all others known before the recursive atom is matched."""
+    if not all(_is_carried(step, position) for position in binding.free):
         return False
     known = {term for term in binding.bound_terms(step.rule.head) if isinstance(term, Variable)}
     known |= set(_bound_by(step.rest))
-    asked = {term for term in binding.bound_terms(step.call) if isinstance(term, Variable)}
+    requested = {term for term in binding.bound_terms(step.call) if isinstance(term, Variable)}
     used = {
         variable
         for literal in step.rest
         if not isinstance(literal, Negation)
         for variable in literal_variables(literal)
     }
-    return asked <= known and used <= known
+    return requested <= known and used <= known
 
 
 def _bound_by(body: Iterable[Literal]) -> Iterator[Variable]:
@@ -307,7 +313,7 @@ def _contextual(shape: _Shape, binding: Binding, adorned: str, magic: str, conte
 
 
 def fresh(rule: Rule | None, count: int) -> tuple[Variable, ...]:
-    """So many variables that a rule does not have, named after the beginning."""
+    """Return `count` variables that a rule does not have."""
     literals = () if rule is None else (rule.head, *rule.body)
     taken = {variable.name for literal in literals for variable in literal_variables(literal)}
     names = (f"from{number}" if number else "from" for number in range(count + len(taken) + 1))

@@ -8,8 +8,8 @@ place.
 `path @0` is the copy of `path` whose facts lie at the task that owns their first argument (the hash of the
 value says which), `path @all` lies at every task. All facts that a local rule reads lie at the owner of one
 term of the rule, or at every task. One copy of a derived predicate is its *home*, the set of record: what is
-derived elsewhere is put into an *outbox*, `path >`, and sent there, and new facts of the home are sent on to
-the other copies.
+derived at other tasks is put into an *outbox*, `path >`, and sent there, and new facts of the home are sent
+on to the other copies.
 
     path(?x, ?z) :- path(?x, ?y), path(?y, ?z) .
 
@@ -59,7 +59,7 @@ from tidelog.rewrite.localise_homes import (
     arrange,
     is_aligned,
 )
-from tidelog.rewrite.localise_plans import Estimates, Sizes, Step, estimate, target
+from tidelog.rewrite.localise_plans import Estimates, JoinStep, Sizes, estimate, target
 from tidelog.rewrite.localise_rules import NUMBER, TASK, Column, Partial, select, split_heavy
 
 __all__ = [
@@ -124,7 +124,7 @@ class Reason:
 class Localised:
     """The program of a task, and how its relations are fed.
 
-    Given facts, those that the program states included, are in all copies of their predicate before the first
+    Given facts, those in the program included, are in all copies of their predicate before the first
     round; only what is derived follows the routes. So are the frequent values of the columns of `heavy`: any
     values are right, and few are of use. No rule reads an outbox: what is derived there is sent, and need not
     be kept.
@@ -139,7 +139,7 @@ class Localised:
     outboxes: frozenset[str]
     is_numbered: bool  # whether each task has its number in the relation `NUMBER`
     reasons: tuple[Reason, ...]
-    cost: float  # estimated rows that are sent, or stored beside the homes
+    cost: float  # estimated rows that are sent, or stored in addition to the homes
 
     def describe(self) -> str:
         """Say where relations lie and how rules are run, a line for each."""
@@ -428,7 +428,7 @@ class _Emission:
         return (gate, *body)
 
 
-def _body(step: Step, places: Sequence[Place | None]) -> tuple[Literal, ...]:
+def _body(step: JoinStep, places: Sequence[Place | None]) -> tuple[Literal, ...]:
     """Return the literals of a step over local relations."""
     return tuple(_read(read.literal, place) for read, place in zip(step.reads, places, strict=True))
 

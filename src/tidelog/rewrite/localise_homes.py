@@ -1,9 +1,9 @@
 """Where relations lie: a home for each derived one, the copies that rules read, and a plan for each rule.
 
-The cost of an arrangement is the number of rows that are sent, and of those that are stored beside the homes.
-Homes are found by hill climbing, from the first argument of each relation, and from the arguments that
-recursions keep: in `reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at every
-task nothing is sent.
+The cost of an arrangement is the number of rows that are sent, and of those that are stored in addition to
+the homes. Homes are found by hill climbing, from the first argument of each relation, and from the arguments
+that recursions keep: in `reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at
+every task nothing is sent.
 
 Invariant: a step with a key reads at least one relation that lies at the key's owner, so that each of its
 matches is found at that task and at no other.
@@ -25,10 +25,10 @@ from tidelog.logic.type_inference import Inferred
 from tidelog.rewrite.localise_plans import (
     COPYING,
     SMALL,
+    DistributedPlan,
     Estimates,
-    Plan,
-    Read,
-    Step,
+    JoinStep,
+    StepRead,
     plans_of,
     spread,
     target,
@@ -56,7 +56,7 @@ Place = int | Fixed  # an argument whose owner has the fact, or a fixed place
 class Chosen:
     """The plan of a rule with the place of each relation that it reads."""
 
-    plan: Plan
+    plan: DistributedPlan
     places: tuple[tuple[Place | None, ...], ...]  # of the reads of each step; None for tests
     gathered: Place | None  # where the rows of an aggregate are gathered, if the last step does not have them
     merged: Place | None  # where partial results of an aggregate are merged, if it is computed in parts
@@ -78,18 +78,18 @@ class Arrangement:
 class _Shape:
     """A plan, and what is known of it wherever relations lie."""
 
-    plan: Plan
-    reads: tuple[Read, ...]  # of all steps
+    plan: DistributedPlan
+    reads: tuple[StepRead, ...]  # of all steps
     whole: frozenset[str]  # predicates of which a step reads all facts
-    anchors: tuple[Read | None, ...]  # of each step, the read that stays at the key's owner
+    anchors: tuple[StepRead | None, ...]  # of each step, the read that stays at the key's owner
 
     @staticmethod
-    def of(plan: Plan, estimates: Estimates) -> _Shape:
+    def of(plan: DistributedPlan, estimates: Estimates) -> _Shape:
         reads = tuple(read for step in plan.steps for read in step.reads)
         whole = frozenset(
             read.atom.predicate for read in reads if read.atom is not None and not read.arguments
         )
-        anchors: list[Read | None] = []
+        anchors: list[StepRead | None] = []
         carried: tuple[Variable, ...] = ()
         for step in plan.steps:
             anchors.append(None if step.key in carried else _anchor(step, estimates))
@@ -221,7 +221,7 @@ class _Arranging:
         if home == before:
             return False
         rules = self.touching[name]
-        names = {atom.predicate for number in rules for atom in _atoms(self.rules[number])}
+        names = {name for number in rules for name in _relations(self.rules[number])}
         chosen = {number: self.chosen[number] for number in rules}
         cost = self._cost(rules, names)
         self.homes[name] = home
@@ -234,7 +234,7 @@ class _Arranging:
         return False
 
     def _cost(self, rules: Iterable[int], names: Iterable[str]) -> float:
-        """Return the rows that rules send, and those that are stored of relations beside their homes."""
+        """Return the rows that rules send, and those of copies of relations in addition to their homes."""
         sent = sum(self.chosen[number].sent for number in rules)
         return sent + sum(self._copy_cost(name, place) for name in names for place in self._all_places(name))
 
@@ -258,7 +258,7 @@ class _Arranging:
     # ---- the plan of one rule
 
     def _choose_all(self, rules: Iterable[int]) -> None:
-        """Choose the cheapest plan of each rule beside what all others do."""
+        """Choose the cheapest plan of each rule, given the plans of all others."""
         for number in rules:
             self._replace(number, None)
             best, cost = None, inf
@@ -282,7 +282,7 @@ class _Arranging:
                 self.uses[name][place] += 1
 
     def _added_cost(self, chosen: Chosen) -> float:
-        """Return what a plan costs beside what all other rules do."""
+        """Return what a plan costs in addition to all other rules."""
         return chosen.sent + sum(self._copy_cost(*copy) for copy in chosen.copies if not self._exists(*copy))
 
     def _exists(self, name: str, place: Place) -> bool:
@@ -319,11 +319,13 @@ class _Arranging:
         self._known[id(shape), home, places] = chosen
         return chosen
 
-    def _places(self, step: Step, whole: frozenset[str], anchor: Read | None) -> tuple[Place | None, ...]:
+    def _places(
+        self, step: JoinStep, whole: frozenset[str], anchor: StepRead | None
+    ) -> tuple[Place | None, ...]:
         """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
         return tuple([self._place(read, whole, is_free=read is not anchor) for read in step.reads])
 
-    def _place(self, read: Read, whole: frozenset[str], is_free: bool) -> Place | None:
+    def _place(self, read: StepRead, whole: frozenset[str], is_free: bool) -> Place | None:
         if read.atom is None:
             return None
         name = read.atom.predicate
@@ -339,7 +341,7 @@ class _Arranging:
 
     # ---- what a rule sends
 
-    def _sending(self, rule: Rule, last: Step) -> tuple[Place | None, Place | None, float]:
+    def _sending(self, rule: Rule, last: JoinStep) -> tuple[Place | None, Place | None, float]:
         """Return where rows of an aggregate are gathered, where its parts are, and what sending costs."""
         home = self.homes[rule.head.predicate]
         if not rule.aggregations:
@@ -354,7 +356,7 @@ class _Arranging:
         if last.key in rule.group:
             cost = 0.0 if is_aligned(rule.head.terms, home, last.key) else results
             if can_merge and is_risky and self._is_derived(last):
-                # Nobody knows how large the largest group is: to divide it is better if that costs no more.
+                # The size of the largest group is unknown: to divide it is better if that costs no more.
                 cost += parts + 1 + self.tasks * skew
             return None, None, cost
         owner, results = self._owner(rule, home, results)
@@ -374,8 +376,8 @@ class _Arranging:
                 return place, 0.0
         return 0, results
 
-    def _is_derived(self, step: Step) -> bool:
-        """Whether a step reads derived facts where its key is owned: their skew is known to nobody."""
+    def _is_derived(self, step: JoinStep) -> bool:
+        """Whether a step reads derived facts where its key is owned: their skew is unknown."""
         return any(
             read.atom is not None and read.arguments and read.atom.predicate in self.homes
             for read in step.reads
@@ -385,7 +387,7 @@ class _Arranging:
         return spread(rows, self.tasks) if place is EVERYWHERE else rows
 
 
-def _anchor(step: Step, estimates: Estimates) -> Read | None:
+def _anchor(step: JoinStep, estimates: Estimates) -> StepRead | None:
     """Return the read that stays at the key's owner whatever copies there are: the largest."""
     divided = [
         (estimates.rows(read.literal.predicate), read)
@@ -399,8 +401,8 @@ def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
     """Return the numbers of the rules in which each predicate stands."""
     found: dict[str, dict[int, None]] = {}
     for number, rule in enumerate(rules):
-        for atom in _atoms(rule):
-            found.setdefault(atom.predicate, {})[number] = None
+        for name in _relations(rule):
+            found.setdefault(name, {})[number] = None
     return {name: tuple(numbers) for name, numbers in found.items()}
 
 
@@ -437,8 +439,8 @@ def _recursive_rules(rules: Sequence[Rule], parts: Iterable[Stratum]) -> frozens
     )
 
 
-def _atoms(rule: Rule) -> tuple[Atom, ...]:
-    return (rule.head, *rule.positive, *rule.negated)
+def _relations(rule: Rule) -> tuple[str, ...]:
+    return (rule.head.predicate, *rule.read)
 
 
 def _order(place: Place) -> tuple[bool, int]:

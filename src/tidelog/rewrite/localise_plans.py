@@ -1,6 +1,4 @@
-"""The ways in which one rule can be run by tasks that each hold a part of the facts, and the sizes
-estimated for them.
-"""
+"""Plans of one rule for tasks that each hold a part of the facts, and the sizes estimated for them."""
 
 from __future__ import annotations
 
@@ -35,11 +33,12 @@ from tidelog.logic.values import Value
 # has values.
 #
 # A recursive relation is estimated by some rounds of its rules. What a rule derives from one recursive atom
-# alone, such as an inverse, is taken to be known mostly: else a pair of inverses would grow with each round.
+# alone, such as an inverse, is taken to be known mostly: otherwise a pair of inverses would grow with each
+# round.
 
 REPEATED: Final = 10  # facts for each value of a column whose distinct values were not counted
 ROUNDS: Final = 12  # rounds of a recursion that are estimated; real ones may take thousands
-SMALL: Final = 1000  # rows that are copied to every task without a thought
+SMALL: Final = 1000  # rows that are copied to every task without estimating
 MOST: Final = 1e15  # rows beyond which an estimate says nothing
 # The share of rows that pass a test.
 PASSING: Final = {"=": 0.1, "!=": 1.0, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
@@ -47,7 +46,7 @@ PASSING: Final = {"=": 0.1, "!=": 1.0, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">="
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of given relations; one that is not named has the facts that the program states."""
+    """What is known of given relations; one that is not named has the facts in the program."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     distinct: Mapping[tuple[str, int], int] = field(default_factory=dict)  # values of a predicate's column
@@ -82,18 +81,18 @@ class Sizes:
 
 
 def constants_of(program: Program) -> frozenset[tuple[str, int, Value]]:
-    """Return the constants in bodies, each with its column: what `Sizes.matching` is asked for."""
+    """Return the constants in bodies, each with its column: the keys of `Sizes.matching`."""
     return frozenset(
         (atom.predicate, place, term.value)
         for rule in program.rules
-        for atom in (*rule.positive, *rule.negated)
+        for atom in rule.body_atoms
         for place, term in enumerate(atom.terms)
         if isinstance(term, Constant)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class RelationEstimate:
     """Estimated rows of a relation, and distinct values of each of its columns."""
 
     rows: float
@@ -121,9 +120,9 @@ class Matches:
 class Estimates:
     """What is known, or guessed, of all relations of a program."""
 
-    relations: Mapping[str, Relation]
+    relations: Mapping[str, RelationEstimate]
     sizes: Sizes
-    given: Mapping[str, Relation]
+    given: Mapping[str, RelationEstimate]
 
     def rows(self, predicate: str) -> float:
         """Return the estimated rows of a relation."""
@@ -176,13 +175,13 @@ def spread(rows: float, tasks: int) -> float:
 def estimate(program: Program, parts: Iterable[Stratum], sizes: Sizes) -> Estimates:
     """Estimate all relations of a program, stratum by stratum; `parts` are its strata."""
     stated = Counter(fact.predicate for fact in program.facts)
-    given: dict[str, Relation] = {}
+    given: dict[str, RelationEstimate] = {}
     for name, predicate in program.predicates.items():
         rows = float(sizes.rows.get(name, stated[name]))
         rows = rows if predicate.arity else min(rows, 1.0)
         usual = rows / REPEATED if predicate.arity > 1 else rows
         columns = (sizes.distinct.get((name, place), usual) for place in range(predicate.arity))
-        given[name] = Relation(rows, tuple(min(rows, max(1.0, float(column))) for column in columns))
+        given[name] = RelationEstimate(rows, tuple(min(rows, max(1.0, float(column))) for column in columns))
     known = dict(given)
     estimates = Estimates(known, sizes, given)
     for stratum in parts:
@@ -201,7 +200,7 @@ def estimate(program: Program, parts: Iterable[Stratum], sizes: Sizes) -> Estima
 
 
 def _matches(
-    rule: Rule, recursive: Sequence[Atom], estimates: Estimates, early: Mapping[str, Relation]
+    rule: Rule, recursive: Sequence[Atom], estimates: Estimates, early: Mapping[str, RelationEstimate]
 ) -> Matches:
     """Estimate the matches of a body as if its recursion were linear.
 
@@ -224,7 +223,7 @@ def _matches(
 class _Derived:
     """What the rules of one predicate derive together. Mutable while they are added."""
 
-    def __init__(self, given: Relation) -> None:
+    def __init__(self, given: RelationEstimate) -> None:
         self.rows = given.rows
         self.distinct = list(given.distinct)
         self.most_copied = 0.0
@@ -247,15 +246,15 @@ class _Derived:
             else:
                 self.distinct[place] += known
 
-    def relation(self, before: Relation) -> Relation:
+    def relation(self, before: RelationEstimate) -> RelationEstimate:
         """Return the estimate: no more rows than combinations of values, no fewer than the round before."""
         columns = [max(pair) for pair in zip(self.distinct, self.most_distinct, strict=True)]
         rows = min(max(self.rows, self.most_copied), prod(columns, start=1.0))
         distinct = (max(min(pair[0], rows), pair[1]) for pair in zip(columns, before.distinct, strict=True))
-        return Relation(max(rows, before.rows), tuple(distinct))
+        return RelationEstimate(max(rows, before.rows), tuple(distinct))
 
 
-# ---- The ways in which one rule can be run by tasks that each hold a part of the facts.
+# ---- Plans of one rule for tasks that each hold a part of the facts.
 #
 # A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at
 # every task. A step joins all it can; what is needed later, and no more, goes on to the key of the next step.
@@ -268,12 +267,12 @@ class _Derived:
 
 WIDTH: Final = 4  # partial plans that are followed at a time
 LONG: Final = 12  # atoms of a body beyond which fewer plans are tried
-KEPT: Final = 16  # plans of several steps that are given back
+KEPT: Final = 16  # plans of several steps that are returned
 COPYING: Final = 2  # a row of a copy is sent, and it is stored
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class StepRead:
     """A literal of a step, and the arguments that are its key.
 
     Its facts lie at the owner of one of these arguments, or at every task if there are none.
@@ -285,24 +284,24 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """What is joined at the owner of one term; without a key, all that is read lies at every task."""
 
     key: Term | None
-    reads: tuple[Read, ...]  # in an order in which variables are bound before they are tested
+    reads: tuple[StepRead, ...]  # in an order in which variables are bound before they are tested
     kept: tuple[Variable, ...]  # what later steps need
     rows: float  # estimated, of what is kept
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DistributedPlan:
     """A way to run a rule. `moved` is the estimated cost of what goes from step to step."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
     moved: float
 
     @property
-    def last(self) -> Step:
+    def last(self) -> JoinStep:
         """The step that derives the head."""
         return self.steps[-1]
 
@@ -315,12 +314,12 @@ def target(rule: Rule) -> tuple[Term, ...]:
     return tuple(dict.fromkeys((*rule.group, *arguments)))
 
 
-def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[Plan, ...]:
+def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[DistributedPlan, ...]:
     """Return plans of a rule: all of one step, and the cheapest of several steps."""
     search = _Search(rule, estimates, tasks)
     waiting = [_Partial((), frozenset(), frozenset(), 0.0, 0.0)]
-    single: list[Plan] = []
-    several: list[tuple[float, Plan]] = []
+    single: list[DistributedPlan] = []
+    several: list[tuple[float, DistributedPlan]] = []
     while waiting:
         following: dict[frozenset[int], _Partial] = {}
         for partial in (made for each in waiting for made in search.extend(each)):
@@ -329,9 +328,9 @@ def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[Plan, ...]:
                 if known is None or partial.cost < known.cost:
                     following[partial.done] = partial
             elif len(partial.steps) == 1:
-                single.append(Plan(partial.steps, partial.moved))
+                single.append(DistributedPlan(partial.steps, partial.moved))
             else:
-                several.append((partial.cost, Plan(partial.steps, partial.moved)))
+                several.append((partial.cost, DistributedPlan(partial.steps, partial.moved)))
         waiting = sorted(following.values(), key=lambda partial: partial.cost)[:WIDTH]
     several.sort(key=lambda pair: pair[0])
     return (*single, *(plan for _, plan in several[:KEPT]))
@@ -341,7 +340,7 @@ def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[Plan, ...]:
 class _Partial:
     """The first steps of a plan."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
     done: frozenset[int]  # the literals of the body that they join
     bound: frozenset[Variable]  # what the last of them keeps
     cost: float
@@ -368,7 +367,7 @@ class _Search:
         return 0.0 if atom is None else self.estimates.rows(atom.predicate)
 
     def extend(self, partial: _Partial) -> Iterator[_Partial]:
-        """Return the partial plan with one step more, in all ways that are worth a thought."""
+        """Return the partial plan with one step more, in all ways that are worth trying."""
         last = partial.steps[-1].key if partial.steps else None
         for key in self._keys(partial):
             if key == last and partial.steps:
@@ -471,13 +470,13 @@ class _Search:
         others = self.variables[:place] + self.variables[place + 1 :]
         return self.variables[place].difference(self.wanted, *others)
 
-    def _read(self, place: int, key: Term | None) -> Read:
+    def _read(self, place: int, key: Term | None) -> StepRead:
         literal = self.body[place]
         atom = next(literal_atoms(literal), None)
         terms = () if atom is None else atom.terms
-        return Read(literal, atom, tuple(at for at, term in enumerate(terms) if term == key))
+        return StepRead(literal, atom, tuple(at for at, term in enumerate(terms) if term == key))
 
-    def _is_cheap(self, read: Read, place: int, rows: float) -> bool:
+    def _is_cheap(self, read: StepRead, place: int, rows: float) -> bool:
         """Whether a negated atom holds the key, or is cheaper to copy than the matches to send."""
         return bool(read.arguments) or spread(self.sizes[place], self.tasks) <= rows
 
@@ -485,7 +484,7 @@ class _Search:
         self,
         partial: _Partial,
         key: Term | None,
-        reads: dict[int, Read],
+        reads: dict[int, StepRead],
         bound: frozenset[Variable],
     ) -> _Partial:
         """Return the partial plan with a step of these reads, and what it costs."""
@@ -495,7 +494,7 @@ class _Search:
         )
         kept = tuple(sorted(bound & needed, key=lambda variable: variable.name))
         rows = self._matches(done).projected(kept)
-        step = Step(key, tuple(reads[place] for place in _in_order(self.body, reads)), kept, rows)
+        step = JoinStep(key, tuple(reads[place] for place in _in_order(self.body, reads)), kept, rows)
         moved = partial.moved
         if key is None:
             moved += sum(self.tasks * self.sizes[at] for at in self.positive if self.sizes[at] > SMALL)

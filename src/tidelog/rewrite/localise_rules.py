@@ -195,7 +195,8 @@ def is_mergeable(rule: Rule, inferred: Inferred) -> bool:
 def types_in(program: Program, given: Mapping[str, Columns]) -> Inferred:
     """Return what columns hold, if aggregates depend on it.
 
-    `given` has the types of the given facts of all predicates that rules read, or of none if nobody knows.
+    `given` has the types of the given facts of all predicates that rules read, or of none if they are
+    unknown.
     """
     if given and has_sums(program):
         return infer_columns(program, given)

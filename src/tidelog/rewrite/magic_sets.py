@@ -1,4 +1,23 @@
-"""Magic sets: a program that derives only what queries ask for, and as people read it."""
+"""Magic sets: a program that derives only what queries ask for.
+
+Bancilhon, Maier, Sagiv, Ullman: Magic Sets and Other Strange Ways to Implement Logic Programs, PODS 1986.
+Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, for supplementary predicates. Kasesalu: Revisiting
+Query Magic, Tartu 2025, sections 2.6.3 and 3.1.1, whose Appendix A, corrected, is among the tests.
+
+Each derived predicate becomes one for every pattern in which it is requested, its *adornment*: `tc bf` is
+`tc` with its first argument bound. `magic tc bf` holds the requested bindings. Bodies are ordered by
+`rewrite.auxiliary_relations`; where a join would be repeated in the rules that pass bindings on, it gets a
+relation of its own. Linear recursion is factored (`rewrite.factoring`).
+
+Negation and aggregates: what is negated, or aggregated over, is requested like anything else, with the
+bindings that the positive literals before it give, and is complete for these. If a request then depends on
+what negates or aggregates, the rewritten program is not stratified: such a predicate, and all that it depends
+on, is requested in full instead, which `Rewritten.in_full` says. Arguments that hold aggregates are never
+bound.
+
+Invariant: a query has the same answers as over the whole program; an adorned predicate has only facts that
+agree with one of its bindings.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +43,9 @@ from tidelog.logic.strata import components, dependency_graph, entangled, strata
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.auxiliary_relations import Cost, Passing, recognise, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.renaming import Adorned, Kind, relation_name, renamed_rule, with_predicates
+from tidelog.rewrite.renaming import Adorned, AdornedKind, relation_name, renamed_rule, with_predicates
 
-# ---- Magic sets: a program that derives only what queries ask for.
-#
-# Bancilhon, Maier, Sagiv, Ullman: Magic Sets and Other Strange Ways to Implement Logic Programs, PODS 1986.
-# Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, for supplementary predicates. Kasesalu: Revisiting
-# Query Magic, Tartu 2025, sections 2.6.3 and 3.1.1, whose Appendix A, corrected, is among the tests.
-#
-# Each derived predicate becomes one for every pattern in which it is asked for, its *adornment*: `tc bf` is
-# `tc` with its first argument bound. `magic tc bf` holds the bindings that are asked for. Bodies are ordered
-# by `rewrite.auxiliary_relations`; where a join would be repeated in the rules that pass bindings on, it gets
-# a relation of its own. Linear recursion is factored (`rewrite.factoring`).
-#
-# Negation and aggregates: what is negated, or aggregated over, is asked for as anything else, with the
-# bindings that the positive literals before it give, and is complete for these. If what is asked for then
-# depends on what negates or aggregates, the rewritten program is not stratified: such a predicate, and all
-# that it depends on, is asked for in full instead, which `Rewritten.in_full` tells. The arguments that hold
-# aggregates are never bound.
-#
-# Invariant: a query has the same answers as over the whole program; an adorned predicate has only facts that
-# agree with one of its bindings.
-
-STATED = " stated"  # what follows the name of a derived predicate where only its explicit facts are meant
+STATED = " stated"  # suffix of a derived predicate's name that denotes its explicit facts
 FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own
 
 
@@ -57,10 +56,10 @@ class Rewritten:
     rules: tuple[Rule, ...]
     seeds: tuple[Fact, ...]
     relations: Mapping[str, Adorned]  # what each relation is that the program did not have
-    in_full: Mapping[str, str]  # the predicates that are asked for in full for the sake of strata, and why
+    in_full: Mapping[str, str]  # the predicates requested in full for the sake of strata, and why
 
     def apart(self, mark: str) -> Rewritten:
-        """The same with a mark behind the names of all its relations."""
+        """Return the same with a mark appended to the names of all its relations."""
         names = {name: f"{name} {mark}" for name in self.relations}
         return Rewritten(
             tuple(with_predicates(rule, names) for rule in self.rules),
@@ -71,27 +70,27 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MagicOptions:
     """How a program is rewritten.
 
-    `stated` are derived predicates that may have explicit facts too, `given` relations of bindings: an atom
-    of these in a query is looked at first. Without `refined`, closures are left as they are, nothing is
+    `explicit` are derived predicates that may have explicit facts too, `given` relations of bindings: an atom
+    of these in a query is matched first. Without `refined`, closures are left as they are, nothing is
     factored, and no guard is left out.
     """
 
-    stated: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
     cost: Cost = unknown_sizes
     given: frozenset[str] = frozenset()
     refined: bool = True
 
 
-DEFAULT = Options()
+DEFAULT = MagicOptions()
 
 
-def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: Options = DEFAULT) -> Rewritten:
-    """The rules that answer the queries; the heads of these are the relations of the answers.
+def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: MagicOptions = DEFAULT) -> Rewritten:
+    """Return the rules that answer the queries, whose heads are the relations of the answers.
 
-    In the rules a derived predicate stands for its explicit facts only.
+    In these rules the name of a derived predicate denotes its explicit facts only.
     """
     source = _Source.of(rules, options)
     in_full: dict[str, str] = {}
@@ -99,8 +98,8 @@ def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: Options = D
     while True:
         rewriting = _Rewriting(source, options, in_full, unbound)
         rewriting.answer(queries)
-        if rewriting.asked_in_vain() - unbound:
-            unbound |= rewriting.asked_in_vain()
+        if rewriting.requested_unbound() - unbound:
+            unbound |= rewriting.requested_unbound()
             continue
         blamed = rewriting.blamed()
         if not blamed:
@@ -109,12 +108,12 @@ def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: Options = D
             in_full.update({each: reason for each in source.below(predicate) if each not in in_full})
 
 
-def is_closed(predicate: str, rules: Sequence[Rule], stated: Collection[str]) -> bool:
-    """Whether a predicate is transitive, explicit facts that it may have included."""
+def is_closed(predicate: str, rules: Sequence[Rule], explicit: Collection[str]) -> bool:
+    """Whether a predicate is transitive, its explicit facts included if it may have any."""
     own = [rule for rule in rules if rule.head.predicate == predicate]
     if not own:
         return False
-    given = (_stating(predicate, len(own[0].head.terms)),) if predicate in stated else ()
+    given = (reading_explicit(predicate, len(own[0].head.terms)),) if predicate in explicit else ()
     for stratum in strata((*rules, *given)):
         if predicate in stratum.predicates:
             return recognise(stratum) is not None
@@ -123,7 +122,7 @@ def is_closed(predicate: str, rules: Sequence[Rule], stated: Collection[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The program as it is rewritten: explicit facts of derived predicates come by rules of their own."""
+    """The program to rewrite: explicit facts of derived predicates are read by rules of their own."""
 
     rules_of: Mapping[str, tuple[Rule, ...]]
     graph: Mapping[str, tuple[str, ...]]
@@ -131,9 +130,9 @@ class _Source:
     bindable: Mapping[str, frozenset[int]]  # the arguments of a predicate that no rule aggregates
 
     @staticmethod
-    def of(rules: Sequence[Rule], options: Options) -> _Source:
+    def of(rules: Sequence[Rule], options: MagicOptions) -> _Source:
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = [_stating(name, arities[name]) for name in sorted(options.stated & arities.keys())]
+        given = [reading_explicit(name, arities[name]) for name in sorted(options.explicit & arities.keys())]
         whole = tuple(dict.fromkeys(map(substituted, (*rules, *given))))
         if options.refined:
             whole = linearise(whole)
@@ -149,7 +148,7 @@ class _Source:
         )
 
     def below(self, predicate: str) -> list[str]:
-        """The predicate, and the derived ones that it depends on."""
+        """Return the predicate and the derived ones that it depends on."""
         found = {predicate: None}
         waiting = [predicate]
         while waiting:
@@ -162,74 +161,74 @@ class _Source:
 
 @dataclass
 class _Rewriting:
-    """One attempt. Mutable: it gathers rules, and what is asked for on the way."""
+    """One attempt. Mutable: it gathers rules, and the requests that these make."""
 
     source: _Source
-    options: Options
+    options: MagicOptions
     in_full: Mapping[str, str]
-    unbound: Collection[str]  # asked for without bindings by some: then by all
+    unbound: Collection[str]  # requested without bindings by some atom: then by all
     rules: dict[Rule, None] = field(default_factory=dict)
     seeds: dict[Fact, None] = field(default_factory=dict)
     relations: dict[str, Adorned] = field(default_factory=dict)
     _waiting: list[tuple[str, str]] = field(default_factory=list)
 
     def answer(self, queries: Sequence[Rule]) -> None:
-        """Gather all that the queries need."""
+        """Gather the rules that the queries need."""
         for query in queries:
-            asked = substituted(query)  # its head too: what it puts out may be a constant now
+            requested = substituted(query)  # its head too, in which an output may be a constant now
             given = self.options.given
-            guards = (each for each in asked.body if isinstance(each, Atom) and each.predicate in given)
+            guards = (each for each in requested.body if isinstance(each, Atom) and each.predicate in given)
             guard = next(guards, None)
-            rest = tuple(literal for literal in asked.body if literal is not guard)
-            self._emit(Guarded(asked.head, guard, rest, query), frozenset())
+            rest = tuple(literal for literal in requested.body if literal is not guard)
+            self._emit(Guarded(requested.head, guard, rest, query), frozenset())
         while self._waiting:
             predicate, adornment = self._waiting.pop(0)
             for made in self._guarded(predicate, adornment):
                 self._emit(made, self.source.component_of[predicate])
 
     def rewritten(self) -> Rewritten:
-        """What was gathered."""
+        """Return the gathered rules."""
         names = {f"{name}{STATED}": name for name in self.source.rules_of}
-        rules = tuple(with_predicates(rule, names) for rule in self.rules)  # no head is stated
+        rules = tuple(with_predicates(rule, names) for rule in self.rules)  # no head is one of explicit facts
         reasons = {name: reason for name, reason in self.in_full.items() if " " not in name}
         return Rewritten(rules, tuple(self.seeds), dict(self.relations), reasons)
 
-    def asked_in_vain(self) -> set[str]:
-        """The predicates that are asked for without any binding: their other relations are not needed."""
+    def requested_unbound(self) -> set[str]:
+        """Return the predicates requested without any binding: their other relations are not needed."""
         return {
             each.predicate
             for each in self.relations.values()
-            if each.kind is Kind.ADORNED and "b" not in each.adornment
+            if each.kind is AdornedKind.ADORNED and "b" not in each.adornment
         }
 
     def blamed(self) -> dict[str, str]:
-        """The predicates to be asked for in full, so that the program be stratified, and why."""
+        """Return the predicates to be requested in full so that the program is stratified, and why."""
         found: dict[str, str] = {}
         for offence in entangled(tuple(self.rules)):
-            reader = self._meant(offence.head)
+            reader = self._source_predicate(offence.head)
             if offence.strict == "#":
                 found.setdefault(reader, "the groups that are asked for depend on it")
             else:
-                predicate = self._meant(offence.predicate)
+                predicate = self._source_predicate(offence.predicate)
                 found.setdefault(predicate, f"what is asked of it depends on {reader}, which negates it")
         return found
 
-    def _meant(self, relation: str) -> str:
+    def _source_predicate(self, relation: str) -> str:
         known = self.relations.get(relation)
         return relation if known is None else known.predicate
 
     # ---- one adorned predicate
 
     def _guarded(self, predicate: str, adornment: str) -> Iterable[Guarded]:
-        """The rules of an adorned predicate, each with the guard that lets bindings in."""
+        """The rules of an adorned predicate, each with the guard that restricts it to requested bindings."""
         rules = self.source.rules_of[predicate]
-        adorned = self._name(Kind.ADORNED, predicate, adornment)
-        magic = self._name(Kind.MAGIC, predicate, adornment)
+        adorned = self._name(AdornedKind.ADORNED, predicate, adornment)
+        magic = self._name(AdornedKind.MAGIC, predicate, adornment)
         if self.options.refined and self.source.component_of[predicate] == {predicate}:
-            context = relation_name(Kind.CONTEXT, predicate, adornment)
+            context = relation_name(AdornedKind.CONTEXT, predicate, adornment)
             factored = factor(predicate, rules, adornment, adorned, magic, context)
             if factored is not None:
-                self._name(Kind.CONTEXT, predicate, adornment)
+                self._name(AdornedKind.CONTEXT, predicate, adornment)
                 return factored
         binding = Binding.of(adornment)
         return [
@@ -243,25 +242,25 @@ class _Rewriting:
         ]
 
     def _emit(self, made: Guarded, recursive: Collection[str]) -> None:
-        """Take a rule, and the rules that pass its bindings on."""
+        """Add a rule, and the rules that pass its bindings on."""
         passing = Passing(self.source.rules_of.keys(), recursive, self._cost)
         given = set() if made.guard is None else set(literal_variables(made.guard))
         ordered = passing.order(made.body, given)
         done: list[Literal] = [] if made.guard is None else [made.guard]
         ages = dict.fromkeys(given, 1)  # when each variable was bound
-        for place, literal in enumerate(ordered):
+        for position, literal in enumerate(ordered):
             atom = literal.atom if isinstance(literal, Negation) else literal
             if isinstance(atom, Atom) and atom.predicate in self.source.rules_of:
                 adornment = self._adornment(atom, ages)
-                asked = Atom(self._ask(atom.predicate, adornment), atom.terms)
+                requested = Atom(self._request(atom.predicate, adornment), atom.terms)
                 if "b" in adornment:
-                    done = self._shortened(done, ordered[place:], made)
+                    done = self._shortened(done, ordered[position:], made)
                     self._pass(Binding.of(adornment).bound_terms(atom), atom.predicate, adornment, done)
-                done.append(Negation(asked) if isinstance(literal, Negation) else asked)
+                done.append(Negation(requested) if isinstance(literal, Negation) else requested)
             else:
                 done.append(literal)
             if not isinstance(literal, Negation):
-                ages.update({each: place + 2 for each in literal_variables(literal) if each not in ages})
+                ages.update({each: position + 2 for each in literal_variables(literal) if each not in ages})
         body = self._without_guard(made, done) if self.options.refined else done
         self.rules[replace(made.rule, head=made.head, body=tuple(body))] = None
 
@@ -269,14 +268,14 @@ class _Rewriting:
         return self.options.cost(Atom(atom.predicate.removesuffix(STATED), atom.terms), bound)
 
     def _adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
-        """The pattern in which an atom asks for its predicate."""
+        """The pattern in which an atom requests its predicate."""
         predicate = atom.predicate
         if predicate in self.in_full or predicate in self.unbound:
             return "f" * len(atom.terms)
         bindable = self.source.bindable[predicate]
         marks = (
-            "b" if place in bindable and (isinstance(term, Constant) or term in ages) else "f"
-            for place, term in enumerate(atom.terms)
+            "b" if position in bindable and (isinstance(term, Constant) or term in ages) else "f"
+            for position, term in enumerate(atom.terms)
         )
         adornment = "".join(marks)
         if self.options.refined and self.source.component_of[predicate] == {predicate}:
@@ -284,15 +283,15 @@ class _Rewriting:
             return relaxed(predicate, self.source.rules_of[predicate], adornment, known)
         return adornment
 
-    def _ask(self, predicate: str, adornment: str) -> str:
-        """The name of an adorned predicate, whose rules are gathered if they were not before."""
-        name = relation_name(Kind.ADORNED, predicate, adornment)
+    def _request(self, predicate: str, adornment: str) -> str:
+        """The name of an adorned predicate, whose rules are scheduled if they were not before."""
+        name = relation_name(AdornedKind.ADORNED, predicate, adornment)
         if name not in self.relations:
-            self._name(Kind.ADORNED, predicate, adornment)
+            self._name(AdornedKind.ADORNED, predicate, adornment)
             self._waiting.append((predicate, adornment))
         return name
 
-    def _name(self, kind: Kind, predicate: str, adornment: str) -> str:
+    def _name(self, kind: AdornedKind, predicate: str, adornment: str) -> str:
         name = relation_name(kind, predicate, adornment)
         self.relations[name] = Adorned(kind, predicate, adornment)
         return name
@@ -302,8 +301,8 @@ class _Rewriting:
     def _pass(
         self, terms: Sequence[Variable | Constant], predicate: str, adornment: str, done: Sequence[Literal]
     ) -> None:
-        """Ask for a predicate with the bindings that the literals give which are done."""
-        head = Atom(self._name(Kind.MAGIC, predicate, adornment), tuple(terms))
+        """Request a predicate with the bindings that the literals done so far give."""
+        head = Atom(self._name(AdornedKind.MAGIC, predicate, adornment), tuple(terms))
         if not done:
             values = tuple(term.value for term in terms if isinstance(term, Constant))
             self.seeds[Fact(head.predicate, values)] = None
@@ -311,7 +310,7 @@ class _Rewriting:
             self.rules[Rule(head, tuple(done))] = None
 
     def _shortened(self, done: list[Literal], following: Sequence[Literal], made: Guarded) -> list[Literal]:
-        """What is done, in a relation of its own if it is a join that would be repeated."""
+        """The literals done so far, as a relation of its own if they are a join that would be repeated."""
         joined = [literal for literal in done if isinstance(literal, Atom) and literal != made.guard]
         if len(joined) < FEWEST_JOINED:
             return done
@@ -323,34 +322,36 @@ class _Rewriting:
             for variable in literal_variables(literal)
         )
         kept = tuple(variable for variable in known if variable in needed)
-        described = Adorned(Kind.SUPPLEMENTARY, self._meant(made.head.predicate), "", _key(done, kept))
+        described = Adorned(
+            AdornedKind.SUPPLEMENTARY, self._source_predicate(made.head.predicate), "", _key(done, kept)
+        )
         self.relations[described.name] = described
         atom = Atom(described.name, kept)
         self.rules[Rule(atom, tuple(done))] = None
         return [atom]
 
     def _without_guard(self, made: Guarded, done: list[Literal]) -> list[Literal]:
-        """The body without the guard if an atom of the head's relation binds the same; that one is first."""
+        """The body without the guard if an atom of the head's relation binds the same, which is put first."""
         known = self.relations.get(made.head.predicate)
         guard = made.guard
         if known is None or guard is None or done[0] != guard or not self._is_magic(guard, known):
             return done
         binding = Binding.of(known.adornment)
-        for place, literal in enumerate(done):
+        for position, literal in enumerate(done):
             if not isinstance(literal, Atom) or literal.predicate != made.head.predicate:
                 continue
-            before = done[1:place]
+            before = done[1:position]
             computed = {each.variable for each in before if isinstance(each, Assignment)}
             if binding.bound_terms(literal) == guard.terms and computed.isdisjoint(literal.terms):
-                return [literal, *before, *done[place + 1 :]]
+                return [literal, *before, *done[position + 1 :]]
         return done
 
     def _is_magic(self, guard: Atom, known: Adorned) -> bool:
-        return guard.predicate == relation_name(Kind.MAGIC, known.predicate, known.adornment)
+        return guard.predicate == relation_name(AdornedKind.MAGIC, known.predicate, known.adornment)
 
 
 def substituted(rule: Rule) -> Rule:
-    """The rule with variables that equal a constant replaced by it, so that it binds from the beginning.
+    """Return the rule with variables that equal a constant replaced by it, so that it binds from the start.
 
     A rule that aggregates stays as it is.
     """
@@ -375,20 +376,20 @@ def _equated(literal: Literal) -> tuple[Literal, Variable, Constant] | None:
             return None
 
 
-def _stating(predicate: str, arity: int) -> Rule:
-    """The rule that takes the explicit facts of a derived predicate."""
-    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
+def reading_explicit(predicate: str, arity: int) -> Rule:
+    """Return the rule that reads the explicit facts of a derived predicate."""
+    terms = tuple(Variable(f"x{position}") for position in range(1, arity + 1))
     return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
 
 
 def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
-    """The places that can be bound before the rules aggregate."""
-    places = range(len(rules[0].head.terms))
-    return frozenset(place for place in places if all(_is_grouped(rule, place) for rule in rules))
+    """The arguments that can be bound before the rules aggregate."""
+    positions = range(len(rules[0].head.terms))
+    return frozenset(position for position in positions if all(_is_grouped(rule, position) for rule in rules))
 
 
-def _is_grouped(rule: Rule, place: int) -> bool:
-    term = rule.head.terms[place]
+def _is_grouped(rule: Rule, position: int) -> bool:
+    term = rule.head.terms[position]
     return not rule.aggregations or isinstance(term, Constant) or term in rule.group
 
 
@@ -402,26 +403,26 @@ def _used(literals: Iterable[Literal], made: Guarded) -> set[Variable]:
 
 
 def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
-    """The same for the same join, wherever it stands."""
+    """A key that is the same for the same join in any rule."""
     return blake2b(repr((tuple(body), tuple(kept))).encode(), digest_size=6).hexdigest()
 
 
-# ---- A rewritten program as people read it: its relations have names that a program could have.
+# ---- A rewritten program that can be displayed and parsed again.
 #
 # Invariant: read back and run, the program gives the answers to the queries.
 
-MARKS = {Kind.MAGIC: "magic_", Kind.CONTEXT: "context_", Kind.SUPPLEMENTARY: "join_"}
+MARKS = {AdornedKind.MAGIC: "magic_", AdornedKind.CONTEXT: "context_", AdornedKind.SUPPLEMENTARY: "join_"}
 
 
 def readable(program: Program, rewritten: Rewritten) -> Program:
-    """The program with the rules of the rewritten one, and the bindings that these begin with as facts."""
+    """Return the program with the rules of the rewritten one, and their first bindings as facts."""
     names = _names(rewritten.relations, program.predicates)
     for head in dict.fromkeys(rule.head.predicate for rule in rewritten.rules):
         if " " in head and head not in names:
             names[head] = _free("answer", {*program.predicates, *names.values()})
     rules = tuple(with_predicates(rule, names) for rule in rewritten.rules)
     seeds = tuple(Fact(names[seed.predicate], seed.values) for seed in rewritten.seeds)
-    arities = {atom.predicate: len(atom.terms) for rule in rules for atom in _atoms(rule)}
+    arities = {atom.predicate: len(atom.terms) for rule in rules for atom in (rule.head, *rule.body_atoms)}
     arities.update({seed.predicate: len(seed.values) for seed in seeds})
     added = {
         names[name]: _predicate(names[name], arities[names[name]], relation, program.predicates)
@@ -443,12 +444,8 @@ def readable(program: Program, rewritten: Rewritten) -> Program:
     )
 
 
-def _atoms(rule: Rule) -> Sequence[Atom]:
-    return (rule.head, *rule.positive, *rule.negated)
-
-
 def _names(relations: Mapping[str, Adorned], predicates: Mapping[str, Predicate]) -> dict[str, str]:
-    """For each relation a name that a program could have and that nothing else in it has."""
+    """A name for each relation that can be parsed and that the program does not have."""
     taken = set(predicates)
     names: dict[str, str] = {}
     for name, relation in relations.items():
@@ -458,7 +455,7 @@ def _names(relations: Mapping[str, Adorned], predicates: Mapping[str, Predicate]
 
 
 def _described(name: str, relation: Adorned) -> str:
-    """The name with what the relation is before and after its local part."""
+    """The name with the kind before its local part and the adornment after it."""
     cut = max(name.rfind(mark) for mark in ":/#") + 1
     local = name[cut:].replace(" ", "_").strip("?-_") or "answer"
     suffix = f"_{relation.adornment}" if relation.adornment else ""

@@ -1,8 +1,8 @@
-"""Rules with other names for their variables and predicates; names of the relations that a rewriting adds."""
+"""Renaming the variables and predicates of rules; the names of the relations that a rewriting adds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -30,22 +30,30 @@ Names = Mapping[Variable, Term]
 
 
 def renamed_rule(rule: Rule, names: Names) -> Rule:
-    """A rule without aggregates, some variables of which are called otherwise, or are constants."""
+    """Return a rule without aggregates in which some variables are renamed or replaced by constants."""
     return replace(rule, head=renamed_atom(rule.head, names), body=renamed_body(rule.body, names))
 
 
 def renamed_body(body: tuple[Literal, ...], names: Names) -> tuple[Literal, ...]:
-    """The same for a body; no variable that is computed may become a constant."""
+    """Do the same for a body; a computed variable that becomes a constant makes a test."""
     return tuple(_literal(literal, names) for literal in body)
 
 
 def renamed_atom(atom: Atom, names: Names) -> Atom:
-    """The same for an atom."""
+    """Do the same for an atom."""
     return Atom(atom.predicate, tuple(_term(term, names) for term in atom.terms))
 
 
+def assigned_or_tested(literal: Literal, bound: Container[Term]) -> Literal:
+    """The literal; if it assigns a variable that is bound already, the test that the two are equal."""
+    match literal:
+        case Assignment(variable, expression) if variable in bound:
+            return Comparison("=", variable, expression)
+    return literal
+
+
 def with_predicates(rule: Rule, names: Mapping[str, str]) -> Rule:
-    """The rule with some predicates called otherwise."""
+    """Return the rule with some predicates renamed."""
     head = Atom(names.get(rule.head.predicate, rule.head.predicate), rule.head.terms)
     return replace(rule, head=head, body=tuple(_read_from(literal, names) for literal in rule.body))
 
@@ -112,14 +120,14 @@ def _term(term: Term, names: Names) -> Term:
     return names.get(term, term) if isinstance(term, Variable) else term
 
 
-# ---- The relations that a rewritten program adds: what they are, and their names.
+# ---- The relations that a rewritten program adds, and their names.
 #
-# Their names hold a space, as no predicate's do; `rewrite.magic_sets` gives them names that a program could
-# have.
+# The names have a space, which no predicate's has; `magic_sets.readable` replaces them by names that can be
+# parsed.
 
 
-class Kind(Enum):
-    """What a relation is for."""
+class AdornedKind(Enum):
+    """The purpose of a relation."""
 
     ADORNED = "facts that agree with what is asked for"
     MAGIC = "the bindings that are asked for"
@@ -129,9 +137,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Adorned:
-    """A relation for a predicate that is asked for in a pattern: `b` is a bound argument, `f` a free one."""
+    """A relation for a predicate that is requested in a pattern: `b` is a bound argument, `f` a free one."""
 
-    kind: Kind
+    kind: AdornedKind
     predicate: str
     adornment: str
     key: str = ""  # tells supplementary relations apart
@@ -142,7 +150,7 @@ class Adorned:
         return relation_name(self.kind, self.predicate, self.adornment, self.key)
 
 
-def relation_name(kind: Kind, predicate: str, adornment: str, key: str = "") -> str:
+def relation_name(kind: AdornedKind, predicate: str, adornment: str, key: str = "") -> str:
     """The name of a relation.
 
     >>> relation_name(Kind.MAGIC, "tc", "bf")
@@ -150,11 +158,11 @@ def relation_name(kind: Kind, predicate: str, adornment: str, key: str = "") -> 
     """
     adorned = f"{predicate} {adornment}" if adornment else f"{predicate} ()"
     match kind:
-        case Kind.ADORNED:
+        case AdornedKind.ADORNED:
             return adorned
-        case Kind.MAGIC:
+        case AdornedKind.MAGIC:
             return f"magic {adorned}"
-        case Kind.CONTEXT:
+        case AdornedKind.CONTEXT:
             return f"context {adorned}"
-        case Kind.SUPPLEMENTARY:
+        case AdornedKind.SUPPLEMENTARY:
             return f"join {predicate} {key}"

@@ -1,4 +1,20 @@
-"""Rules over representatives: what is left of a program when equal constants have become one."""
+"""Rules over representatives: what is left of a program when equal constants have become one.
+
+Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for predicates of any arity, and
+with negation, aggregates, comparisons and functions.
+
+One constant of each class of equal ones is the representative. The relation `ALIAS` has the representative of
+each of the others. Next to a predicate, which holds its explicit facts unchanged, there is its *stored*
+relation: all facts, over representatives only. A rule reads and derives stored facts, its own constants being
+representatives too.
+
+Comparisons, functions and aggregates see members: a variable that they read is the representative, or one of
+the others of its class. What they compute is replaced by its representative as soon as an atom reads it. Each
+of these choices makes two rules of one.
+
+Invariant: if no two representatives are equal, the stored facts of a predicate, with every constant replaced
+by all members of its class, are the facts that the axioms of equality give it.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +46,20 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import order
 from tidelog.logic.values import ColumnType, Value
 from tidelog.rewrite.auxiliary_relations import DIGEST_BYTES
-from tidelog.rewrite.renaming import renamed_body
+from tidelog.rewrite.renaming import assigned_or_tested, renamed_body
 
 # ---- Rules that make everything equal that shares a key, such as those of functional properties.
 #
 # `?x = ?y :- passport(?x, ?n), passport(?y, ?n)` finds n² equalities among n holders of one passport; n - 1
 # would do. Its body consists of two halves that differ in names only, and of what they share. One half gives
-# a relation of *groups*, of keys and constants: all constants with one key are equal, which whoever merges
-# classes sees without a pair for every two of them.
+# a relation of *groups*, of keys and constants: all constants with one key are equal, and are merged without
+# a pair for every two of them.
 #
 # Invariant: the rule derives an equality between two constants just if they are in a group with one key.
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KeyGroup:
     """The key and the constant of a rule's groups, and the body that gives them."""
 
     key: tuple[Variable, ...]
@@ -51,7 +67,7 @@ class Group:
     body: tuple[Atom, ...]
 
 
-def group_of(rule: Rule) -> Group | None:
+def group_of(rule: Rule) -> KeyGroup | None:
     """The group of a rule that equates what shares a key, else None.
 
     >>> from tidelog.logic.resolve import resolve
@@ -69,7 +85,7 @@ def group_of(rule: Rule) -> Group | None:
     return None
 
 
-def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> Group | None:
+def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> KeyGroup | None:
     """The group of a body, if it has two halves, of the first variable and of the second one."""
     names: dict[Term, Term] = {first: second}
     left = list(atoms)
@@ -90,7 +106,7 @@ def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> Group 
     is_apart = names.keys().isdisjoint(names.values()) and private.isdisjoint(_variables(left))
     if not half or not is_apart or len(set(names.values())) < len(names):
         return None
-    return Group(tuple(dict.fromkeys(shared)), first, body)
+    return KeyGroup(tuple(dict.fromkeys(shared)), first, body)
 
 
 def _variables(atoms: Iterable[Atom]) -> list[Variable]:
@@ -111,24 +127,9 @@ def _renamed(atom: Atom, other: Atom, names: dict[Term, Term]) -> dict[Term, Ter
     return found
 
 
-# ---- Rules over representatives: what is left of a program when equal constants have become one.
-#
-# Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for predicates of any arity, and
-# with negation, aggregates, comparisons and functions.
-#
-# Of each class of equal constants one is the representative. The relation `ALIAS` says which of them stands
-# for each of the others. Beside a predicate, which holds its explicit facts as they were said, there is its
-# *stored* relation: all facts, over representatives only. A rule reads and derives stored facts, its own
-# constants being representatives too.
-#
-# Comparisons, functions and aggregates see members: a variable that they read is the representative, or one
-# of the others of its class. What they compute stands for its representative as soon as it meets an atom.
-# Each of these choices makes two rules of one.
-#
-# Invariant: if no two representatives are equal, the stored facts of a predicate, with every constant
-# replaced by all members of its class, are the facts that the axioms of equality give it.
+# ---- Stored relations.
 
-ALIAS = "= alias"  # (member, representative) of constants that do not stand for themselves
+ALIAS = "= alias"  # (member, representative) of constants that do not represent themselves
 MARK = " ≈"  # a name with a space is no predicate's
 GROUP = " group"
 AT_ONCE = 3  # columns whose constants are replaced in one step
@@ -152,12 +153,12 @@ def over_representatives(program: Program, constants: Constants) -> Program:
     whole = program
     for name, arity in ((EQUAL, 2), (BOTTOM, 0)):
         whole = whole if name in whole.predicates else whole.defining(name, arity)
-    said = [each for each in whole.predicates.values() if each.name != BOTTOM]
-    rules = [rule for each in said for rule in copies(each.name, each.arity)]
+    declared = [each for each in whole.predicates.values() if each.name != BOTTOM]
+    rules = [rule for each in declared for rule in copies(each.name, each.arity)]
     rules += chain.from_iterable(rule_over_representatives(rule, constants) for rule in program.rules)
     if DIFFERENT in whole.predicates:
         rules.append(Rule(Atom(BOTTOM, ()), (Atom(stored(DIFFERENT), (X, X)),), name=VIOLATED))
-    named = {stored(each.name): _stored_predicate(each) for each in said}
+    named = {stored(each.name): _stored_predicate(each) for each in declared}
     arities = {atom.predicate: len(atom.terms) for rule in rules for atom in (rule.head, *rule.positive)}
     others = {name: arity for name, arity in arities.items() if name not in {**whole.predicates, **named}}
     made = {name: _predicate(name, arity) for name, arity in {ALIAS: 2, **others}.items()}
@@ -170,6 +171,34 @@ def _stored_predicate(predicate: Predicate) -> Predicate:
 
 def _predicate(name: str, arity: int) -> Predicate:
     return Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
+
+
+# ---- which rules equality depends on
+
+
+def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:
+    """The rules that equality depends on."""
+    waiting = [Atom(stored(EQUAL), (Variable("x"), Variable("y")))]
+    left = list(rules)
+    while waiting:
+        atom = waiting.pop()
+        found = [rule for rule in left if may_match(rule.head, atom)]
+        left = [rule for rule in left if not may_match(rule.head, atom)]
+        for rule in found:
+            waiting.extend(stored_atoms(rule))
+            yield rule
+
+
+def may_match(head: Atom, atom: Atom) -> bool:
+    """Whether a head may derive what an atom reads."""
+    if head.predicate != atom.predicate:
+        return False
+    pairs = zip(head.terms, atom.terms, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, Constant) and isinstance(b, Constant))
+
+
+def stored_atoms(rule: Rule) -> Iterable[Atom]:
+    return (atom for atom in rule.positive if MARK in atom.predicate)
 
 
 # ---- explicit facts
@@ -222,7 +251,7 @@ def rule_over_representatives(rule: Rule, constants: Constants) -> tuple[Rule, .
     group = group_of(rule)
     if group is not None:
         return tuple(_grouping(rule, group, constants))
-    reading = Reading(rule.body, constants, _read_outside(rule))
+    reading = StoredBody(rule.body, constants, _read_outside(rule))
     outputs = tuple(dict.fromkeys(term for term in rule.head.terms if isinstance(term, Variable)))
     if rule.aggregations:
         return tuple(_aggregating(rule, reading, outputs))
@@ -232,34 +261,37 @@ def rule_over_representatives(rule: Rule, constants: Constants) -> tuple[Rule, .
 
 
 def positive_rules(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
-    """The same of a rule without negation and aggregates, with no relation between the facts and the head.
+    """Return the same for a rule without negation and aggregates, without auxiliary relations of values.
 
-    They are for those who look from heads to bodies, too.
+    They can be read from heads to bodies, too.
     """
     group = group_of(rule)
     if group is not None:
         return tuple(_grouping(rule, group, constants))
-    reading = Reading(rule.body, constants, ())
+    reading = StoredBody(rule.body, constants, ())
     computed = tuple(term for term in dict.fromkeys(rule.head.terms) if term in reading.computed)
     return tuple(_at_once(rule, reading, [term for term in computed if isinstance(term, Variable)]))
 
 
-def _at_once(rule: Rule, reading: Reading, computed: Sequence[Variable]) -> Iterator[Rule]:
-    """A rule for each choice of members that are seen, and of what is computed that stands for another."""
+def _at_once(rule: Rule, reading: StoredBody, computed: Sequence[Variable]) -> Iterator[Rule]:
+    """A rule for each choice of members that are seen, and of computed variables that have an alias."""
     for others in subsets(reading.seen):
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
-            body = (*(_tested(literal, aliased) for literal in reading.positive(others)), *literals)
+            body = (
+                *(assigned_or_tested(literal, aliased) for literal in reading.positive(others)),
+                *literals,
+            )
             head = reading.atom(rule.head, names)
             yield Rule(head, _ordered(body, head.terms), name=rule.name, span=rule.span)
 
 
-def _grouping(rule: Rule, group: Group, constants: Constants) -> Iterator[Rule]:
+def _grouping(rule: Rule, group: KeyGroup, constants: Constants) -> Iterator[Rule]:
     """The rules that are made of one that equates what shares a key.
 
     Among representatives nothing is left of it but that each constant in a group equals itself.
     """
-    reading = Reading(group.body, constants, ())
+    reading = StoredBody(group.body, constants, ())
     made = Atom(f"{_auxiliary(rule)}{GROUP}", (*group.key, group.constant))
     yield replace(rule, head=made, body=tuple(reading.atom(atom, {}) for atom in group.body))
     yield replace(rule, head=Atom(stored(EQUAL), (group.constant,) * 2), body=(made,))
@@ -281,7 +313,7 @@ def _arguments(rule: Rule) -> tuple[Variable, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _plain(rule: Rule, reading: Reading) -> Iterator[Rule]:
+def _plain(rule: Rule, reading: StoredBody) -> Iterator[Rule]:
     """The rules that are made of one whose atoms read nothing that is computed."""
     head = reading.atom(rule.head, {})
     for others in subsets(reading.seen):
@@ -289,10 +321,10 @@ def _plain(rule: Rule, reading: Reading) -> Iterator[Rule]:
             yield replace(rule, head=head, body=_ordered(body, head.terms))
 
 
-def _computing(rule: Rule, reading: Reading, outputs: Sequence[Variable]) -> Iterator[Rule]:
+def _computing(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
     """The rules that are made of one whose atoms read what is computed: for that first, then for the head.
 
-    In one rule, what is computed would be looked for among all aliases.
+    In one rule, what is computed would be matched with all aliases.
     """
     columns = tuple(dict.fromkeys((*outputs, *reading.negated)))
     values = Atom(f"{_auxiliary(rule)} values", columns)
@@ -307,7 +339,7 @@ def _computing(rule: Rule, reading: Reading, outputs: Sequence[Variable]) -> Ite
         yield Rule(head, (values, *literals, *negations), name=rule.name, span=rule.span)
 
 
-def _aggregating(rule: Rule, reading: Reading, outputs: Sequence[Variable]) -> Iterator[Rule]:
+def _aggregating(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
     """The rules that are made of one that aggregates: for its rows, for its groups, for its head."""
     name = _auxiliary(rule)
     columns = tuple(dict.fromkeys((*rule.group, *_arguments(rule))))
@@ -333,11 +365,11 @@ def _ordered(body: Sequence[Literal], terms: Sequence[Term]) -> tuple[Literal, .
     return order(body, [term for term in terms if isinstance(term, Variable)]).body
 
 
-class Reading:
+class StoredBody:
     """How a body reads stored relations.
 
     `seen` are the variables of which members are seen, `computed` those that are given a value, and `negated`
-    those that occur under a negation and elsewhere.
+    those that occur under a negation and in other literals.
     """
 
     def __init__(self, body: Sequence[Literal], constants: Constants, outside: Iterable[Variable]) -> None:
@@ -394,18 +426,10 @@ class Reading:
         return (*chain.from_iterable(made), *aliases)
 
     def bodies(self, others: Choice) -> Iterator[tuple[Literal, ...]]:
-        """The same with negations: a body for each choice of what is computed that stands for another."""
+        """Yield the bodies with negations, one for each choice of computed variables that have an alias."""
         computed = tuple(each for each in self.negated if each in self.computed)
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
-            positive = tuple(_tested(literal, aliased) for literal in self.positive(others))
+            positive = tuple(assigned_or_tested(literal, aliased) for literal in self.positive(others))
             negations = tuple(Negation(self.atom(each.atom, names)) for each in self.negations)
             yield (*positive, *literals, *negations)
-
-
-def _tested(literal: Literal, aliased: Choice) -> Literal:
-    """An assignment as a test, if aliases bind its variable."""
-    match literal:
-        case Assignment(variable, expression) if variable in aliased:
-            return Comparison("=", variable, expression)
-    return literal

@@ -271,7 +271,7 @@ class _RuleLineage:
                     if isinstance(term, Variable):
                         self.places.setdefault(term, []).append((atom.predicate, place))
         self.uses = Counter(variable for literal in rule.body for variable in literal_variables(literal))
-        self.reads = frozenset(atom.predicate for atom in (*rule.positive, *rule.negated))
+        self.reads = rule.read
 
     def origins(self, variable: Variable) -> _Origins:
         """Return where the values of a variable come from."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from tidelog.errors import counted
-from tidelog.logic.program import Fact, Predicate, Program, Query
+from tidelog.logic.program import Predicate, Program, Query, facts_by_predicate
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
@@ -156,10 +156,7 @@ def _signature(predicate: Predicate) -> str:
 
 
 def _fact_lines(program: Program, writing: Writing) -> Iterator[str]:
-    by_predicate: dict[str, list[Fact]] = {}
-    for fact in program.facts:
-        by_predicate.setdefault(fact.predicate, []).append(fact)
-    for facts in by_predicate.values():
+    for facts in facts_by_predicate(program.facts).values():
         yield from (writing.fact(fact) for fact in facts[:MOST_FACTS])
         if len(facts) > MOST_FACTS:
             yield f"% … {counted(len(facts) - MOST_FACTS, 'more fact')}"

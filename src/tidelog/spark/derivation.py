@@ -30,7 +30,7 @@ from tidelog.proof.explanation import Explanation
 from tidelog.proof.prover import MOST_ROWS
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.explaining import MOST_ANSWERS
-from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
+from tidelog.rewrite.delete_rederive import MaintenanceProgram, NotMaintainable, afterwards, maintenance
 from tidelog.spark.frames import SPECIAL, Derived, Frames, quoted
 from tidelog.spark.schemas import Said, slots
 from tidelog.spark.shipping import telling
@@ -88,8 +88,8 @@ class Change:
     deleted: FramesByName
     outputs: Sequence[str] | None
     sizes: Mapping[str, int] | None
-    made: Maintenance  # what is run
-    applying: Maintenance  # what would be run to apply the change
+    made: MaintenanceProgram  # what is run
+    applying: MaintenanceProgram  # what would be run to apply the change
     is_applied: bool
     reason: str
     said: Said | None = None  # what becomes of missing values, by predicate
@@ -299,13 +299,13 @@ def _check_structs(before: DataFrame, now: DataFrame) -> None:
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
-def _place(name: str, made: Maintenance) -> str:
+def _place(name: str, made: MaintenanceProgram) -> str:
     """Return where the explicit facts of a predicate are given."""
     return made.given.get(name) or made.old.get(name, name)
 
 
 def _before(
-    program: Program, previous: FramesByName, needed: Sequence[str], made: Maintenance
+    program: Program, previous: FramesByName, needed: Sequence[str], made: MaintenanceProgram
 ) -> dict[str, DataFrame]:
     """Return the frames of what was derived before, under the names by which it is read now."""
     return {

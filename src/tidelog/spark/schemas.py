@@ -515,7 +515,7 @@ class Around:
 def goes_around(program: Program, each: Input, output: Output) -> bool:
     """Whether the rows of an input are those of the output: no rule, fact or conversion has a say in them."""
     name = each.predicate.name
-    read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
+    read = {name for rule in program.rules for name in rule.read}
     stated = {fact.predicate for fact in program.facts}
     if name in program.derived | read | stated | program.timed or has_equality(program.predicates):
         return False

@@ -177,7 +177,7 @@ def on_error_of(said: str) -> OnError:
 
 SETTINGS: Final = ("timeout", "max_facts")
 EQUALITY: Final = ("equality", "unique_names")
-Deriving = exchange.Task | equality.Divided | temporal.Divided
+Deriving = exchange.Task | equality.EqualityTask | temporal.Divided
 UNREACHED: Final = (
     "tasks connect to one another, on any port: where executors cannot, "
     "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
@@ -595,7 +595,7 @@ def resolved(text: str, program: Program) -> Query:
 
 def read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
     """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
-    matter = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
+    matter = {name for rule in program.rules for name in rule.read}
     matter |= program.derived | {output.predicate.name for output in outputs}
     return lambda name: name in matter or has_equality(program.predicates)
 
@@ -604,13 +604,13 @@ def needed_for(query: Query, program: Program) -> Callable[[str], bool]:
     """Return whether the answers to a query depend on a predicate, or constraints do."""
     if has_equality(program.predicates):
         return lambda name: True
-    needed = {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)} | {BOTTOM}
+    needed = {BOTTOM, *query.rule.read}
     size = 0
     while size != len(needed):
         size = len(needed)
         for rule in program.rules:
             if rule.head.predicate in needed:
-                needed.update(atom.predicate for atom in (*rule.positive, *rule.negated))
+                needed.update(rule.read)
     return lambda name: name in needed
 
 

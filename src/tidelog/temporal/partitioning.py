@@ -184,7 +184,7 @@ def _groups(program: Program, settings: TimeSettings) -> list[_Group]:
 
 
 def _atoms(rule: Rule) -> Iterator[Atom]:
-    return (atom for atom in (*rule.positive, *rule.negated) if atom.predicate != TOP)
+    return (atom for atom in rule.body_atoms if atom.predicate != TOP)
 
 
 def _certain(rule: Rule) -> Iterator[Atom]:

@@ -18,7 +18,16 @@ from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval
-from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
+from tidelog.logic.program import (
+    BOTTOM,
+    Predicate,
+    Program,
+    Query,
+    Throughout,
+    TimedFact,
+    facts_by_predicate,
+    literal_atoms,
+)
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
@@ -87,7 +96,7 @@ class Temporal:
     def state(self, facts: Sequence[TimedFact], listen: Listener) -> None:
         """Add facts that a program states."""
         self.store.refine(fact.interval for fact in facts)
-        for name, some in _by_predicate(facts).items():
+        for name, some in facts_by_predicate(facts).items():
             start = perf_counter()
             columns = self.columns([fact.values for fact in some])
             left, right = self.store.timeline.encode([fact.interval for fact in some])
@@ -405,7 +414,7 @@ class Temporal:
             query = folded(query, self._periods, program)
         self.store.refine(intervals_of(query.rule))
         ready = make_ready(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
-        for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
+        for name in query.rule.read:
             if name not in self.store.tables and name in program.predicates:
                 self.store.tables[name] = self.store.beginning(name, program.predicates[name].arity)
         evaluation = Evaluation(self._reading(query, program), Computer(self.engine))
@@ -454,19 +463,11 @@ def asks_when(query: Query, program: Program) -> bool:
 
 def is_timed(query: Query, program: Program) -> bool:
     """Whether a query asks for something that holds at times."""
-    atoms = (*query.rule.positive, *query.rule.negated)
-    return query.rule.is_metric or any(atom.predicate in program.timed for atom in atoms)
+    return query.rule.is_metric or not query.rule.read.isdisjoint(program.timed)
 
 
 def _without(rows: Mapping[str, Rows], names: frozenset[str]) -> dict[str, Rows]:
     return {name: some for name, some in rows.items() if name not in names}
-
-
-def _by_predicate(facts: Iterable[TimedFact]) -> dict[str, list[TimedFact]]:
-    found: dict[str, list[TimedFact]] = {}
-    for fact in facts:
-        found.setdefault(fact.predicate, []).append(fact)
-    return found
 
 
 # ---- What holds when, as arrays: taken out of one reasoner, and put into another that is empty.

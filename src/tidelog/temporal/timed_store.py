@@ -192,8 +192,7 @@ class Store:
 
     def predicates(self, program: Program) -> tuple[str, ...]:
         """The predicates that rules over time derive or read, and those that have times."""
-        read = (atom for rule in program.timed_rules for atom in (*rule.positive, *rule.negated))
-        names = (*program.timed, *(atom.predicate for atom in read))
+        names = (*program.timed, *(name for rule in program.timed_rules for name in rule.read))
         return tuple(name for name in dict.fromkeys(names) if name in program.predicates)
 
     def beginning(self, name: str, arity: int) -> TimedTable:

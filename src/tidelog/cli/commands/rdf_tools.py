@@ -27,7 +27,7 @@ from tidelog.ontology.schema_closure import TRIPLE
 def ontology(options: Namespace) -> int:
     """The exit code of `tidelog ontology`."""
     messages = Messages(options.quiet)
-    found = load_ontology(*options.files, equality=options.same_as, tell=messages.say)
+    found = load_ontology(*options.files, equality=options.same_as)
     if options.show == "rules":
         messages.diagnose(found.warnings)
         show(found.text(), end="")

@@ -33,7 +33,7 @@ from tidelog.errors.codes import EMPTY_PREDICATE
 from tidelog.io.data_file import data_file, data_files, import_file, predicate_of
 from tidelog.io.reader import read, read_import
 from tidelog.io.rejects import OnError
-from tidelog.logic.program import Predicate, Program
+from tidelog.logic.program import Predicate, Program, facts_by_predicate
 from tidelog.logic.values import Value
 from tidelog.reasoner.delta import Delta, counts
 
@@ -227,10 +227,8 @@ def _empty(predicate: Predicate) -> Diagnostic:
 
 def _stated(program: Program) -> dict[str, list[tuple[Value, ...]]]:
     """The facts that a program states, by predicate."""
-    found: dict[str, list[tuple[Value, ...]]] = {}
-    for fact in program.facts:
-        found.setdefault(fact.predicate, []).append(fact.values)
-    return found
+    grouped = facts_by_predicate(program.facts)
+    return {name: [fact.values for fact in facts] for name, facts in grouped.items()}
 
 
 def _imported(program: Program) -> Iterator[tuple[str, Path]]:

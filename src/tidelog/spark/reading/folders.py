@@ -141,9 +141,7 @@ def _needed(program: Program) -> Callable[[str], bool]:
     """Return whether rules, outputs or queries have a predicate."""
     by_rules = read_by(program, ())
     others = {*program.output_predicates}
-    others |= {
-        atom.predicate for each in program.queries for atom in (*each.rule.positive, *each.rule.negated)
-    }
+    others |= {name for each in program.queries for name in each.rule.read}
     return lambda name: name in others or by_rules(name)
 
 
