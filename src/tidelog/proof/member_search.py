@@ -21,6 +21,7 @@ from tidelog.logic.program import (
     Constant,
     Literal,
     Negation,
+    Query,
     Rule,
     Term,
     Variable,
@@ -28,7 +29,18 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
-from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Ids, Instances, aggregated
+from tidelog.proof.explanation import Kind
+from tidelog.proof.proof_search import (
+    NOT_EXPLAINED,
+    STATED,
+    UNKNOWN,
+    Ending,
+    Found,
+    Ids,
+    Instances,
+    Step,
+    aggregated,
+)
 
 # ---- Instances of rules where constants may be equal: over every member of each class.
 #
@@ -38,15 +50,17 @@ from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Ids, Insta
 
 MOST_CHOICES = 200_000  # of members, for the instances of one rule that derive one fact
 ANSWER = "?- absent"
+Answers = tuple[Sequence[Ids], int]
 Key = tuple[int, ...]  # the ids of a fact's arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Treated:
-    """How equality is treated: the classes, and the relation that holds all facts of a predicate."""
+    """How a program sees equality: classes, the relation with all facts of a predicate, and queries."""
 
     classes: Classes
     relation: Callable[[str], str]
+    answer: Callable[[Query], Answers]
 
 
 class Members:
@@ -232,8 +246,8 @@ def keys_of(atom: Atom, found: Found, members: Members) -> Sequence[Key]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """A fact over members, however it comes about."""
+class MemberFact:
+    """A fact over members, whether it is explicit, derived, or differs from such a one by equal constants."""
 
     predicate: str
     key: Key
@@ -241,7 +255,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A fact that is stated, or that a rule derives as it is."""
+    """A fact that is explicit, or that a rule derives as it is."""
 
     predicate: str
     key: Key
@@ -249,7 +263,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """That two constants are one: the smaller id first."""
+    """That two constants are one, from left to right; the search itself has the smaller id on the left."""
 
     left: int
     right: int
@@ -263,29 +277,7 @@ class Row:
     key: Key
 
 
-Node = Fact | Direct | Equal | Row
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """One way in which a node comes about; an instance of a rule is higher than its body, others are not."""
-
-    body: tuple[Node, ...]
-    is_instance: bool = False
-    found: Found | None = None  # with the instances of a rule that it is one of
-    place: int = -1  # among these; none if it is a group, whose rows are the body
-
-
-STATED = Step(())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ending:
-    """How a proof of the goal ends: with a direct fact, and equalities if it differs from the goal."""
-
-    direct: Direct
-    step: Step
-    equalities: tuple[Equal, ...] = ()
+Node = MemberFact | Direct | Equal | Row
 
 
 @dataclass
@@ -296,57 +288,78 @@ class EqualSearch:
     instances: Instances
     goal: Node
     check: Callable[[], None]
-    steps: dict[Node, list[Step]] = field(default_factory=dict)
+    steps: dict[Node, list[Step[Node]]] = field(default_factory=dict)
     heights: dict[Node, int] = field(default_factory=dict)
     # Direct facts, by the fact over representatives that stands for them.
     _loaded: dict[tuple[str, Key], tuple[Direct, ...]] = field(default_factory=dict)
     _waiting: list[Node] = field(default_factory=list)
     _groups: int = 0
 
-    def run(self, wanted: int) -> list[Ending]:
-        """How proofs of the goal end, lowest first: as many as are wanted, or all.
-
-        None of them uses the goal itself. That two constants are one has one proof, and no ending.
-        """
+    def run(self, wanted: int) -> list[Ending[Node]]:
+        """How proofs of the goal end, lowest first: as many as are wanted, or all; one, of an equality."""
         self._waiting = [self.goal]
         levels = 0
         while True:
             self._expand_level()
             levels += 1
             self._relax()
+            if isinstance(self.goal, Equal):
+                if self._equal_height(self.goal) < levels or not self._waiting:
+                    return [Ending(self.goal, self.goal, self.lowest(self.goal))]
+                continue
             heights = [(self._ending_height(each), each) for each in self._endings()]
             proved = sorted((pair for pair in heights if pair[0] < UNKNOWN), key=lambda pair: pair[0])
             certain = sum(height < levels for height, _ in proved)
-            if isinstance(self.goal, Equal):
-                certain = wanted if self._equal_height(self.goal) < levels else 0
             if certain >= wanted or not self._waiting:
                 return [each for _, each in proved[:wanted]]
 
-    def _endings(self) -> Iterator[Ending]:
+    def _endings(self) -> Iterator[Ending[Node]]:
         """All ways in which the goal comes about, with the fewest equalities first."""
-        if isinstance(self.goal, Direct):
-            yield from (Ending(self.goal, step) for step in self.steps.get(self.goal, ()))
-        elif isinstance(self.goal, Fact):
-            for whole in sorted(self.steps.get(self.goal, ()), key=lambda step: len(step.body)):
-                direct, *equalities = whole.body
+        goal = self.goal
+        if isinstance(goal, Direct):
+            yield from (Ending(goal, goal, step) for step in self.steps.get(goal, ()))
+        elif isinstance(goal, MemberFact):
+            for whole in sorted(self.steps.get(goal, ()), key=lambda step: len(step.body)):
+                direct = whole.body[0]
                 assert isinstance(direct, Direct)
+                equalities = equalities_between(direct, goal)
                 for step in self.steps[direct]:
-                    yield Ending(direct, step, tuple(equalities))  # type: ignore[arg-type]
+                    yield Ending(goal, direct, step, equalities)
 
-    def _ending_height(self, ending: Ending) -> int:
-        equal = (self.heights.get(each, UNKNOWN) for each in ending.equalities)
-        return max(self.height(ending.step), *equal, 0)
+    def _ending_height(self, ending: Ending[Node]) -> int:
+        return max(self._step_height(ending.step), *map(self.height, ending.equalities), 0)
 
-    def height(self, step: Step) -> int:
+    def _step_height(self, step: Step[Node]) -> int:
         """How high a step makes what comes about by it."""
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
-    def lowest(self, node: Node) -> Step:
+    # ---- what was found
+
+    def lowest(self, node: Node) -> Step[Node]:
         """The first of the lowest ways in which a node comes about; with the fewest equalities."""
-        return min(
-            self.steps[node], key=lambda step: (self.height(step), 0 if step.found else len(step.body))
+        if isinstance(node, Equal):
+            return Step(Kind.EQUAL, tuple(self._chain(node)))
+        lowest = min(
+            self.steps[node], key=lambda step: (self._step_height(step), 0 if step.found else len(step.body))
         )
+        if isinstance(node, MemberFact):
+            direct = lowest.body[0]
+            assert isinstance(direct, Direct)
+            return Step(Kind.REPLACED, (direct, *equalities_between(direct, node)))
+        return lowest
+
+    def height(self, node: Node) -> int:
+        """The height of the lowest proof of a node, as far as one was found."""
+        return self.heights.get(equal(node.left, node.right) if isinstance(node, Equal) else node, UNKNOWN)
+
+    def fact(self, node: Node) -> Atom:
+        """The fact that a node is."""
+        assert not isinstance(node, Row), "a row of a group is no fact"
+        predicate, key = (
+            (EQUAL, (node.left, node.right)) if isinstance(node, Equal) else (node.predicate, node.key)
+        )
+        return Atom(predicate, tuple(Constant(self.members.decode(each)) for each in key))
 
     # ---- what comes about how
 
@@ -360,7 +373,7 @@ class EqualSearch:
             self.steps[node] = []
             self.check()
             match node:
-                case Fact():
+                case MemberFact():
                     level += self._expand_fact(node)
                 case Equal(left, _):
                     (representative,) = self.members.representatives((left,))
@@ -371,12 +384,12 @@ class EqualSearch:
                 case Row():
                     pass  # its steps are found with the group
 
-    def _expand_fact(self, fact: Fact) -> Iterator[Node]:
+    def _expand_fact(self, fact: MemberFact) -> Iterator[Node]:
         """From the facts that differ by equal constants; which equalities that takes."""
         for direct in self._load(fact.predicate, self.members.representatives(fact.key)):
-            pairs = [pair for pair in zip(direct.key, fact.key, strict=True) if pair[0] != pair[1]]
-            equalities = tuple(dict.fromkeys(equal(*pair) for pair in pairs))
-            self._add(fact, Step((direct, *equalities)))
+            pairs = equalities_between(direct, fact)
+            equalities = tuple(dict.fromkeys(equal(pair.left, pair.right) for pair in pairs))
+            self._add(fact, Step(Kind.REPLACED, (direct, *equalities)))
             yield from equalities
 
     def _load(self, predicate: str, key: Key) -> tuple[Direct, ...]:
@@ -395,7 +408,7 @@ class EqualSearch:
         self._loaded[predicate, key] = tuple(dict.fromkeys(direct))
         return self._loaded[predicate, key]
 
-    def _add(self, node: Node, step: Step) -> None:
+    def _add(self, node: Node, step: Step[Node]) -> None:
         self.steps.setdefault(node, []).append(step)
 
     def _add_instances(self, found: Found) -> list[Direct]:
@@ -403,14 +416,14 @@ class EqualSearch:
         predicate = found.rule.head.predicate
         heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
         for place, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
-            self._add(head, Step(body, True, found, place))
+            self._add(head, Step(Kind.RULE, body, found, place))
         return heads
 
     def _bodies(self, found: Found) -> list[tuple[Node, ...]]:
         """The facts in the bodies of instances, which wait for the next level."""
         atoms = found.rule.positive
         columns = [
-            [Fact(atom.predicate, key) for key in keys_of(atom, found, self.members)] for atom in atoms
+            [MemberFact(atom.predicate, key) for key in keys_of(atom, found, self.members)] for atom in atoms
         ]
         for column in columns:
             self._waiting += column
@@ -431,9 +444,9 @@ class EqualSearch:
             if head is not None:
                 for row, places in rows.items():
                     for place in places:
-                        self._add(row, Step(bodies[place], False, found, place))
+                        self._add(row, Step(Kind.ROW, bodies[place], found, place))
                 direct = Direct(rule.head.predicate, self.members.key(head))
-                self._add(direct, Step(tuple(rows), True, found))
+                self._add(direct, Step(Kind.AGGREGATE, tuple(rows), found))
                 yield direct
 
     # ---- heights
@@ -441,14 +454,14 @@ class EqualSearch:
     def _relax(self) -> None:
         """Compute the heights of all that was found; no proof may use the goal."""
         goal = self.goal
-        excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, Fact) else {goal}
+        excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, MemberFact) else {goal}
         is_lower = True
         while is_lower:
             is_lower = False
             for node, steps in self.steps.items():
                 if node in excluded:
                     continue
-                now = min(map(self.height, steps), default=UNKNOWN)
+                now = min(map(self._step_height, steps), default=UNKNOWN)
                 if isinstance(node, Equal):
                     now = self._equal_height(node)
                 if now < self.heights.get(node, UNKNOWN):
@@ -469,12 +482,13 @@ class EqualSearch:
                 return limit
         return UNKNOWN
 
-    def chain(self, node: Equal) -> list[Direct]:
+    def _chain(self, node: Equal) -> list[Direct]:
         """The fewest equalities that make two constants one, none higher than need be, from left to right."""
-        limit = self._equal_height(node)
-        path = self._path(node, [edge for edge in self._edges(node) if edge[2] <= limit])
+        ordered = equal(node.left, node.right)
+        limit = self._equal_height(ordered)
+        path = self._path(ordered, [edge for edge in self._edges(ordered) if edge[2] <= limit])
         assert path is not None, "they are in one class"
-        return path
+        return path if node == ordered else path[::-1]
 
     def _path(self, node: Equal, edges: Sequence[tuple[int, int, int]]) -> list[Direct] | None:
         """The shortest way from one constant to the other by these equalities."""
@@ -493,6 +507,12 @@ class EqualSearch:
                         below.append(other)
             level = below
         return ways.get(node.right)
+
+
+def equalities_between(one: Direct, other: MemberFact) -> tuple[Equal, ...]:
+    """What turns a fact into one that differs from it by equal constants."""
+    pairs = zip(one.key, other.key, strict=True)
+    return tuple(dict.fromkeys(Equal(left, right) for left, right in pairs if left != right))
 
 
 def equal(one: int, other: int) -> Equal:

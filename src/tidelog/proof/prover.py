@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from tidelog.data.rows import Rows as IdRows
-from tidelog.data.rows import distinct
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Rows, distinct, joined
+from tidelog.data.rows import keys_of as keys_of_rows
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
-    EQUAL,
     Assignment,
     Atom,
     Comparison,
@@ -26,34 +26,34 @@ from tidelog.logic.program import (
     Rule,
     Variable,
 )
-from tidelog.logic.program import Fact as Statement
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.rule_text import Writing
-from tidelog.proof import explanation as proofs
-from tidelog.proof.explanation import Binding, Explanation, Kind, Node, ground_atom, grounded
-from tidelog.proof.member_search import (
+from tidelog.proof.explanation import Binding, Explanation, Kind, Node, grounded
+from tidelog.proof.member_search import Direct, Equal, EqualSearch, MemberFact, Members, Treated, keys_of
+from tidelog.proof.member_search import Node as MemberNode
+from tidelog.proof.proof_search import (
+    ASKED,
+    SCRATCH,
     STATED,
-    Direct,
     Ending,
-    Equal,
-    EqualSearch,
-    Key,
-    Members,
-    Row,
+    Found,
+    Ids,
+    Instances,
+    N,
+    Search,
     Step,
-    Treated,
-    equal,
+    StepSource,
 )
-from tidelog.proof.member_search import Fact as MemberFact
-from tidelog.proof.member_search import Node as SearchNode
-from tidelog.proof.proof_search import HOLDS, SCRATCH, Found, Ids, Instances, Rows, Search
 from tidelog.query.magic import ANSWERS, ONCE, batch, relations
-from tidelog.query.strategy import Answers, Place
+from tidelog.query.strategy import Place
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind as AdornedKind
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- The facts that a query asks for, by magic sets, in the relations of the program itself.
 #
@@ -70,7 +70,7 @@ def demanded(query: Query, place: Place) -> Iterator[None]:
 
     Nothing else is derived yet.
     """
-    engine: Any = place.engine
+    engine = place.engine
     options = Options(place.stated, expected_growth(engine), refined=False)
     asked = replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))
     made = rewrite(place.program.rules, [asked], options).apart(ONCE)
@@ -87,156 +87,136 @@ def demanded(query: Query, place: Place) -> Iterator[None]:
         engine.forget_derived(found.keys())
 
 
-def _derived(made: Rewritten, engine: Any) -> dict[str, Answers]:
+def _derived(made: Rewritten, engine: ClosingEngine) -> dict[str, Answers]:
     """Return the facts of each predicate that were derived in some pattern, without explicit ones."""
-    parts: dict[str, list[Answers]] = {}
+    parts: dict[str, list[Rows]] = {}
     for name, relation in made.relations.items():
         if relation.kind is AdornedKind.ADORNED:
-            parts.setdefault(relation.predicate, []).append(engine.rows(name))
+            parts.setdefault(relation.predicate, []).append(Rows(*engine.rows(name)))
     return {name: _new(name, several, engine) for name, several in parts.items()}
 
 
-def _new(relation: str, parts: list[Answers], engine: Any) -> Answers:
-    """Return the rows that no relation has, each once."""
-    arity, count = engine.table(relation).arity, sum(rows for _, rows in parts)
-    if not arity:
-        is_new = any(rows for _, rows in parts) and not engine.size(relation)
-        return (), int(is_new)
-    columns = [np.concatenate([each[place] for each, _ in parts]) for place in range(arity)]
-    is_new = engine.standing(relation, columns, count) == 0
-    unique = np.unique(np.column_stack([column[is_new] for column in columns]), axis=0)
-    return tuple(np.ascontiguousarray(unique[:, place]) for place in range(arity)), len(unique)
+def _new(relation: str, parts: list[Rows], engine: ClosingEngine) -> Answers:
+    """Return the rows that the relation does not have, each once."""
+    rows = joined(parts)
+    if not rows.columns:
+        return (), int(rows.count > 0 and not engine.size(relation))
+    is_new = engine.standing(relation, rows.columns, rows.count) == 0
+    unique = np.unique(np.column_stack([column[is_new] for column in rows.columns]), axis=0)
+    return tuple(np.ascontiguousarray(column) for column in unique.T), len(unique)
 
 
-# ---- From what a search has found to proofs: the lowest instance of each fact, from the leaves up.
+# ---- From what a search has found to proofs: the lowest step to each node, from the leaves up.
 
 Origin = Callable[
     [Fact], object | None
 ]  # where an explicit fact comes from, as something that can be written
-
 MOST_ROWS = 20  # of a group that a proof holds
 
 
-class Trees:
-    """Makes nodes of what one search has found."""
+class Trees(Generic[N]):
+    """Makes proofs of what one search has found."""
 
-    def __init__(self, search: Search, origin: Origin, most_rows: int | None = MOST_ROWS) -> None:
-        self._search = search
-        self._graph = search.graph
+    def __init__(
+        self, found: StepSource[N], dictionary: Dictionary, origin: Origin, most_rows: int | None = MOST_ROWS
+    ) -> None:
+        self._found = found
+        self._dictionary = dictionary
         self._origin = origin
         self._most_rows = most_rows
-        self._lowest = search.graph.lowest()
-        self._made: dict[int, Node] = {}
-        self._stated: dict[Atom, Node] = {}
+        self._made: dict[N, Node] = {}
 
-    def explicit(self) -> Node:
-        """The goal as a fact that is stated."""
-        return self._explicit(fact_atom(self._fact(self._search.goal)))
+    def ending_with(self, ending: Ending[N]) -> Node:
+        """The lowest proof of the goal that ends so."""
+        self._make([*self._shown(ending.step), *ending.equalities])
+        if ending.step is STATED:  # the same node wherever the fact is used
+            self._make([ending.node])
+            last = self._made[ending.node]
+        else:
+            last = self._node(ending.node, ending.step)
+        return self._replaced(
+            Kind.REPLACED, ending.goal, (last, *map(self._made.__getitem__, ending.equalities))
+        )
 
-    def ending_with(self, instance: int) -> Node:
-        """The lowest proof of the goal whose last step is an instance."""
-        needed = self._needed(self._kept(self._graph.body(instance)))
-        graph = self._graph
-        # Rows are as high as the facts in them, so they come after these.
-        for node in sorted(needed, key=lambda node: (graph.heights[node], not graph.steps[node])):
-            if node not in self._made:
-                self._made[node] = self._node(node)
-        return self._derived(self._fact(self._search.goal), instance)
-
-    def _needed(self, body: Sequence[int]) -> set[int]:
-        """The nodes that a body needs, directly or not."""
-        needed: set[int] = set()
-        waiting = list(body)
+    def _make(self, nodes: Sequence[N]) -> None:
+        """Make all nodes that these need, each after what it follows from."""
+        waiting: list[tuple[N, Step[N] | None]] = [(node, None) for node in nodes]
         while waiting:
-            node = waiting.pop()
-            if node != HOLDS and node not in needed:
-                needed.add(node)
-                waiting += self._kept(self._graph.body(self._lowest[node]))
-        return needed
+            node, step = waiting.pop()
+            if node in self._made:
+                continue
+            if step is None:
+                step = self._found.lowest(node)
+                waiting.append((node, step))
+                waiting += [(each, None) for each in self._shown(step)]
+            else:
+                self._made[node] = self._node(node, step)
 
-    def _kept(self, body: Sequence[int]) -> Sequence[int]:
-        """The nodes of a body, but for the rows of a group that are too many."""
-        rows = [node for node in body if node != HOLDS and node not in self._search.facts]
-        return body if not rows else rows[: self._most_rows]
+    def _shown(self, step: Step[N]) -> Sequence[N]:
+        """The body of a step, but for the rows of a group that are too many."""
+        return step.body[: self._most_rows] if step.kind is Kind.AGGREGATE else step.body
 
     # ---- nodes
 
-    def _node(self, node: int) -> Node:
-        if node not in self._search.facts:
-            return self._row(node)
-        return self._derived(self._fact(node), self._lowest[node])
+    def _node(self, node: N, step: Step[N]) -> Node:
+        match step.kind:
+            case Kind.EXPLICIT:
+                return self._explicit(self._found.fact(node))
+            case Kind.ROW:
+                return self._row(step)
+            case Kind.RULE | Kind.AGGREGATE:
+                return self._derived(self._found.fact(node), step)
+            case _:
+                return self._replaced(step.kind, node, tuple(self._made[each] for each in step.body))
 
     def _explicit(self, atom: Atom) -> Node:
-        if atom not in self._stated:
-            values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
-            origin = self._origin(Fact(atom.predicate, values))
-            self._stated[atom] = Node(Kind.EXPLICIT, atom, origin=origin)
-        return self._stated[atom]
+        values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
+        return Node(Kind.EXPLICIT, atom, origin=self._origin(Fact(atom.predicate, values)))
 
-    def _derived(self, fact: Fact, instance: int) -> Node:
-        found, place = self._graph.found_with(instance)
-        body = self._graph.body(instance)
-        if found.rule.aggregations:
-            children: tuple[Node, ...] = (self._aggregate(found, fact, body),)
-        else:
-            children = self._literals(found, place, body)
-        kind = Kind.RULE if found.number >= 0 else Kind.QUERY
-        height = 1 + int(self._graph.worst[instance])
-        return Node(kind, fact_atom(fact), children, height, found.rule, found.number)
+    def _derived(self, atom: Atom, step: Step[N]) -> Node:
+        assert step.found is not None
+        rule, number = step.found.rule, step.found.number
+        is_group = step.kind is Kind.AGGREGATE
+        children = (self._aggregate(step, atom),) if is_group else self._literals(step)
+        kind = Kind.RULE if number >= 0 else Kind.QUERY
+        return Node(kind, atom, children, 1 + self._height(step), rule, number)
 
-    def _aggregate(self, found: Found, fact: Fact, body: Sequence[int]) -> Node:
-        rows = [node for node in body if node != HOLDS]
-        shown = tuple(self._made[node] for node in rows[: self._most_rows])
-        height = max(int(self._graph.heights[node]) for node in rows)
+    def _aggregate(self, step: Step[N], atom: Atom) -> Node:
+        assert step.found is not None
+        rule, number = step.found.rule, step.found.number
+        shown = tuple(self._made[row] for row in self._shown(step))
+        elided = len(step.body) - len(shown)
         return Node(
-            Kind.AGGREGATE,
-            None,
-            shown,
-            height,
-            found.rule,
-            found.number,
-            results(found.rule, fact),
-            elided=len(rows) - len(shown),
+            Kind.AGGREGATE, None, shown, self._height(step), rule, number, results(rule, atom), elided=elided
         )
 
-    def _row(self, node: int) -> Node:
-        instance = self._lowest[node]
-        found, place = self._graph.found_with(instance)
-        binding = self._binding(found, place)
-        distinct = tuple((variable, binding[variable]) for variable in collected_variables(found.rule))
-        children = self._literals(found, place, self._graph.body(instance))
-        return Node(
-            Kind.ROW, None, children, int(self._graph.heights[node]), found.rule, found.number, distinct
-        )
+    def _row(self, step: Step[N]) -> Node:
+        assert step.found is not None
+        rule, number = step.found.rule, step.found.number
+        binding = step.found.binding(step.place, self._dictionary)
+        distinct = tuple((variable, binding[variable]) for variable in collected_variables(rule))
+        return Node(Kind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
 
-    def _literals(self, found: Found, place: int, body: Sequence[int]) -> tuple[Node, ...]:
+    def _replaced(self, kind: Kind, node: N, children: tuple[Node, ...]) -> Node:
+        """A fact by others that make it; the only one of them, if that is the fact itself."""
+        atom = self._found.fact(node)
+        if len(children) == 1 and children[0].literal == atom:
+            return children[0]
+        return Node(kind, atom, children, max(child.height for child in children))
+
+    def _literals(self, step: Step[N]) -> tuple[Node, ...]:
         """The literals of an instance's body, in the rule's order."""
-        binding = self._binding(found, place)
-        facts = iter(body[1:])
+        assert step.found is not None
+        binding = step.found.binding(step.place, self._dictionary)
+        facts = iter(step.body)
         return tuple(
-            self._used(next(facts), item, binding) if isinstance(item, Atom) else held(item, binding)
-            for item in found.rule.body
+            self._made[next(facts)] if isinstance(item, Atom) else held(item, binding)
+            for item in step.found.rule.body
         )
 
-    def _used(self, node: int, atom: Atom, binding: Binding) -> Node:
-        return self._explicit(ground_atom(atom, binding)) if node == HOLDS else self._made[node]
-
-    # ---- values
-
-    def _binding(self, found: Found, place: int) -> dict[Variable, Value]:
-        decode = self._search.engine.dictionary.decode
-        return {name: decode(int(column[place])) for name, column in found.columns.items()}
-
-    def _fact(self, node: int) -> Fact:
-        relation, row = self._search.facts[node]
-        engine = self._search.engine
-        table = engine.table(relation)
-        values = (engine.dictionary.decode(int(column[row])) for column in table.columns)
-        return Fact(relation, tuple(values))
-
-
-def fact_atom(fact: Fact) -> Atom:
-    return Atom(fact.predicate, tuple(map(Constant, fact.values)))
+    def _height(self, step: Step[N]) -> int:
+        """The height of the highest node in the body of a step."""
+        return max(map(self._found.height, step.body), default=0)
 
 
 def held(literal: Literal, binding: Binding) -> Node:
@@ -249,165 +229,47 @@ def held(literal: Literal, binding: Binding) -> Node:
     return Node(Kind.TEST, grounded(literal, binding))
 
 
-def results(rule: Rule, fact: Fact) -> tuple[tuple[Variable, Value], ...]:
+def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
     """What the aggregates of a rule are in a fact, where it has them as arguments."""
     computed = {item.variable for item in rule.aggregations} | {item.variable for item in rule.after}
-    pairs = zip(rule.head.terms, fact.values, strict=True)
-    return tuple((term, value) for term, value in pairs if isinstance(term, Variable) and term in computed)
-
-
-# ---- From what a search over members has found to proofs: the lowest step to each fact, from the leaves up.
-
-
-class EqualTrees:
-    """Makes nodes of what one search over members has found."""
-
-    def __init__(self, search: EqualSearch, origin: Origin, most_rows: int | None = MOST_ROWS) -> None:
-        self._search = search
-        self._origin = origin
-        self._most_rows = most_rows
-        self._made: dict[object, proofs.Node] = {}
-
-    def ending_with(self, ending: Ending) -> proofs.Node:
-        """The lowest proof of the goal that ends so."""
-        self._make([*ending.step.body, *ending.equalities])
-        last = self._direct(ending.direct, ending.step)
-        goal = self._search.goal
-        assert isinstance(goal, MemberFact | Direct)
-        return self._replaced(goal.predicate, goal.key, ending.direct.key, last)
-
-    def equal(self, left: int, right: int) -> proofs.Node:
-        """Why two constants are one."""
-        self._make(self._search.chain(equal(left, right)))
-        return self._equal(left, right)
-
-    # ---- from the leaves up
-
-    def _make(self, nodes: Sequence[SearchNode]) -> None:
-        """Make all nodes that these need, each after what it stands on."""
-        waiting: list[tuple[SearchNode, bool]] = [(node, False) for node in nodes]
-        while waiting:
-            node, is_ready = waiting.pop()
-            if is_ready:
-                self._made[node] = self._node(node)
-            elif node not in self._made:
-                waiting.append((node, True))
-                waiting += [(each, False) for each in self._below(node)]
-
-    def _below(self, node: SearchNode) -> Sequence[SearchNode]:
-        """What a node stands on."""
-        if isinstance(node, Equal):
-            return self._search.chain(node)
-        step = self._search.lowest(node)
-        return step.body[: self._most_rows] if _is_group(step) else step.body
-
-    def _node(self, node: SearchNode) -> proofs.Node:
-        match node:
-            case Equal(left, right):
-                return self._equal(left, right)
-            case MemberFact(predicate, key):
-                direct, *_ = self._search.lowest(node).body
-                assert isinstance(direct, Direct)
-                return self._replaced(predicate, key, direct.key, self._made[direct])
-            case Direct():
-                return self._direct(node, self._search.lowest(node))
-            case Row():
-                return self._row(node)
-
-    # ---- facts
-
-    def _direct(self, node: Direct, step: Step) -> proofs.Node:
-        fact = Statement(node.predicate, self._values(node.key))
-        if step is STATED:
-            return proofs.Node(Kind.EXPLICIT, _atom(fact), origin=self._origin(fact))
-        assert step.found is not None
-        rule, number = step.found.rule, step.found.number
-        children = (self._aggregate(step, fact),) if _is_group(step) else self._literals(step)
-        kind = Kind.RULE if number >= 0 else Kind.QUERY
-        return proofs.Node(kind, _atom(fact), children, self._search.height(step), rule, number)
-
-    def _literals(self, step: Step) -> tuple[proofs.Node, ...]:
-        """The literals of an instance's body, in the rule's order."""
-        assert step.found is not None
-        binding = self._binding(step)
-        facts = iter(step.body)
-        return tuple(
-            self._made[next(facts)] if isinstance(item, Atom) else held(item, binding)
-            for item in step.found.rule.body
-        )
-
-    def _binding(self, step: Step) -> Binding:
-        assert step.found is not None
-        columns = step.found.columns.items()
-        return {name: self._search.members.decode(int(ids[step.place])) for name, ids in columns}
-
-    def _aggregate(self, step: Step, fact: Statement) -> proofs.Node:
-        assert step.found is not None
-        rule, number = step.found.rule, step.found.number
-        shown = tuple(self._made[row] for row in step.body[: self._most_rows])
-        height = max(self._search.heights[row] for row in step.body)
-        more = len(step.body) - len(shown)
-        return proofs.Node(
-            Kind.AGGREGATE, None, shown, height, rule, number, results(rule, fact), elided=more
-        )
-
-    def _row(self, node: Row) -> proofs.Node:
-        step = self._search.lowest(node)
-        assert step.found is not None
-        rule, number = step.found.rule, step.found.number
-        binding = self._binding(step)
-        distinct = tuple((name, binding[name]) for name in collected_variables(rule))
-        height = self._search.heights[node]
-        return proofs.Node(Kind.ROW, None, self._literals(step), height, rule, number, distinct)
-
-    # ---- equality
-
-    def _replaced(self, predicate: str, key: Key, source: Key, last: proofs.Node) -> proofs.Node:
-        """A fact by one that differs by equal constants; that itself, if it does not differ."""
-        if key == source:
-            return last
-        pairs = dict.fromkeys(pair for pair in zip(source, key, strict=True) if pair[0] != pair[1])
-        children = (last, *(self._equal(*pair) for pair in pairs))
-        atom = _atom(Statement(predicate, self._values(key)))
-        return proofs.Node(Kind.REPLACED, atom, children, max(child.height for child in children))
-
-    def _equal(self, left: int, right: int) -> proofs.Node:
-        """Why two constants are one: the equality itself if there is one, else a chain from left to right."""
-        if (left, right) not in self._made:
-            self._made[left, right] = self._chained(left, right)
-        return self._made[left, right]
-
-    def _chained(self, left: int, right: int) -> proofs.Node:
-        node = equal(left, right)
-        chain = self._search.chain(node)
-        steps = tuple(self._made[each] for each in (chain if node.left == left else chain[::-1]))
-        if len(chain) == 1 and chain[0].key == (left, right):
-            return steps[0]
-        atom = _atom(Statement(EQUAL, self._values((left, right))))
-        return proofs.Node(Kind.EQUAL, atom, steps, max(step.height for step in steps))
-
-    def _values(self, key: Key) -> tuple[Value, ...]:
-        return tuple(map(self._search.members.decode, key))
-
-
-def _atom(fact: Statement) -> Atom:
-    return Atom(fact.predicate, tuple(map(Constant, fact.values)))
-
-
-def _is_group(step: Step) -> bool:
-    return step.found is not None and step.place < 0
+    pairs = zip(rule.head.terms, atom.terms, strict=True)
+    return tuple(
+        (term, constant.value)
+        for term, constant in pairs
+        if isinstance(term, Variable) and isinstance(constant, Constant) and term in computed
+    )
 
 
 # ---- Why facts hold: the proofs of what a query asks for.
 
 DOES_NOT_HOLD = "E655"
-ASKED = f"{SCRATCH} asked"  # the relation of the answers that are explained
+ASKED_MEMBERS = f"{SCRATCH} equal"  # the relation of the answers that are explained, over representatives
+Answers = tuple[Sequence[Ids], int]
+Goal = TypeVar("Goal")
+
+
+class Space(Protocol[Goal]):
+    """Where proofs are looked for: among the rows of relations, or over the members of classes."""
+
+    asked: str  # what the names of relations of answers begin with
+
+    def answers(self, query: Query) -> Answers:
+        """The answers to a query."""
+
+    def goals(self, rule: Rule, answers: Rows) -> Sequence[Goal] | None:
+        """The facts that the answers are, if the query is one atom."""
+
+    def add(self, relation: str, answers: Rows) -> Sequence[Goal]:
+        """Answers as facts of a relation that a rule derives."""
+
+    def search(self, goal: Goal) -> StepSource[Any]:
+        """A search for proofs of a goal."""
 
 
 class Prover:
     """Finds proofs in what is derived. Keeps the plans of rules for the next time."""
 
-    def __init__(self, engine: Any, origin: Origin) -> None:
+    def __init__(self, engine: ClosingEngine, origin: Origin) -> None:
         self._engine = engine
         self._instances = Instances(engine)
         self._origin = origin
@@ -420,59 +282,154 @@ class Prover:
         limit: int = 10,
         most_rows: int | None = MOST_ROWS,
         check: Callable[[], None] = lambda: None,
+        treated: Treated | None = None,
     ) -> Explanation:
-        """So many proofs of each of the first answers to a query; everything is derived."""
-        self.instances(program)
-        columns, count = self._answers(query.rule)
-        if not count:
-            raise does_not_hold(query)
-        answers = [column[:limit] for column in columns]
-        proofs: list[Node] = []
-        with self._goals(query.rule, answers, min(count, limit)) as (relation, rows):
-            for row in rows.tolist():
-                proofs += self._prove(Search(self._instances, relation, row, check), wanted, most_rows)
-        return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
+        """So many proofs of each of the first answers to a query; everything is derived.
+
+        `treated` says how, if constants may be equal.
+        """
+        instances = self.instances(program)
+        if treated is None:
+            return self._explain(FactSpace(instances, check), query, program, wanted, limit, most_rows)
+        return self._explain(MemberSpace(instances, treated, check), query, program, wanted, limit, most_rows)
 
     def instances(self, program: Program) -> Instances:
         """What finds instances of the program's rules."""
         self._instances.use(program)
         return self._instances
 
-    def _answers(self, rule: Rule) -> tuple[Sequence[Ids], int]:
+    def _explain(
+        self,
+        space: Space[Goal],
+        query: Query,
+        program: Program,
+        wanted: int,
+        limit: int,
+        most_rows: int | None,
+    ) -> Explanation:
+        columns, count = space.answers(query)
+        if not count:
+            raise does_not_hold(query)
+        proofs: list[Node] = []
+        answers = Rows(tuple(column[:limit] for column in columns), min(count, limit))
+        with self._goals(space, query.rule, answers) as goals:
+            for goal in goals:
+                search = space.search(goal)
+                endings = search.run(wanted)
+                trees = Trees(search, self._engine.dictionary, self._origin, most_rows)
+                proofs += [trees.ending_with(ending) for ending in endings]
+        return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
+
+    @contextmanager
+    def _goals(self, space: Space[Goal], rule: Rule, answers: Rows) -> Iterator[Sequence[Goal]]:
+        """What is to be proved: facts, if the query is an atom, else answers, which the query derives."""
+        facts = space.goals(rule, answers)
+        if facts is not None:
+            yield facts
+            return
+        relation = f"{space.asked} {len(answers.columns)}"
+        self._engine.scratch(relation, len(answers.columns))
+        try:
+            goals = space.add(relation, answers)
+            self._instances.ask(replace(rule, head=Atom(relation, rule.head.terms)))
+            yield goals
+        finally:
+            self._engine.clear(relation)
+
+
+class FactSpace:
+    """The rows of relations, as they are."""
+
+    asked = ASKED
+
+    def __init__(self, instances: Instances, check: Callable[[], None]) -> None:
+        self._instances = instances
+        self._engine = instances.engine
+        self._check = check
+
+    def answers(self, query: Query) -> Answers:
         """The answers to a query; a fact is looked up, since a plan would look at all of its predicate."""
+        rule = query.rule
         atom = the_atom(rule)
         if atom is not None and not rule.head.terms:
             ids = [self._engine.identity(term.value) for term in atom.terms if isinstance(term, Constant)]
             columns = [np.array([identity], np.int32) for identity in ids]
             return (), int(self._engine.standing(atom.predicate, columns, 1)[0] != 0)
-        answers: tuple[Sequence[Ids], int] = self._engine.answer(rule)
-        return answers
+        return self._engine.answer(rule)
 
-    @contextmanager
-    def _goals(self, rule: Rule, answers: Sequence[Ids], count: int) -> Iterator[tuple[str, Rows]]:
-        """The relation and rows of what is to be proved: facts, if the query is an atom, else answers."""
+    def goals(self, rule: Rule, answers: Rows) -> list[tuple[str, int]] | None:
+        """The facts that the answers are, if the query is one atom."""
         atom = the_atom(rule)
-        if atom is not None:
-            variables = (term for term in rule.head.terms if isinstance(term, Variable))
-            found = Found(rule, -1, dict(zip(variables, answers, strict=True)), count)
-            yield atom.predicate, self._instances.rows(atom, found)
-            return
-        relation = f"{ASKED} {len(answers)}"
-        self._engine.scratch(relation, len(answers))
-        try:
-            self._engine.add(relation, answers, count)
-            self._instances.ask(replace(rule, head=Atom(relation, rule.head.terms)))
-            yield relation, np.arange(count)
-        finally:
-            self._engine.clear(relation)
+        if atom is None:
+            return None
+        rows = self._instances.rows(atom, _found(rule, answers))
+        return [(atom.predicate, row) for row in rows.tolist()]
 
-    def _prove(self, search: Search, wanted: int, most_rows: int | None) -> list[Node]:
-        """The lowest proofs of a goal; that it is explicit is the lowest of all."""
-        is_stated = search.is_explicit and not search.relation.startswith(ASKED)
-        ends = search.run(wanted - is_stated) if wanted > is_stated else []
-        trees = Trees(search, self._origin, most_rows)
-        proofs = [trees.explicit()] if is_stated else []
-        return proofs + [trees.ending_with(instance) for instance in ends]
+    def add(self, relation: str, answers: Rows) -> list[tuple[str, int]]:
+        """Answers as facts of a relation."""
+        self._engine.add(relation, answers.columns, answers.count)
+        return [(relation, row) for row in range(answers.count)]
+
+    def search(self, goal: tuple[str, int]) -> Search:
+        """A search for proofs of a row."""
+        relation, row = goal
+        return Search(self._instances, relation, row, self._check)
+
+
+class MemberSpace:
+    """All members of the classes of equal constants."""
+
+    asked = ASKED_MEMBERS
+
+    def __init__(self, instances: Instances, treated: Treated, check: Callable[[], None]) -> None:
+        self._instances = instances
+        self._treated = treated
+        self._members = Members(instances, replace(treated, relation=self._relation))
+        self._check = check
+
+    def _relation(self, predicate: str) -> str:
+        return predicate if predicate.startswith(self.asked) else self._treated.relation(predicate)
+
+    def answers(self, query: Query) -> Answers:
+        """The answers to a query; an equality of two constants, which are not the same, is one or none."""
+        pair = self._equality(query.rule)
+        if pair is None:
+            return self._treated.answer(query)
+        one, other = self._members.representatives((pair.left, pair.right))
+        return (), int(one == other and pair.left != pair.right)
+
+    def goals(self, rule: Rule, answers: Rows) -> Sequence[MemberNode] | None:
+        """The facts that the answers are, if the query is one atom, or the equality that it asks for."""
+        pair, atom = self._equality(rule), the_atom(rule)
+        if pair is not None:
+            return [pair]
+        if atom is None:
+            return None
+        keys = keys_of(atom, _found(rule, answers), self._members)
+        return [MemberFact(atom.predicate, key) for key in keys]
+
+    def add(self, relation: str, answers: Rows) -> Sequence[MemberNode]:
+        """Answers as facts of a relation, which has them over representatives."""
+        own = distinct([self._treated.classes.normalise(answers)])
+        self._instances.engine.add(relation, own.columns, own.count)
+        return [Direct(relation, key) for key in keys_of_rows(answers)]
+
+    def search(self, goal: MemberNode) -> EqualSearch:
+        """A search for proofs of a fact over members, or of an equality."""
+        return EqualSearch(self._members, self._instances, goal, self._check)
+
+    def _equality(self, rule: Rule) -> Equal | None:
+        """The two constants of which a query asks whether they are one, if it does."""
+        match rule.body:
+            case (Comparison("=", Constant() as left, Constant() as right),):
+                return Equal(self._members.identity(left, {}), self._members.identity(right, {}))
+        return None
+
+
+def _found(rule: Rule, answers: Rows) -> Found:
+    """Answers as instances of the query."""
+    variables = (term for term in rule.head.terms if isinstance(term, Variable))
+    return Found(rule, -1, dict(zip(variables, answers.columns, strict=True)), answers.count)
 
 
 def the_atom(query: Rule) -> Atom | None:
@@ -494,92 +451,3 @@ def does_not_hold(query: Query, can_say_why_not: bool = True) -> ProgramError:
     return ProgramError(
         Diagnostic(DOES_NOT_HOLD, message, help=help if can_say_why_not and not query.variables else None)
     )
-
-
-# ---- Why facts hold where constants may be equal: the proofs of what a query asks for.
-
-ASKED_MEMBERS = f"{SCRATCH} equal"  # the relation of the answers that are explained, over representatives
-MemberAnswers = tuple[Sequence[Ids], int]
-
-
-class EqualProver:
-    """Finds proofs in what is derived, over members of classes."""
-
-    def __init__(
-        self, instances: Instances, treated: Treated, origin: Origin, check: Callable[[], None]
-    ) -> None:
-        self._instances = instances
-        self._treated = treated
-        self._members = Members(instances, replace(treated, relation=self._relation))
-        self._origin = origin
-        self._check = check
-
-    def _relation(self, predicate: str) -> str:
-        return predicate if predicate.startswith(ASKED_MEMBERS) else self._treated.relation(predicate)
-
-    def explain(
-        self,
-        query: Query,
-        program: Program,
-        answer: Callable[[Query], MemberAnswers],
-        wanted: int,
-        limit: int,
-        most_rows: int | None,
-    ) -> Explanation:
-        """So many proofs of each of the first answers to a query; everything is derived."""
-        text, writing = query.text.strip(), Writing.of(program)
-        pair = asked_equality(query.rule, lambda constant: self._members.identity(constant, {}))
-        if pair is not None:
-            return Explanation(text, (self._equality(query, pair, most_rows),), writing)
-        columns, count = answer(query)
-        if not count:
-            raise does_not_hold(query)
-        answers = [column[:limit] for column in columns]
-        proofs: list[Node] = []
-        with self._goals(query.rule, answers, min(count, limit)) as goals:
-            for goal in goals:
-                search = EqualSearch(self._members, self._instances, goal, self._check)
-                endings = search.run(wanted)
-                trees = EqualTrees(search, self._origin, most_rows)
-                proofs += [trees.ending_with(ending) for ending in endings]
-        return Explanation(text, tuple(proofs), writing, max(0, count - limit))
-
-    def _equality(self, query: Query, pair: Key, most_rows: int | None) -> Node:
-        """Why two constants are one."""
-        one, other = self._members.representatives(pair)
-        if one != other or pair[0] == pair[1]:
-            raise does_not_hold(query)
-        search = EqualSearch(self._members, self._instances, equal(*pair), self._check)
-        search.run(1)
-        return EqualTrees(search, self._origin, most_rows).equal(*pair)
-
-    @contextmanager
-    def _goals(self, rule: Rule, answers: Sequence[Ids], count: int) -> Iterator[list[MemberFact | Direct]]:
-        """What is to be proved: facts, if the query is an atom, else answers."""
-        keys: list[Key] = list(zip(*(column.tolist() for column in answers), strict=True)) or [()] * count
-        atom = the_atom(rule)
-        if atom is not None:
-            names = [term for term in rule.head.terms if isinstance(term, Variable)]
-            rows = (dict(zip(names, key, strict=True)) for key in keys)
-            identity = self._members.identity
-            yield [
-                MemberFact(atom.predicate, tuple(identity(term, row) for term in atom.terms)) for row in rows
-            ]
-            return
-        relation, engine = f"{ASKED_MEMBERS} {len(answers)}", self._instances.engine
-        engine.scratch(relation, len(answers))
-        try:
-            own = distinct([self._treated.classes.normalise(IdRows(tuple(answers), count))])
-            engine.add(relation, own.columns, own.count)
-            self._instances.ask(replace(rule, head=Atom(relation, rule.head.terms)))
-            yield [Direct(relation, key) for key in keys]
-        finally:
-            engine.clear(relation)
-
-
-def asked_equality(rule: Rule, identity: Callable[[Constant], int]) -> Key | None:
-    """The two constants of which a query asks whether they are one, if it does."""
-    match rule.body:
-        case (Comparison("=", Constant() as left, Constant() as right),):
-            return identity(left), identity(right)
-    return None

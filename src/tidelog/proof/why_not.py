@@ -23,7 +23,6 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.logic.values import Value
 from tidelog.plan.join_order import negated_only_variables
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
@@ -257,13 +256,9 @@ class Doubter:
 
     # ---- what was found
 
-    def _binding(self, found: Found, place: int) -> dict[Variable, Value]:
-        decode = self._engine.dictionary.decode
-        return {name: decode(int(column[place])) for name, column in found.columns.items()}
-
     def _parts(self, rule: Rule, attempt: Attempt) -> tuple[Part, ...]:
         """The literals of the nearest instance, each with what is known of it."""
-        binding = self._binding(attempt.found, 0)
+        binding = attempt.found.binding(0, self._engine.dictionary)
         states = {**dict.fromkeys(attempt.open, State.OPEN), **dict.fromkeys(attempt.omitted, State.FAILS)}
         return tuple(
             Part(grounded(literal, binding), states.get(place, State.HOLDS))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidelog.data.rows import Rows
 from tidelog.logic.program import BOTTOM, Atom, Fact, Predicate, Program, Query, Rule, Variable
@@ -24,6 +24,9 @@ from tidelog.plan.join_order import expected_growth
 from tidelog.query.magic import arities_of
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 NO_UPDATE = Update({}, {})
 INCONSISTENT = "?- bottom, kept"  # not the relation of queries that are asked once: they drop theirs
@@ -84,7 +87,7 @@ class Step:
 class Demands:
     """All kept queries of a reasoner."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: ClosingEngine) -> None:
         self._engine = engine
         self._asked: dict[str, Asked] = {}
         self._is_full = False  # whether maintainers know the program's own rules too

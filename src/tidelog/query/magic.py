@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
 from tidelog.plan.join_order import expected_growth
-from tidelog.query.strategy import Answers, Place, QueryEngine, inconsistency
+from tidelog.query.strategy import Answers, Place, inconsistency
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 ANSWERS = "?- magic"  # names with a space are no predicates'
 ONCE = "once"  # what tells the relations of a query that is asked once from those of queries that are kept
@@ -85,7 +89,7 @@ MOST_PATTERNS = 6  # named in an explanation
 
 
 @contextmanager
-def relations(made: Rewritten, engine: QueryEngine) -> Iterator[None]:
+def relations(made: Rewritten, engine: ClosingEngine) -> Iterator[None]:
     """The relations of a rewritten program are there in the block, and gone afterwards."""
     arities = arities_of(made)
     for name, arity in arities.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from tidelog.query.strategy import Answers
 from tidelog.rewrite.renaming import renamed_body
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_literals
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- Keeping queries: they come and go, and bindings are added, in transactions of their own. Mutates the
 # engine.
@@ -44,7 +47,7 @@ def no_longer_kept() -> ProgramError:
 class Keeper(Protocol):
     """What keeps queries, as those see it who have asked them."""
 
-    engine: Any
+    engine: ClosingEngine
 
     def forget(self, asked: Asked) -> None:
         """Stop keeping a query; has no effect the second time."""
@@ -70,7 +73,7 @@ class Keeping:
 
     def __init__(
         self,
-        engine: Any,
+        engine: ClosingEngine,
         demands: Demands,
         carry_out: Callable[[Step], None],
         program: Callable[[], Program],
@@ -171,7 +174,7 @@ class LookingUp:
     `recover` mends what a fault may have left, answers included.
     """
 
-    def __init__(self, engine: Any, find: Find, recover: Callable[[], object]) -> None:
+    def __init__(self, engine: ClosingEngine, find: Find, recover: Callable[[], object]) -> None:
         self.engine = engine
         self._find = find
         self._recover = recover

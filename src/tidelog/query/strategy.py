@@ -18,10 +18,10 @@ Invariant: whatever strategy answers, the answers are those that the whole progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,9 @@ import numpy.typing as npt
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Query, Rule
-from tidelog.logic.strata import Stratum
-from tidelog.plan.join_order import Statistics
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 Ids = npt.NDArray[np.int32]
 Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
@@ -38,41 +39,6 @@ Guarded = Callable[[Callable[[], Any]], Any]  # does something within limits
 
 
 TABLE_MEMORY = 1 << 30  # bytes of tables that are kept between queries
-
-
-class QueryEngine(Statistics, Protocol):
-    """What strategies need of an engine."""
-
-    def define(self, relation: str, arity: int) -> None:
-        """Make an empty relation, unless it is there."""
-
-    def drop(self, relation: str) -> None:
-        """Forget a relation."""
-
-    def load(self, relation: str, batch: Any) -> int:
-        """Add a batch of explicit facts; returns how many were new."""
-
-    def begin(self, relations: Collection[str]) -> None:
-        """Make all facts of the relations visible."""
-
-    def rows(self, relation: str) -> Answers:
-        """All facts of a relation."""
-
-    def relations(self) -> Collection[str]:
-        """The relations that are there."""
-
-    def derive(
-        self,
-        strata: Sequence[Stratum],
-        numbers: dict[int, int],
-        listen: Listener,
-        check: Callable[[], None],
-        modules: bool,
-    ) -> None:
-        """Derive all that follows by the strata."""
-
-    def answer(self, rule: Rule) -> Answers:
-        """The heads of a rule's instances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +49,7 @@ class Place:
     """
 
     program: Program
-    engine: QueryEngine
+    engine: ClosingEngine
     is_materialised: bool
     materialise: Callable[[], None]  # derives everything; raises Inconsistent
     listen: Listener

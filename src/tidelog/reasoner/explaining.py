@@ -27,8 +27,8 @@ from tidelog.logic.values import Kind, Value
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation, Node, place_of
 from tidelog.proof.member_search import Treated
-from tidelog.proof.proof_search import NOT_EXPLAINED
-from tidelog.proof.prover import ASKED, MOST_ROWS, EqualProver, Prover, demanded
+from tidelog.proof.proof_search import ASKED, NOT_EXPLAINED
+from tidelog.proof.prover import MOST_ROWS, Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
 from tidelog.proof.why_not import Doubter, WhyNot
 from tidelog.query.query_keepers import Keeping, LookingUp
@@ -259,12 +259,10 @@ class Explaining(Asking):
 
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
         """Why a fact holds where constants may be equal."""
-        program, equality = self._program, self._equality
-        instances = self._prover.instances(program)
-        answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
-        treated = Treated(equality.known_classes(), equality.relation)
-        prover = EqualProver(instances, treated, self._origin, self.runtime.check)
-        return prover.explain(query, program, answer, proofs, limit, rows)
+        program, equality, engine = self._program, self._equality, self._keeping.engine
+        answer = equality.look_up(program, "expand") or (lambda query: engine.answer(query.rule))
+        treated = Treated(equality.known_classes(), equality.relation, answer)
+        return self._prover.explain(query, program, proofs, limit, rows, self.runtime.check, treated)
 
     @locked
     def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
