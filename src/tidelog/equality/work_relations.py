@@ -16,7 +16,7 @@ from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
 from tidelog.logic.strata import order
 from tidelog.maintenance.maintainer import Check
 from tidelog.plan.compile import delta_pivots, delta_plan
-from tidelog.query.table_rules import GROWN, LOOKED_OVER, SMALL, Growing, Prepared
+from tidelog.query.table_rules import FRESHNESS, Growing, Prepared
 
 # ---- Sets of facts beside the stored ones, in relations of their own. Mutates the engine.
 #
@@ -217,14 +217,14 @@ class Together:
             self._engine.plan_to_keep((*self._read, *(rule.head.predicate for rule in self._rules)))
             self._generation = self._engine.generation
             self._counted = self._engine.group(self._read)
-            self._limits = np.maximum(GROWN * self._engine.sizes(self._counted), SMALL)
+            self._limits = np.maximum(FRESHNESS.grown * self._engine.sizes(self._counted), FRESHNESS.small)
         return self._plans
 
     def _are_good(self) -> bool:
         if self._generation != self._engine.generation:
             return False
         self._asked += 1
-        return self._asked % LOOKED_OVER > 0 or bool(
+        return self._asked % FRESHNESS.every > 0 or bool(
             (self._engine.sizes(self._counted) <= self._limits).all()
         )
 

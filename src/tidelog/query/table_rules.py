@@ -16,6 +16,7 @@ from tidelog.logic.strata import components, dependency_graph
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, full_plan
 from tidelog.plan.join_order import Statistics
+from tidelog.plan.plan_cache import Freshness, PlannedSizes
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.magic_sets import STATED, substituted
@@ -377,9 +378,7 @@ def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
 #
 # Invariant: each instance with something new is found exactly once, whichever rules are passed over.
 
-GROWN = 4  # plans are made anew when a relation has grown by this factor
-SMALL = 1000  # … and is no longer this small
-LOOKED_OVER = 8  # rounds after which plans are looked over
+FRESHNESS = Freshness(grown=4, small=1000, every=8)  # every: rounds
 MANY = 1000  # new rows whose constants are not looked at: plans do so faster
 EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of what is still growing
 
@@ -494,7 +493,7 @@ class Prepared:
         self._read = tuple(dict.fromkeys(atom.predicate for atom in (*rule.positive, *rule.negated)))
         self._growing = {name for drive in self._drives for name in drive.growing}
         self._lossy: list[str] = []
-        self._limits: dict[str, int] = {}
+        self._sizes = PlannedSizes(FRESHNESS)
 
     @property
     def matches(self) -> int:
@@ -510,16 +509,13 @@ class Prepared:
         """Discard plans if relations have grown much since they were made, or have lost facts."""
         size = self._engine.size
         lossy = list(filter(self._engine.has_dead, self._read))
-        if lossy != self._lossy or any(size(name) > limit for name, limit in self._limits.items()):
+        is_stale = lossy != self._lossy or self._sizes.stale(size)
+        if is_stale:
             for drive in self._drives:
                 drive.forget_plan()
-            self._lossy, self._limits = lossy, {}
-        self._limits = self._limits or limits(self._growing, self._engine)
-
-
-def limits(relations: Iterable[str], engine: TabledEngine) -> dict[str, int]:
-    """The sizes of relations up to which plans that are made now are good ones."""
-    return {name: max(GROWN * engine.size(name), SMALL) for name in relations}
+            self._lossy = lossy
+        if is_stale or not self._sizes.are_known:
+            self._sizes.note(self._growing, size)
 
 
 class Dispatch:
@@ -532,9 +528,9 @@ class Dispatch:
         for drive in self._drives:
             by_columns = self._by_key.setdefault(drive.relation, {})
             by_columns.setdefault(drive.columns, {}).setdefault(drive.key, []).append(drive)
+        self._growing = {name for drive in self._drives for name in drive.growing}
         self._generation = engine.generation
-        self._limits: dict[str, int] = {}  # the sizes up to which plans are good ones
-        self._asked = 0
+        self._sizes = PlannedSizes(FRESHNESS)
 
     def due(self, fresh: Iterable[str]) -> Iterator[Drive]:
         """The rules that can find something in what is new of these relations."""
@@ -554,19 +550,18 @@ class Dispatch:
     def _look_over(self) -> None:
         """Discard plans that read relations that were dropped or have grown much."""
         size = self._engine.size
-        self._asked += 1
+        is_due = self._sizes.is_due()
+        grown: Collection[str] = ()
         if self._generation != self._engine.generation:
             self._generation = self._engine.generation
-            grown = set(self._limits)
-        elif self._asked % LOOKED_OVER == 0:
-            grown = {name for name, limit in self._limits.items() if size(name) > limit}
-        else:
-            grown = set()
-        if grown or not self._limits:
+            grown = set(self._sizes.relations)
+        elif is_due:
+            grown = self._sizes.stale(size)
+        if grown or not self._sizes.are_known:
             for drive in self._drives:
                 if not drive.growing.isdisjoint(grown):
                     drive.forget_plan()
-            self._limits = limits({name for drive in self._drives for name in drive.growing}, self._engine)
+            self._sizes.note(self._growing, size)
 
 
 def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, ...]]:
