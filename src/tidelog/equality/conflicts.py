@@ -25,11 +25,11 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Kind, Value, order_key
+from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 
 UNEQUAL = "E605"
-ANSWER = "?- unequal"
 REASONS = {
     DIFFERENT_LITERALS: "which are different literals",
     DIFFERENT_NAMES: "which are different names, and names are unique",
@@ -47,7 +47,7 @@ def violation(program: Program, engine: Any) -> Diagnostic | None:
     for rule in program.rules:
         if rule.name in REASONS and rule.span is None:
             last = next(term for term in reversed(_first_atom(rule).terms) if isinstance(term, Variable))
-            for pair in _pairs(engine, Rule(Atom(ANSWER, (X, last)), rule.body)):
+            for pair in _pairs(engine, Rule(Atom(UNEQUAL_PAIRS, (X, last)), rule.body)):
                 return _described(pair, REASONS[rule.name], program, engine)
     return None
 
@@ -179,7 +179,7 @@ def _hold(facts: Iterable[Fact], engine: Any, classes: Classes | None) -> bool:
         assert classes is not None
         ids = classes.representatives(engine.dictionary.encode_values(list(fact.values)))
         terms = tuple(Constant(engine.dictionary.decode(int(each))) for each in ids)
-        if not engine.answer(Rule(Atom(ANSWER, ()), (Atom(stored(fact.predicate), terms),)))[1]:
+        if not engine.answer(Rule(Atom(UNEQUAL_PAIRS, ()), (Atom(stored(fact.predicate), terms),)))[1]:
             return False
     return True
 
@@ -194,7 +194,7 @@ def instance(
     tests = tuple(
         Comparison("=", term, Constant(value)) for term, value in zip(rule.head.terms, head, strict=True)
     )
-    columns, count = engine.answer(Rule(Atom(ANSWER, variables), (*body, *tests)))
+    columns, count = engine.answer(Rule(Atom(UNEQUAL_PAIRS, variables), (*body, *tests)))
     if not count:
         return None
     row = {

@@ -28,6 +28,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import order
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import NetChange
+from tidelog.plan.reserved_relations import LISTED
 from tidelog.rewrite.representatives import MARK, Constants, Reading, stored, subsets
 
 # ---- Answers over representatives: facts and queries as members see them, or one row for each class.
@@ -81,7 +82,6 @@ def smallest(engine: Any, classes: Classes, rows: Rows) -> Rows:
 # ---- What a transaction changed among members, from what it changed among representatives.
 
 CHANGED = "= changed"
-ANSWER = "?- changed"
 LOST = "E648"
 
 # Facts in parts, over representatives, as they are listed with these members of classes.
@@ -223,7 +223,7 @@ def _mentioning(engine: Any, relation: str, arity: int, constants: Ids) -> Rows 
         engine.begin([CHANGED])
         parts = []
         for term in terms:
-            rule = Rule(Atom(ANSWER, terms), (Atom(CHANGED, (term,)), Atom(relation, terms)))
+            rule = Rule(Atom(LISTED, terms), (Atom(CHANGED, (term,)), Atom(relation, terms)))
             parts.append(Rows(*engine.answer(rule)))
     finally:
         engine.drop(CHANGED)

@@ -29,6 +29,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
+from tidelog.plan.reserved_relations import ABSENT
 from tidelog.proof.explanation import Kind
 from tidelog.proof.proof_search import (
     NOT_EXPLAINED,
@@ -49,7 +50,6 @@ from tidelog.proof.proof_search import (
 # functions and aggregates then see members, as the meaning of equality has it.
 
 MOST_CHOICES = 200_000  # of members, for the instances of one rule that derive one fact
-ANSWER = "?- absent"
 Answers = tuple[Sequence[Ids], int]
 Key = tuple[int, ...]  # the ids of a fact's arguments
 
@@ -199,7 +199,7 @@ class Members:
             for term in atom.terms
         ]
         _, count = self._engine.answer(
-            Rule(Atom(ANSWER, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
+            Rule(Atom(ABSENT, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
         )
         return not count
 

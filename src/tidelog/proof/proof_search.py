@@ -21,6 +21,7 @@ from tidelog.logic.values import Value
 from tidelog.plan.change_plans import Changes
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import negated_only_variables
+from tidelog.plan.reserved_relations import EXPLAINED, INSTANCES
 from tidelog.proof.explanation import Kind, ground_atom
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ Positions = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 
 NOT_EXPLAINED = "E656"
-SCRATCH = "why"  # the names of temporary relations begin so; with a space in them they are no predicates'
-ASKED = f"{SCRATCH} asked"  # the relation of the answers that are explained
 FOUND = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
 
 
@@ -90,7 +89,7 @@ class Instances:
         """All instances of a rule whose heads are the given rows of the head's relation."""
         engine = self.engine
         variables = variables_of_rule(rule)
-        scratch = f"{SCRATCH} {len(variables)}"
+        scratch = f"{INSTANCES} {len(variables)}"
         for relation in {atom.predicate for atom in (rule.head, *rule.positive, *rule.negated)}:
             engine.table(relation).complete()
         engine.scratch(scratch, len(variables))
@@ -382,7 +381,7 @@ class Search:
         self._lowest: dict[int, int] = {}  # the instance of the lowest step to each node
         self._goal = int(self._graph.add_nodes(1, step=1)[0])
         is_explicit = bool(self._engine.table(relation).flags[row] & EXPLICIT)
-        self._is_explicit = is_explicit and not relation.startswith(ASKED)
+        self._is_explicit = is_explicit and not relation.startswith(EXPLAINED)
         self._facts[self._goal] = relation, row
         self._known[relation] = {row: self._goal}
         self._waiting = {relation: [row]}

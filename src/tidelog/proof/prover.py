@@ -30,13 +30,12 @@ from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import expected_growth
+from tidelog.plan.reserved_relations import EXPLAINED, EXPLAINED_MEMBERS, MAGIC_ANSWERS
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Binding, Explanation, Kind, Node, grounded
 from tidelog.proof.member_search import Direct, Equal, EqualSearch, MemberFact, Members, Treated, keys_of
 from tidelog.proof.member_search import Node as MemberNode
 from tidelog.proof.proof_search import (
-    ASKED,
-    SCRATCH,
     STATED,
     Ending,
     Found,
@@ -47,7 +46,7 @@ from tidelog.proof.proof_search import (
     Step,
     StepSource,
 )
-from tidelog.query.magic import ANSWERS, ONCE, batch, relations
+from tidelog.query.magic import ONCE, batch, relations
 from tidelog.query.strategy import Place
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind as AdornedKind
@@ -72,7 +71,7 @@ def demanded(query: Query, place: Place) -> Iterator[None]:
     """
     engine = place.engine
     options = Options(place.stated, expected_growth(engine), refined=False)
-    asked = replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))
+    asked = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
     made = rewrite(place.program.rules, [asked], options).apart(ONCE)
     with relations(made, engine):
         for seed in made.seeds:
@@ -243,7 +242,6 @@ def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
 # ---- Why facts hold: the proofs of what a query asks for.
 
 DOES_NOT_HOLD = "E655"
-ASKED_MEMBERS = f"{SCRATCH} equal"  # the relation of the answers that are explained, over representatives
 Answers = tuple[Sequence[Ids], int]
 Goal = TypeVar("Goal")
 
@@ -340,7 +338,7 @@ class Prover:
 class FactSpace:
     """The rows of relations, as they are."""
 
-    asked = ASKED
+    asked = EXPLAINED
 
     def __init__(self, instances: Instances, check: Callable[[], None]) -> None:
         self._instances = instances
@@ -379,7 +377,7 @@ class FactSpace:
 class MemberSpace:
     """All members of the classes of equal constants."""
 
-    asked = ASKED_MEMBERS
+    asked = EXPLAINED_MEMBERS
 
     def __init__(self, instances: Instances, treated: Treated, check: Callable[[], None]) -> None:
         self._instances = instances

@@ -24,9 +24,10 @@ from tidelog.logic.program import (
     variables_of,
 )
 from tidelog.plan.join_order import negated_only_variables
+from tidelog.plan.reserved_relations import DOUBTED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
-from tidelog.proof.proof_search import SCRATCH, Found, Instances, heads_of
+from tidelog.proof.proof_search import Found, Instances, heads_of
 from tidelog.proof.prover import the_atom
 
 # ---- Why a fact does not hold, as data, and as people and programs read it.
@@ -155,7 +156,6 @@ class WhyNot:
 
 NOT_A_FACT = "E657"
 MOST_TRIED = 100  # combinations of literals that are left out, before one literal after the other is
-GOAL = f"{SCRATCH} not"  # the relation of the fact that is asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Doubter:
         """Why a fact does not hold, with so many repairs by each rule and literal."""
         atom = self._goal(query)
         values = [term.value for term in atom.terms if isinstance(term, Constant)]
-        relation = f"{GOAL} {len(values)}"
+        relation = f"{DOUBTED} {len(values)}"
         self._engine.scratch(relation, len(values))
         try:
             columns = [np.array([self._engine.identity(value)], np.int32) for value in values]

@@ -21,6 +21,7 @@ from tidelog.logic.program import BOTTOM, Atom, Fact, Predicate, Program, Query,
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import expected_growth
+from tidelog.plan.reserved_relations import KEPT_BOTTOM, kept_query
 from tidelog.query.magic import arities_of
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 NO_UPDATE = Update({}, {})
-INCONSISTENT = "?- bottom, kept"  # not the relation of queries that are asked once: they drop theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Demands:
     def name_for(self, arity: int) -> str:
         """A name for the answers of a query, which no kept one has; names of the past are used again."""
         number = 1
-        while (name := f"?- {number} of {arity}") in self._asked:
+        while (name := kept_query(number, arity)) in self._asked:
             number += 1
         return name
 
@@ -179,7 +179,7 @@ class Demands:
         rules = kept.rules if not own else (*own, *kept.rules) if kept.rules else own
         if known is not None and known[1] is kept and known[0].rules is program.rules:
             rules = known[2].rules
-        added = {name: _predicate(name, arity) for name, arity in kept.arities.items()}
+        added = {name: untyped_predicate(name, arity) for name, arity in kept.arities.items()}
         made = replace(program, rules=rules, predicates={**program.predicates, **added})
         self._programs = program, kept, made
         return made
@@ -202,7 +202,7 @@ class Demands:
 
     def check_consistency(self, program: Program) -> None:
         """Raise Inconsistent if kept queries have found `bottom()`."""
-        if INCONSISTENT in self._engine.relations() and self._engine.size(INCONSISTENT):
+        if KEPT_BOTTOM in self._engine.relations() and self._engine.size(KEPT_BOTTOM):
             raise inconsistency(program)
 
     # ---- before and after everything is derived
@@ -253,7 +253,7 @@ class Demands:
         rules = tuple(each.rule for each in asked.values())
         rules += tuple(rule for each in asked.values() for rule in _sharing(each, program, known))
         if BOTTOM in program.predicates:
-            rules = (*rules, Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
+            rules = (*rules, Rule(Atom(KEPT_BOTTOM, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
         made = rewrite(program.rules, rules, Options(known, self._cost, frozenset(bindings)))
         return Kept(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
@@ -309,5 +309,6 @@ def _sharing(asked: Asked, program: Program, stated: Collection[str]) -> tuple[R
     return (Rule(Atom(asked.backward, (begin, other)), (Atom(asked.bindings, (begin,)), around, back)),)
 
 
-def _predicate(name: str, arity: int) -> Predicate:
+def untyped_predicate(name: str, arity: int) -> Predicate:
+    """A predicate of a relation that holds any values."""
     return Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)

@@ -17,6 +17,7 @@ from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
 from tidelog.plan.join_order import expected_growth
+from tidelog.plan.reserved_relations import MAGIC_ANSWERS, MAGIC_BOTTOM
 from tidelog.query.strategy import Answers, Place, inconsistency
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind
@@ -24,10 +25,8 @@ from tidelog.rewrite.renaming import Kind
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
-ANSWERS = "?- magic"  # names with a space are no predicates'
 ONCE = "once"  # what tells the relations of a query that is asked once from those of queries that are kept
 DERIVED = "derived"  # where the rewritten program is noted
-INCONSISTENT = "?- bottom"
 
 
 class Magic:
@@ -45,9 +44,9 @@ class Magic:
             place.notes[DERIVED] = made
             numbers = {id(rule): number for number, rule in enumerate(made.rules)}
             engine.derive(strata(made.rules), numbers, place.listen, place.check, place.modules)
-            if place.is_constrained and engine.size(INCONSISTENT):
+            if place.is_constrained and engine.size(MAGIC_BOTTOM):
                 raise inconsistency(place.program)
-            return engine.rows(ANSWERS)
+            return engine.rows(MAGIC_ANSWERS)
 
     def explain(self, query: Query, place: Place) -> str:
         """What is asked for in which pattern, and what has to be derived in full."""
@@ -64,9 +63,9 @@ def rewritten(query: Query, place: Place) -> Rewritten:
 
 
 def _rewrite(query: Query, place: Place) -> Rewritten:
-    asked = [replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))]
+    asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
     if place.is_constrained:
-        asked.append(Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
+        asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
     options = Options(place.stated, expected_growth(place.engine))
     return rewrite(place.program.rules, asked, options).apart(ONCE)
 

@@ -14,12 +14,13 @@ from tidelog.data.rows import Rows, without
 from tidelog.engine.interrupts import Lock, locked
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
-from tidelog.logic.program import Atom, Constant, Literal, Predicate, Program, Query, Rule, Variable
+from tidelog.logic.program import Atom, Constant, Literal, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.type_inference import LazySchema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
-from tidelog.query.kept_queries import Asked, Demands, Step
+from tidelog.plan.reserved_relations import BINDING, CONSTANTS, REQUERIED
+from tidelog.query.kept_queries import Asked, Demands, Step, untyped_predicate
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.renaming import renamed_body
 from tidelog.syntax import ast
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 # Nobody is told of these transactions: no fact of the program changes in them.
 
 NOT_KEPT = "E653"
-ASKED = "?- asked"  # holds the binding that is asked for now
 Row = tuple[int, ...]
 
 
@@ -127,7 +127,7 @@ class Keeping:
         if asked.bindings in self.demands.kept.arities:
             rows = self._bound(asked, rows)
             body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
-        return self._match(rows, Atom(ASKED, asked.parameters), body, asked.variables)
+        return self._match(rows, Atom(BINDING, asked.parameters), body, asked.variables)
 
     def _bound(self, asked: Asked, rows: Rows) -> Rows:
         """A binding with the same answers that is asked for: by now, if it was not before."""
@@ -136,7 +136,7 @@ class Keeping:
         if asked.backward in self.demands.kept.arities and self.engine.size(asked.backward):
             (other,), (found,) = asked.variables, asked.parameters
             body = tuple(Atom(name, (found, other)) for name in (asked.name, asked.backward))
-            columns, count = self._match(rows, Atom(ASKED, (other,)), body, (found,))
+            columns, count = self._match(rows, Atom(BINDING, (other,)), body, (found,))
             if count:
                 return Rows(tuple(column[:1] for column in columns), 1)
         program = self._program()
@@ -147,13 +147,13 @@ class Keeping:
         self, rows: Rows, given: Atom, body: tuple[Literal, ...], variables: tuple[Variable, ...]
     ) -> Answers:
         """The values of variables for which a body holds, together with a given fact."""
-        self.engine.define(ASKED, len(given.terms))
+        self.engine.define(BINDING, len(given.terms))
         try:
-            self.engine.add(ASKED, rows.columns, 1)
-            self.engine.begin([ASKED])
-            answers: Answers = self.engine.answer(Rule(Atom(ASKED, variables), (given, *body)))
+            self.engine.add(BINDING, rows.columns, 1)
+            self.engine.begin([BINDING])
+            answers: Answers = self.engine.answer(Rule(Atom(BINDING, variables), (given, *body)))
         finally:
-            self.engine.drop(ASKED)
+            self.engine.drop(BINDING)
         return answers
 
 
@@ -189,7 +189,7 @@ class LookingUp:
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
         """Keep a query, and its answers unless it has parameters."""
         number = 1
-        while (name := f"?- looked up {number}") in self._asked:
+        while (name := f"{REQUERIED} {number}") in self._asked:
             number += 1
         asked = Asked(name, query, parameters)
         if not parameters:
@@ -260,7 +260,6 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 # Invariant: what was derived for earlier bindings is kept, and used for later ones.
 
 WRONG_BINDING = "E652"
-GIVEN = "?- given"  # what stands for the parameters while a query is resolved
 
 
 def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable, ...]]:
@@ -270,13 +269,13 @@ def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable
     if not names:
         return resolve_query(literals, program, text), ()
     variables = tuple(Variable(f"${name}") for name in names)
-    given = ast.Atom(ast.Call(ast.Name(GIVEN), tuple(ast.Variable(each.name) for each in variables)))
-    known = {GIVEN: Predicate(GIVEN, len(names), (None,) * len(names), (ColumnType.ANY,) * len(names), GIVEN)}
+    given = ast.Atom(ast.Call(ast.Name(CONSTANTS), tuple(ast.Variable(each.name) for each in variables)))
+    known = {CONSTANTS: untyped_predicate(CONSTANTS, len(names))}
     query = resolve_query((given, *_with_variables(literals, names)), program, text, known)
     body = tuple(
         literal
         for literal in query.rule.body
-        if not (isinstance(literal, Atom) and literal.predicate == GIVEN)
+        if not (isinstance(literal, Atom) and literal.predicate == CONSTANTS)
     )
     return replace(query, rule=replace(query.rule, body=body)), variables
 

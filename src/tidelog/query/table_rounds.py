@@ -12,6 +12,7 @@ from tidelog.engine.protocol import Group, TabledEngine
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
 from tidelog.plan.compile import collected_variables
+from tidelog.plan.reserved_relations import CALLED, COLLECTED, CONTEXT, INSERTED, JOINED, RETRACTED
 from tidelog.query.strategy import Answers
 from tidelog.query.table_rules import (
     Dispatch,
@@ -50,7 +51,7 @@ class Table:
     following: dict[tuple[Rule, int], Drive] = field(default_factory=dict)  # by facts that came, atom by atom
 
 
-OWNED = ("joined ", "within ", "collect ")  # what names of relations begin with that one component uses
+OWNED = (JOINED, CONTEXT, COLLECTED)  # what names of relations begin with that one component uses
 FEW_DENSE_BYTES = 1 << 20
 
 
@@ -228,7 +229,7 @@ class Component:
     def _own(self, rule: Rule) -> set[str]:
         """What a rule reads that grows while the component is completed."""
         read = {atom.predicate for atom in rule.positive}
-        return {name for name in read if name in self._answers or name.startswith((*OWNED, "call "))}
+        return {name for name in read if name in self._answers or name.startswith((*OWNED, CALLED))}
 
     # ---- facts that come
 
@@ -236,8 +237,7 @@ class Component:
         """Whether its tables only get more answers when these relations grow, and it can find them."""
         reading = [rule for rule in self._rules() if not _read(rule).isdisjoint(grown)]
         return not (reading and self.is_detached) and not any(
-            rule.head.predicate.startswith("collect ")
-            or any(atom.predicate in grown for atom in rule.negated)
+            rule.head.predicate.startswith(COLLECTED) or any(atom.predicate in grown for atom in rule.negated)
             for rule in reading
         )
 
@@ -289,7 +289,7 @@ class Component:
                 continue
             rule = accepting(table.pattern, self._general(table.pattern))
             called, given = rule.head, Atom(lost, rule.head.terms)
-            name = again[called.predicate] = f"came {called.predicate}"
+            name = again[called.predicate] = f"{INSERTED}{called.predicate}"
             engine.define(name, len(called.terms), FEW_DENSE_BYTES)
             engine.clear(name)
             run_once(Rule(Atom(name, called.terms), (given, called)), engine)
@@ -389,7 +389,7 @@ class Retraction:
         while fresh := self.engine.advance_group(group):
             for step in steps.due(fresh):
                 step.run(self.check)
-        self.taken = {name.removeprefix(TAKEN): name for name in names if self.engine.size(name)}
+        self.taken = {name.removeprefix(RETRACTED): name for name in names if self.engine.size(name)}
         for relation, taken in self.taken.items():
             self.engine.remove(relation, *self.engine.rows(taken))
 
@@ -423,11 +423,11 @@ class Retraction:
     def _noting(self, rule: Rule) -> Rule:
         """A rule that notes which rows of tables its instances have given, those at rest included."""
         body = (literal for literal in rule.body if not self._lets_rest(literal))
-        return Rule(Atom(TAKEN + rule.head.predicate, rule.head.terms), (rule.head, *body))
+        return Rule(Atom(RETRACTED + rule.head.predicate, rule.head.terms), (rule.head, *body))
 
     def _lets_rest(self, literal: Literal) -> bool:
         return isinstance(literal, Negation) and (
-            literal.atom.predicate.startswith("call ") or self.component.owns(literal.atom.predicate)
+            literal.atom.predicate.startswith(CALLED) or self.component.owns(literal.atom.predicate)
         )
 
     def _changed(self, rule: Rule) -> list[int]:
@@ -442,13 +442,10 @@ class Retraction:
         """A rule driven by what is taken from the component's own tables, whatever went elsewhere."""
         for place, literal in enumerate(rule.body[1:], 1):
             if isinstance(literal, Atom) and self.component.owns(literal.predicate):
-                name = TAKEN + literal.predicate
+                name = RETRACTED + literal.predicate
                 driven = _reading(rule, (place,), {literal.predicate: name})
                 for places in ((), *_choices(self._changed(rule))):
                     yield Drive(_reading(driven, places, self.gone), place, (name,), self.engine)
-
-
-TAKEN = "taken "
 
 
 def _choices(places: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -17,6 +17,7 @@ from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.plan_cache import Freshness, PlannedSizes
+from tidelog.plan.reserved_relations import ANSWERED, ASKED, CALLED, COLLECTED, CONTEXT, JOINED
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.magic_sets import STATED, substituted
@@ -51,17 +52,17 @@ class Pattern:
     @property
     def asked(self) -> str:
         """The relation of the bound arguments that are asked for."""
-        return f"ask {_plain(self.predicate)} {self.adornment}"
+        return f"{ASKED}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def called(self) -> str:
         """The relation of those among them that are evaluated."""
-        return f"call {_plain(self.predicate)} {self.adornment}"
+        return f"{CALLED}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def context(self) -> str:
         """The relation of what is asked on behalf of what."""
-        return f"within {_plain(self.predicate)} {self.adornment}"
+        return f"{CONTEXT}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def binding(self) -> Binding:
@@ -94,7 +95,7 @@ class Pattern:
 
 def answers_of(predicate: str) -> str:
     """The relation of a predicate's answers."""
-    return f"answer {_plain(predicate)}"
+    return f"{ANSWERED}{_plain(predicate)}"
 
 
 def _plain(predicate: str) -> str:
@@ -241,7 +242,7 @@ class _Writer:
                 is_own = atom.predicate in self.own
                 if joined >= (FEWEST_JOINED if is_own else 1):
                     name = (
-                        f"joined {_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
+                        f"{JOINED}{_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
                     )
                     done, joined = [self._cut(name, done, ordered[place:], made)], 0
                 self._ask(atom, ages, done, is_own)
@@ -300,7 +301,7 @@ class _Writer:
         if not rule.aggregations:
             self.steps[replace(rule, head=made.head, body=tuple(done))] = None
             return
-        collected = f"collect {_plain(self.pattern.predicate)} {self.pattern.adornment} {number}"
+        collected = f"{COLLECTED}{_plain(self.pattern.predicate)} {self.pattern.adornment} {number}"
         self.steps[Rule(Atom(collected, collected_variables(rule)), tuple(done))] = None
         self.groupings.append(Grouping(collected, replace(rule, head=made.head)))
 

@@ -16,6 +16,7 @@ from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
+from tidelog.plan.reserved_relations import DELETED, INSERTED
 from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency, together
 from tidelog.query.table_rounds import Component, Retraction
 from tidelog.query.table_rules import Definitions, Drive, Pattern, Variant, answers_of, run_together, variant
@@ -23,7 +24,7 @@ from tidelog.rewrite.magic_sets import substituted
 
 # ---- What is asked of tables, and the answers as they are found.
 
-GIVEN = "given "  # what the names of variables begin with that stand for constants
+BOUND = "given "  # what the names of variables begin with that stand for constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Asked:
 
         def variable(term: Term) -> Term:
             if isinstance(term, Constant):
-                return given.setdefault(term.value, Variable(f"{GIVEN}{len(given)}"))
+                return given.setdefault(term.value, Variable(f"{BOUND}{len(given)}"))
             return term
 
         body = tuple(map(bound, query.body))
@@ -240,7 +241,7 @@ class Tables:
         """A query as a rule of a predicate of its own, together with the component that is read first."""
         definitions = self._definitions
         name = f"?{len(self._shapes)} {self._clock}"
-        bound = sum(term.name.startswith(GIVEN) for term in rule.head.terms if isinstance(term, Variable))
+        bound = sum(term.name.startswith(BOUND) for term in rule.head.terms if isinstance(term, Variable))
         pattern = Pattern(name, "b" * bound + "f" * (len(rule.head.terms) - bound))
         merged = self._merged(rule)
         beside = () if merged is None else merged.predicates
@@ -419,8 +420,8 @@ class Tables:
 
         Those that cannot begin anew when they are next asked.
         """
-        gone = {name: self._deliver("gone", name, facts) for name, facts in went.items()}
-        grown = {name: self._deliver("came", name, facts) for name, facts in came.items()}
+        gone = {name: self._deliver(DELETED, name, facts) for name, facts in went.items()}
+        grown = {name: self._deliver(INSERTED, name, facts) for name, facts in came.items()}
         for number, names in enumerate(self._definitions.components):
             component = self._components.get(names)
             changed = {*gone, *grown}
@@ -451,14 +452,14 @@ class Tables:
         deque(self._complete([component]), maxlen=0)
         for name, mark in marks.items():
             if self._engine.size(name) > mark:
-                grown[name] = self._deliver("came", name, self._engine.appended(name, mark))
+                grown[name] = self._deliver(INSERTED, name, self._engine.appended(name, mark))
         for name, facts in retraction.answers():
-            retraction.gone[name] = self._deliver("gone", name, facts)
+            retraction.gone[name] = self._deliver(DELETED, name, facts)
 
     def _deliver(self, how: str, relation: str, facts: Answers) -> str:
         """A relation that holds what has gone from another, or come to it, all of it as new."""
         columns, rows = facts
-        name = f"{how} {relation}"
+        name = how + relation
         self._engine.define(name, len(columns))
         self._engine.clear(name)
         self._engine.add(name, columns, rows)

@@ -24,10 +24,11 @@ from tidelog.io.reader import read
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
 from tidelog.logic.values import Kind, Value
+from tidelog.plan.reserved_relations import EXPLAINED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation, Node, place_of
 from tidelog.proof.member_search import Treated
-from tidelog.proof.proof_search import ASKED, NOT_EXPLAINED
+from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
 from tidelog.proof.why_not import Doubter, WhyNot
@@ -254,7 +255,7 @@ class Explaining(Asking):
     def _proof_of(self, fact: Fact) -> Node:
         """The proof of a fact that holds always."""
         atom = Atom(fact.predicate, tuple(map(Constant, fact.values)))
-        query = Query(Rule(Atom(ASKED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
+        query = Query(Rule(Atom(EXPLAINED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
         return self._prover.explain(query, self._program, check=self.runtime.check).proofs[0]
 
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
