@@ -46,7 +46,7 @@ from tidelog.proof.proof_search import (
     Step,
     StepSource,
 )
-from tidelog.query.magic import ONCE, batch, relations
+from tidelog.query.magic import ONCE, add_facts, relations
 from tidelog.query.strategy import Place
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind as AdornedKind
@@ -74,8 +74,7 @@ def demanded(query: Query, place: Place) -> Iterator[None]:
     asked = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
     made = rewrite(place.program.rules, [asked], options).apart(ONCE)
     with relations(made, engine):
-        for seed in made.seeds:
-            engine.load(seed.predicate, batch([seed]))
+        add_facts(made.seeds, engine)
         numbers = {id(rule): number for number, rule in enumerate(made.rules)}
         engine.derive(strata(made.rules), numbers, place.listen, place.check, place.modules)
         found = _derived(made, engine)

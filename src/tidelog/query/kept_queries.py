@@ -22,7 +22,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.reserved_relations import KEPT_BOTTOM, kept_query
-from tidelog.query.magic import arities_of
+from tidelog.query.magic import arities_of, rows_by_relation
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
 
@@ -156,10 +156,11 @@ class Demands:
             return Step(update, self.whole(before, kept), self.whole(after, kept), kept)
         first, last = self.whole(before, self.kept), self.whole(after, kept)
         old, new = frozenset(first.rules), frozenset(last.rules)
+        dictionary = self._engine.dictionary
         return Step(
             Update(
-                {**update.removed, **self._rows(self.kept.seeds - kept.seeds)},
-                {**update.added, **self._rows(kept.seeds - self.kept.seeds)},
+                {**update.removed, **rows_by_relation(self.kept.seeds - kept.seeds, dictionary)},
+                {**update.added, **rows_by_relation(kept.seeds - self.kept.seeds, dictionary)},
                 tuple(rule for rule in first.rules if rule not in new),
                 tuple(rule for rule in last.rules if rule not in old),
             ),
@@ -270,19 +271,6 @@ class Demands:
         return int(self._engine.size(name)) if name in self._engine.relations() else 0
 
     # ---- facts
-
-    def _rows(self, facts: Iterable[Fact]) -> dict[str, Rows]:
-        by_relation: dict[str, list[Fact]] = {}
-        for fact in facts:
-            by_relation.setdefault(fact.predicate, []).append(fact)
-        encode = self._engine.dictionary.encode_values
-        return {
-            name: Rows(
-                tuple(encode([fact.values[place] for fact in some]) for place in range(len(some[0].values))),
-                len(some),
-            )
-            for name, some in by_relation.items()
-        }
 
     def _facts_of(self, relation: str) -> dict[str, Rows]:
         columns, count = self._engine.rows(relation)

@@ -16,7 +16,7 @@ class Lookup:
 
     def answer(self, query: Query, place: Place) -> Answers:
         """The rows of the query's head; raises ProgramError if something it asks for is not derived yet."""
-        missing = derived_in(query, place) if place.look_up is None else list(place.program.predicates)
+        missing = place.derived_in(query) if place.look_up is None else list(place.program.predicates)
         if missing and not place.is_materialised:
             written = place.program.predicates[missing[0]].written
             message = f"`{written}` is not derived yet, so it cannot be looked up"
@@ -45,10 +45,3 @@ class Full:
         """What it would do."""
         count = len(place.program.rules)
         return f"derives everything by {counted(count, 'rule')}, and looks the answers up"
-
-
-def derived_in(query: Query, place: Place) -> list[str]:
-    """The derived predicates that a query mentions."""
-    derived = place.program.derived
-    atoms = (*query.rule.positive, *query.rule.negated)
-    return [atom.predicate for atom in atoms if atom.predicate in derived]

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidelog.data.columns import Batch, column_of_values
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Rows
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
+from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.reserved_relations import MAGIC_ANSWERS, MAGIC_BOTTOM
 from tidelog.query.strategy import Answers, Place, inconsistency
@@ -39,8 +41,7 @@ class Magic:
         made = rewritten(query, place)
         engine = place.engine
         with relations(made, engine):
-            for seed in made.seeds:
-                engine.load(seed.predicate, batch([seed]))
+            add_facts(made.seeds, engine)
             place.notes[DERIVED] = made
             numbers = {id(rule): number for number, rule in enumerate(made.rules)}
             engine.derive(strata(made.rules), numbers, place.listen, place.check, place.modules)
@@ -108,7 +109,20 @@ def arities_of(made: Rewritten) -> dict[str, int]:
     return {**arities, **{seed.predicate: len(seed.values) for seed in made.seeds}}
 
 
-def batch(facts: Iterable[Fact]) -> Batch:
-    """Facts of one relation as data."""
-    rows = [fact.values for fact in facts]
-    return Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows))
+def add_facts(facts: Iterable[Fact], engine: ClosingEngine) -> None:
+    """Add facts to their relations, as explicit ones."""
+    for relation, rows in rows_by_relation(facts, engine.dictionary).items():
+        engine.add(relation, rows.columns, rows.count)
+
+
+def rows_by_relation(facts: Iterable[Fact], dictionary: Dictionary) -> dict[str, Rows]:
+    """Facts as rows of ids."""
+    by_relation: dict[str, list[tuple[Value, ...]]] = {}
+    for fact in facts:
+        by_relation.setdefault(fact.predicate, []).append(fact.values)
+    return {
+        name: Rows(
+            tuple(dictionary.encode_values(column) for column in zip(*values, strict=True)), len(values)
+        )
+        for name, values in by_relation.items()
+    }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidelog.errors import Diagnostic, ProgramError, counted, suggest
 from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
-from tidelog.query.lookup import Full, Lookup, derived_in
+from tidelog.query.lookup import Full, Lookup
 from tidelog.query.magic import Magic, rewritten
 from tidelog.query.strategy import Place, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
@@ -46,7 +46,7 @@ def choose(query: Query, place: Place) -> Choice:
         return Choice("lookup", "everything is derived already")
     if place.look_up is not None:
         return Choice("full", "facts are kept over representatives of equal constants")
-    asked = derived_in(query, place)
+    asked = place.derived_in(query)
     if not asked and not place.is_constrained:
         return Choice("lookup", "only stated facts are asked for")
     needed = _needed(asked, place)

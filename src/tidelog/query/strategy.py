@@ -67,6 +67,12 @@ class Place:
         """The derived predicates that have explicit facts too, as long as not everything is derived."""
         return frozenset(name for name in self.program.derived if self.engine.size(name))
 
+    def derived_in(self, query: Query) -> list[str]:
+        """The derived predicates that a query mentions."""
+        derived = self.program.derived
+        atoms = (*query.rule.positive, *query.rule.negated)
+        return [atom.predicate for atom in atoms if atom.predicate in derived]
+
     def answer(self, query: Query) -> Answers:
         """The rows of a query's head, all that it asks for being derived."""
         return self.engine.answer(query.rule) if self.look_up is None else self.look_up(query)
