@@ -29,7 +29,7 @@ from tidelog.equality.work_relations import CHECKED, Facts, Scratch, united
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Rule, Variable
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Check
-from tidelog.query.table_rules import Prepared, run_once
+from tidelog.query.table_rules import PreparedRule, run_once
 from tidelog.rewrite.representatives import ALIAS, GROUP, Constants, positive_rules, stored
 
 PROVED, FOUND = "proved", "found"
@@ -195,10 +195,10 @@ class Saturation:
 
     # ---- rules
 
-    def _prepared(self, rule: Rule, constants: Constants) -> list[Prepared]:
+    def _prepared(self, rule: Rule, constants: Constants) -> list[PreparedRule]:
         """The rules over proved facts that are made of one."""
         return [
-            Prepared(self._over_proved(each), self._own, self._engine)
+            PreparedRule(self._over_proved(each), self._own, self._engine)
             for each in positive_rules(rule, constants)
             if each.head.predicate in self._scratch.arities
         ]

@@ -16,7 +16,7 @@ from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
 from tidelog.logic.strata import order
 from tidelog.maintenance.maintainer import Check
 from tidelog.plan.compile import delta_pivots, delta_plan
-from tidelog.query.table_rules import FRESHNESS, Growing, Prepared
+from tidelog.query.table_rules import FRESHNESS, GrowingStatistics, PreparedRule
 
 # ---- Sets of facts beside the stored ones, in relations of their own. Mutates the engine.
 #
@@ -117,7 +117,7 @@ class Sought:
         given = literals[0]
         assert isinstance(given, Atom)
         self.rule = Rule(Atom(self._answers, tuple(terms)), ordered)
-        self._prepared = Prepared(self.rule, (given.predicate,), scratch.engine)
+        self._prepared = PreparedRule(self.rule, (given.predicate,), scratch.engine)
         self._given = given.predicate
 
     def rows(self, check: Callable[[], None]) -> Rows:
@@ -234,6 +234,6 @@ class Together:
 
     def _plan(self, rule: Rule, place: int) -> Runnable:
         """What finds the consequences of what is new of one atom."""
-        plan = delta_plan(rule, 0, self._own, place, Growing(self._engine, self._own))
+        plan = delta_plan(rule, 0, self._own, place, GrowingStatistics(self._engine, self._own))
         ready: Runnable = self._engine.prepare_for_all_times(plan)
         return ready

@@ -30,16 +30,16 @@ from tidelog.logic.program import (
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.reserved_relations import ABSENT
-from tidelog.proof.explanation import Kind
+from tidelog.proof.explanation import NodeKind
 from tidelog.proof.proof_search import (
+    EXPLICIT_STEP,
     NOT_EXPLAINED,
-    STATED,
     UNKNOWN,
     Ending,
-    Found,
     Ids,
-    Instances,
-    Step,
+    InstanceFinder,
+    ProofStep,
+    RuleInstances,
     aggregated,
 )
 
@@ -55,7 +55,7 @@ Key = tuple[int, ...]  # the ids of a fact's arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Treated:
+class EqualityView:
     """How a program sees equality: classes, the relation with all facts of a predicate, and queries."""
 
     classes: Classes
@@ -66,7 +66,7 @@ class Treated:
 class Members:
     """What rules derive, and what is stated, of all members of the classes of a fact."""
 
-    def __init__(self, instances: Instances, treated: Treated) -> None:
+    def __init__(self, instances: InstanceFinder, treated: EqualityView) -> None:
         self._instances = instances
         self._engine = instances.engine
         self._classes = treated.classes
@@ -109,7 +109,7 @@ class Members:
 
     # ---- what rules derive
 
-    def found(self, rule: Rule, number: int, key: Key) -> Found:
+    def found(self, rule: Rule, number: int, key: Key) -> RuleInstances:
         """The instances of a rule, over members, whose heads a fact over representatives stands for."""
         bound = self._over_representatives(rule)
         table = self._engine.table(bound.head.predicate)
@@ -158,18 +158,18 @@ class Members:
 
     # ---- tests and computations
 
-    def _tested(self, rule: Rule, number: int, chosen: tuple[dict[Variable, Ids], int]) -> Found:
+    def _tested(self, rule: Rule, number: int, chosen: tuple[dict[Variable, Ids], int]) -> RuleInstances:
         """The instances in which all that is computed and tested is as the rule wants it."""
         columns, count = chosen
         others = [item for item in rule.body if not isinstance(item, Atom)]
         if not others:
-            return Found(rule, number, columns, count)
+            return RuleInstances(rule, number, columns, count)
         rows = [
             row for row in self._rows(columns, count) if all(self._holds(item, row, rule) for item in others)
         ]
         names = rows[0].keys() if rows else columns.keys()
         made = {name: np.array([row[name] for row in rows], np.int32) for name in names}
-        return Found(rule, number, made, len(rows))
+        return RuleInstances(rule, number, made, len(rows))
 
     def _rows(self, columns: Mapping[Variable, Ids], count: int) -> Iterator[dict[Variable, int]]:
         lists = [ids.tolist() for ids in columns.values()]
@@ -222,7 +222,7 @@ def too_many(choices: int) -> ProgramError:
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
-def keys_of(atom: Atom, found: Found, members: Members) -> Sequence[Key]:
+def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]:
     """The facts that an atom is in each instance."""
     if not found.count:
         return []  # what would be computed has no column
@@ -270,32 +270,32 @@ class Equal:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GroupRow:
     """A distinct row of a group that is aggregated."""
 
     group: int
     key: Key
 
 
-Node = MemberFact | Direct | Equal | Row
+MemberNode = MemberFact | Direct | Equal | GroupRow
 
 
 @dataclass
-class EqualSearch:
+class MemberSearch:
     """What was found on the way back from one goal."""
 
     members: Members
-    instances: Instances
-    goal: Node
+    instances: InstanceFinder
+    goal: MemberNode
     check: Callable[[], None]
-    steps: dict[Node, list[Step[Node]]] = field(default_factory=dict)
-    heights: dict[Node, int] = field(default_factory=dict)
+    steps: dict[MemberNode, list[ProofStep[MemberNode]]] = field(default_factory=dict)
+    heights: dict[MemberNode, int] = field(default_factory=dict)
     # Direct facts, by the fact over representatives that stands for them.
     _loaded: dict[tuple[str, Key], tuple[Direct, ...]] = field(default_factory=dict)
-    _waiting: list[Node] = field(default_factory=list)
+    _waiting: list[MemberNode] = field(default_factory=list)
     _groups: int = 0
 
-    def run(self, wanted: int) -> list[Ending[Node]]:
+    def run(self, wanted: int) -> list[Ending[MemberNode]]:
         """How proofs of the goal end, lowest first: as many as are wanted, or all; one, of an equality."""
         self._waiting = [self.goal]
         levels = 0
@@ -313,7 +313,7 @@ class EqualSearch:
             if certain >= wanted or not self._waiting:
                 return [each for _, each in proved[:wanted]]
 
-    def _endings(self) -> Iterator[Ending[Node]]:
+    def _endings(self) -> Iterator[Ending[MemberNode]]:
         """All ways in which the goal comes about, with the fewest equalities first."""
         goal = self.goal
         if isinstance(goal, Direct):
@@ -326,36 +326,36 @@ class EqualSearch:
                 for step in self.steps[direct]:
                     yield Ending(goal, direct, step, equalities)
 
-    def _ending_height(self, ending: Ending[Node]) -> int:
+    def _ending_height(self, ending: Ending[MemberNode]) -> int:
         return max(self._step_height(ending.step), *map(self.height, ending.equalities), 0)
 
-    def _step_height(self, step: Step[Node]) -> int:
+    def _step_height(self, step: ProofStep[MemberNode]) -> int:
         """How high a step makes what comes about by it."""
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
     # ---- what was found
 
-    def lowest(self, node: Node) -> Step[Node]:
+    def lowest(self, node: MemberNode) -> ProofStep[MemberNode]:
         """The first of the lowest ways in which a node comes about; with the fewest equalities."""
         if isinstance(node, Equal):
-            return Step(Kind.EQUAL, tuple(self._chain(node)))
+            return ProofStep(NodeKind.EQUAL, tuple(self._chain(node)))
         lowest = min(
             self.steps[node], key=lambda step: (self._step_height(step), 0 if step.found else len(step.body))
         )
         if isinstance(node, MemberFact):
             direct = lowest.body[0]
             assert isinstance(direct, Direct)
-            return Step(Kind.REPLACED, (direct, *equalities_between(direct, node)))
+            return ProofStep(NodeKind.REPLACED, (direct, *equalities_between(direct, node)))
         return lowest
 
-    def height(self, node: Node) -> int:
+    def height(self, node: MemberNode) -> int:
         """The height of the lowest proof of a node, as far as one was found."""
         return self.heights.get(equal(node.left, node.right) if isinstance(node, Equal) else node, UNKNOWN)
 
-    def fact(self, node: Node) -> Atom:
+    def fact(self, node: MemberNode) -> Atom:
         """The fact that a node is."""
-        assert not isinstance(node, Row), "a row of a group is no fact"
+        assert not isinstance(node, GroupRow), "a row of a group is no fact"
         predicate, key = (
             (EQUAL, (node.left, node.right)) if isinstance(node, Equal) else (node.predicate, node.key)
         )
@@ -381,15 +381,15 @@ class EqualSearch:
                 case Direct():
                     del self.steps[node]  # an answer: its steps come with what stands for it
                     self._load(node.predicate, self.members.representatives(node.key))
-                case Row():
+                case GroupRow():
                     pass  # its steps are found with the group
 
-    def _expand_fact(self, fact: MemberFact) -> Iterator[Node]:
+    def _expand_fact(self, fact: MemberFact) -> Iterator[MemberNode]:
         """From the facts that differ by equal constants; which equalities that takes."""
         for direct in self._load(fact.predicate, self.members.representatives(fact.key)):
             pairs = equalities_between(direct, fact)
             equalities = tuple(dict.fromkeys(equal(pair.left, pair.right) for pair in pairs))
-            self._add(fact, Step(Kind.REPLACED, (direct, *equalities)))
+            self._add(fact, ProofStep(NodeKind.REPLACED, (direct, *equalities)))
             yield from equalities
 
     def _load(self, predicate: str, key: Key) -> tuple[Direct, ...]:
@@ -401,25 +401,25 @@ class EqualSearch:
         stated = [] if is_asked else self.members.stated(predicate, key)
         direct = [Direct(predicate, each) for each in stated]
         for node in direct:
-            self._add(node, STATED)
+            self._add(node, EXPLICIT_STEP)
         for rule, number in self.instances.rules_of(predicate):
             found = self.members.found(rule, number, key)
             direct += self._add_groups(found) if rule.aggregations else self._add_instances(found)
         self._loaded[predicate, key] = tuple(dict.fromkeys(direct))
         return self._loaded[predicate, key]
 
-    def _add(self, node: Node, step: Step[Node]) -> None:
+    def _add(self, node: MemberNode, step: ProofStep[MemberNode]) -> None:
         self.steps.setdefault(node, []).append(step)
 
-    def _add_instances(self, found: Found) -> list[Direct]:
+    def _add_instances(self, found: RuleInstances) -> list[Direct]:
         """The facts that instances of a rule derive."""
         predicate = found.rule.head.predicate
         heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
         for place, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
-            self._add(head, Step(Kind.RULE, body, found, place))
+            self._add(head, ProofStep(NodeKind.RULE, body, found, place))
         return heads
 
-    def _bodies(self, found: Found) -> list[tuple[Node, ...]]:
+    def _bodies(self, found: RuleInstances) -> list[tuple[MemberNode, ...]]:
         """The facts in the bodies of instances, which wait for the next level."""
         atoms = found.rule.positive
         columns = [
@@ -429,14 +429,16 @@ class EqualSearch:
             self._waiting += column
         return list(zip(*columns, strict=True)) if columns else [()] * found.count
 
-    def _add_groups(self, found: Found) -> Iterator[Direct]:
+    def _add_groups(self, found: RuleInstances) -> Iterator[Direct]:
         """The facts that groups give: each needs all its rows, and each row one instance of the body."""
         rule, decode = found.rule, self.members.decode
         collected, bodies = collected_variables(rule), self._bodies(found)
-        groups: dict[Key, dict[Row, list[int]]] = {}
+        groups: dict[Key, dict[GroupRow, list[int]]] = {}
         for place in range(found.count):
             rows = groups.setdefault(_key(found, rule.group, place), {})
-            rows.setdefault(Row(self._groups + len(groups), _key(found, collected, place)), []).append(place)
+            rows.setdefault(GroupRow(self._groups + len(groups), _key(found, collected, place)), []).append(
+                place
+            )
         self._groups += len(groups)
         for rows in groups.values():
             values = {name: [decode(row.key[at]) for row in rows] for at, name in enumerate(collected)}
@@ -444,9 +446,9 @@ class EqualSearch:
             if head is not None:
                 for row, places in rows.items():
                     for place in places:
-                        self._add(row, Step(Kind.ROW, bodies[place], found, place))
+                        self._add(row, ProofStep(NodeKind.ROW, bodies[place], found, place))
                 direct = Direct(rule.head.predicate, self.members.key(head))
-                self._add(direct, Step(Kind.AGGREGATE, tuple(rows), found))
+                self._add(direct, ProofStep(NodeKind.AGGREGATE, tuple(rows), found))
                 yield direct
 
     # ---- heights
@@ -520,5 +522,5 @@ def equal(one: int, other: int) -> Equal:
     return Equal(min(one, other), max(one, other))
 
 
-def _key(found: Found, names: Sequence[Variable], place: int) -> Key:
+def _key(found: RuleInstances, names: Sequence[Variable], place: int) -> Key:
     return tuple(int(found.columns[name][place]) for name in names)

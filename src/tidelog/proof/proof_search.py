@@ -22,7 +22,7 @@ from tidelog.plan.change_plans import Changes
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import negated_only_variables
 from tidelog.plan.reserved_relations import EXPLAINED, INSTANCES
-from tidelog.proof.explanation import Kind, ground_atom
+from tidelog.proof.explanation import NodeKind, ground_atom
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -41,7 +41,7 @@ FOUND = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleInstances:
     """Instances of one rule: a column of ids for each variable."""
 
     rule: Rule
@@ -54,7 +54,7 @@ class Found:
         return {name: dictionary.decode(int(ids[position])) for name, ids in self.columns.items()}
 
 
-class Instances:
+class InstanceFinder:
     """Finds the instances of rules; plans are cached for as long as the rules are used."""
 
     def __init__(self, engine: ClosingEngine) -> None:
@@ -85,7 +85,7 @@ class Instances:
         """The rules that derive a predicate, and their numbers."""
         return self._rules.get(predicate, ())
 
-    def find(self, rule: Rule, number: int, rows: Positions) -> Found:
+    def find(self, rule: Rule, number: int, rows: Positions) -> RuleInstances:
         """All instances of a rule whose heads are the given rows of the head's relation."""
         engine = self.engine
         variables = variables_of_rule(rule)
@@ -103,15 +103,15 @@ class Instances:
             copied = {name: column.copy() for name, column in zip(variables, columns, strict=True)}
         finally:
             engine.clear(scratch)
-        return Found(rule, number, copied, count)
+        return RuleInstances(rule, number, copied, count)
 
-    def rows(self, atom: Atom, found: Found) -> Positions:
+    def rows(self, atom: Atom, found: RuleInstances) -> Positions:
         """The rows of the facts that an atom is in each instance."""
         columns = [self._column(term, found) for term in atom.terms]
         rows: Positions = self.engine.table(atom.predicate).find(columns, found.count)
         return rows
 
-    def _column(self, term: Variable | Constant, found: Found) -> Ids:
+    def _column(self, term: Variable | Constant, found: RuleInstances) -> Ids:
         if isinstance(term, Variable):
             return found.columns[term]
         return np.full(found.count, self.engine.identity(term.value), np.int32)
@@ -129,7 +129,7 @@ def variables_of_rule(rule: Rule) -> tuple[Variable, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class AggregateGroup:
     """A group that gives a fact: the instances that are its members, and the row that each one is."""
 
     head: Numbers  # the node of the fact, alone
@@ -138,7 +138,7 @@ class Group:
     rows: int  # how many distinct ones there are
 
 
-def groups_of(found: Found, heads: Numbers, dictionary: Dictionary) -> Iterator[Group]:
+def groups_of(found: RuleInstances, heads: Numbers, dictionary: Dictionary) -> Iterator[AggregateGroup]:
     """The groups whose values are those of the heads that they were found for."""
     rule = found.rule
     collected = collected_variables(rule)
@@ -148,10 +148,10 @@ def groups_of(found: Found, heads: Numbers, dictionary: Dictionary) -> Iterator[
         values = {name: [dictionary.decode(i) for i in column.tolist()] for name, column in columns.items()}
         first = found.binding(members[0], dictionary)
         if aggregated(rule, values, len(rows)) == [_value(term, first) for term in rule.head.terms]:
-            yield Group(heads[members[:1]], members, row_of, len(rows))
+            yield AggregateGroup(heads[members[:1]], members, row_of, len(rows))
 
 
-def heads_of(rule: Rule, found: Found, dictionary: Dictionary) -> Iterator[list[Value]]:
+def heads_of(rule: Rule, found: RuleInstances, dictionary: Dictionary) -> Iterator[list[Value]]:
     """The heads that the groups among instances give, whatever they were found for."""
     collected = collected_variables(rule)
     for members in _alike(found, np.zeros(found.count, np.int64), rule.group):
@@ -184,7 +184,7 @@ def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> li
     return [_value(term, binding) for term in rule.head.terms]
 
 
-def _alike(found: Found, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
+def _alike(found: RuleInstances, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
     """The places of instances with the same head and the same values of the group's variables."""
     _, group_of = _numbered([heads, *(found.columns[variable] for variable in group)], found.count)
     order = np.argsort(group_of, kind="stable")
@@ -221,7 +221,7 @@ UNKNOWN = 1 << 40  # the height of what has no proof yet
 HOLDS = 0  # the node of all explicit facts; it stands in every body, so that none is empty
 
 
-class Graph:
+class ProofGraph:
     """Nodes and instances, numbered as they are added."""
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class Graph:
         self.bodies: Numbers = np.zeros(0, np.int64)  # the nodes of all bodies, one after the other
         self.starts: Numbers = np.zeros(0, np.int64)  # where each body begins
         self.places: Numbers = np.zeros(0, np.int64)  # of each instance, among those that were found with it
-        self.found: list[Found] = []
+        self.found: list[RuleInstances] = []
         self._ends: list[int] = []  # how many instances there are with each of `found`
         self._steps: list[Numbers] = []  # of nodes that wait to be put together with the others
         self._instances: list[tuple[Numbers, Numbers, Numbers]] = []
@@ -245,14 +245,14 @@ class Graph:
         first, self._counted = self._counted, self._counted + count
         return np.arange(first, self._counted)
 
-    def add_instances(self, found: Found, heads: Numbers, bodies: Numbers, places: Numbers) -> None:
+    def add_instances(self, found: RuleInstances, heads: Numbers, bodies: Numbers, places: Numbers) -> None:
         """New instances: their heads, and for each a row of the nodes in its body, HOLDS among them."""
         self.found.append(found)
         self._instances.append((heads, bodies, places))
         self._instanced += len(heads)
         self._ends.append(self._instanced)
 
-    def found_with(self, instance: int) -> tuple[Found, int]:
+    def found_with(self, instance: int) -> tuple[RuleInstances, int]:
         """Where an instance was found, and its place there."""
         return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.places[instance])
 
@@ -306,25 +306,25 @@ N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step(Generic[N]):
+class ProofStep(Generic[N]):
     """One way in which a node comes to hold; its kind is that of the node in a proof that it becomes.
 
     The body has the nodes that it needs: the atoms of a rule's instance in their order, the rows of a group,
     or a fact and the equalities that turn it into another.
     """
 
-    kind: Kind
+    kind: NodeKind
     body: tuple[N, ...] = ()
-    found: Found | None = None  # with the instances of a rule that it is one of
+    found: RuleInstances | None = None  # with the instances of a rule that it is one of
     place: int = -1  # among these; none if it is a group
 
     @property
     def is_instance(self) -> bool:
         """Whether it is an instance of a rule, so that what it gives is higher than its body."""
-        return self.kind in (Kind.RULE, Kind.AGGREGATE)
+        return self.kind in (NodeKind.RULE, NodeKind.AGGREGATE)
 
 
-STATED: Step[Any] = Step(Kind.EXPLICIT)
+EXPLICIT_STEP: ProofStep[Any] = ProofStep(NodeKind.EXPLICIT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,7 +333,7 @@ class Ending(Generic[N]):
 
     goal: N
     node: N
-    step: Step[N]
+    step: ProofStep[N]
     equalities: tuple[N, ...] = ()
 
 
@@ -346,7 +346,7 @@ class StepSource(Protocol[N]):
         None of them uses the goal itself.
         """
 
-    def lowest(self, node: N) -> Step[N]:
+    def lowest(self, node: N) -> ProofStep[N]:
         """The first of the lowest steps that give a node."""
 
     def height(self, node: N) -> int:
@@ -364,17 +364,17 @@ class StepSource(Protocol[N]):
 # is the lowest of all. So the search ends as soon as it sees a proof that is no higher than it has looked.
 
 EXPLICIT = int(Flag.EXPLICIT)
-Node = int | Atom  # the number of a derived fact or row in the graph, or an explicit fact
+FactNode = int | Atom  # the number of a derived fact or row in the graph, or an explicit fact
 
 
-class Search:
+class FactSearch:
     """What was found on the way back from one goal."""
 
-    def __init__(self, instances: Instances, relation: str, row: int, check: Callable[[], None]) -> None:
+    def __init__(self, instances: InstanceFinder, relation: str, row: int, check: Callable[[], None]) -> None:
         self._instances = instances
         self._engine = instances.engine
         self._check = check
-        self._graph = Graph()
+        self._graph = ProofGraph()
         self._facts: dict[int, tuple[str, int]] = {}  # of each node that is a fact: its relation and row
         self._known: dict[str, dict[int, int]] = {}  # the nodes of facts, by relation and row
         self._levels = 0  # that have been searched
@@ -386,12 +386,12 @@ class Search:
         self._known[relation] = {row: self._goal}
         self._waiting = {relation: [row]}
 
-    def run(self, wanted: int) -> list[Ending[Node]]:
+    def run(self, wanted: int) -> list[Ending[FactNode]]:
         """How proofs of the goal end, lowest first; that it is explicit is the lowest of all."""
-        endings: list[Ending[Node]] = []
+        endings: list[Ending[FactNode]] = []
         if self._is_explicit:
             fact = self.fact(self._goal)
-            endings.append(Ending(fact, fact, STATED))
+            endings.append(Ending(fact, fact, EXPLICIT_STEP))
         if wanted > len(endings):
             lowest = self._search(wanted - len(endings))
             self._lowest = self._graph.lowest()
@@ -417,15 +417,15 @@ class Search:
 
     # ---- what was found
 
-    def lowest(self, node: Node) -> Step[Node]:
+    def lowest(self, node: FactNode) -> ProofStep[FactNode]:
         """The first of the lowest steps that give a node."""
-        return STATED if isinstance(node, Atom) else self._step(self._lowest[node])
+        return EXPLICIT_STEP if isinstance(node, Atom) else self._step(self._lowest[node])
 
-    def height(self, node: Node) -> int:
+    def height(self, node: FactNode) -> int:
         """The height of the lowest proof of a node."""
         return 0 if isinstance(node, Atom) else int(self._graph.heights[node])
 
-    def fact(self, node: Node) -> Atom:
+    def fact(self, node: FactNode) -> Atom:
         """The fact that a node is."""
         if isinstance(node, Atom):
             return node
@@ -434,17 +434,17 @@ class Search:
         columns = self._engine.table(relation).columns
         return Atom(relation, tuple(Constant(decode(int(column[row]))) for column in columns))
 
-    def _step(self, instance: int) -> Step[Node]:
+    def _step(self, instance: int) -> ProofStep[FactNode]:
         """An instance in the graph as a step."""
         found, place = self._graph.found_with(instance)
         _, *body = self._graph.body(instance)
         is_fact = int(self._graph.heads[instance]) in self._facts
         if is_fact and found.rule.aggregations:
-            return Step(Kind.AGGREGATE, tuple(body), found)
+            return ProofStep(NodeKind.AGGREGATE, tuple(body), found)
         binding = found.binding(place, self._engine.dictionary) if HOLDS in body else {}
         atoms = zip(body, found.rule.positive, strict=True)
         nodes = tuple(ground_atom(atom, binding) if node == HOLDS else node for node, atom in atoms)
-        return Step(Kind.RULE if is_fact else Kind.ROW, nodes, found, place)
+        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, place)
 
     # ---- the way back
 
@@ -461,7 +461,7 @@ class Search:
             else:
                 self._graph.add_instances(found, heads, bodies, np.arange(found.count))
 
-    def _bodies(self, found: Found) -> Numbers:
+    def _bodies(self, found: RuleInstances) -> Numbers:
         """The nodes of each instance's facts, one row per instance."""
         columns = [np.full(found.count, HOLDS)]
         for atom in found.rule.positive:
@@ -471,7 +471,7 @@ class Search:
                 columns.append(columns[0])  # all of them are explicit
         return np.column_stack(columns)
 
-    def _add_groups(self, found: Found, heads: Numbers, bodies: Numbers) -> None:
+    def _add_groups(self, found: RuleInstances, heads: Numbers, bodies: Numbers) -> None:
         """Instances of an aggregate rule need all rows of a group, and each row one instance of the body."""
         for group in groups_of(found, heads, self._engine.dictionary):
             rows = self._graph.add_nodes(group.rows, step=0)

@@ -32,22 +32,30 @@ from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.reserved_relations import EXPLAINED, EXPLAINED_MEMBERS, MAGIC_ANSWERS
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Binding, Explanation, Kind, Node, grounded
-from tidelog.proof.member_search import Direct, Equal, EqualSearch, MemberFact, Members, Treated, keys_of
-from tidelog.proof.member_search import Node as MemberNode
+from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, grounded
+from tidelog.proof.member_search import (
+    Direct,
+    Equal,
+    EqualityView,
+    MemberFact,
+    MemberNode,
+    Members,
+    MemberSearch,
+    keys_of,
+)
 from tidelog.proof.proof_search import (
-    STATED,
+    EXPLICIT_STEP,
     Ending,
-    Found,
+    FactSearch,
     Ids,
-    Instances,
+    InstanceFinder,
     N,
-    Search,
-    Step,
+    ProofStep,
+    RuleInstances,
     StepSource,
 )
 from tidelog.query.magic import ONCE, add_facts, relations
-from tidelog.query.strategy import Place
+from tidelog.query.strategy import QueryContext
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind as AdornedKind
 
@@ -64,7 +72,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def demanded(query: Query, place: Place) -> Iterator[None]:
+def demanded(query: Query, place: QueryContext) -> Iterator[None]:
     """In the block, the derived relations hold what the query asks for; afterwards their explicit facts only.
 
     Nothing else is derived yet.
@@ -112,7 +120,7 @@ Origin = Callable[
 MOST_ROWS = 20  # of a group that a proof holds
 
 
-class Trees(Generic[N]):
+class ProofTrees(Generic[N]):
     """Makes proofs of what one search has found."""
 
     def __init__(
@@ -122,23 +130,23 @@ class Trees(Generic[N]):
         self._dictionary = dictionary
         self._origin = origin
         self._most_rows = most_rows
-        self._made: dict[N, Node] = {}
+        self._made: dict[N, ProofNode] = {}
 
-    def ending_with(self, ending: Ending[N]) -> Node:
+    def ending_with(self, ending: Ending[N]) -> ProofNode:
         """The lowest proof of the goal that ends so."""
         self._make([*self._shown(ending.step), *ending.equalities])
-        if ending.step is STATED:  # the same node wherever the fact is used
+        if ending.step is EXPLICIT_STEP:  # the same node wherever the fact is used
             self._make([ending.node])
             last = self._made[ending.node]
         else:
             last = self._node(ending.node, ending.step)
         return self._replaced(
-            Kind.REPLACED, ending.goal, (last, *map(self._made.__getitem__, ending.equalities))
+            NodeKind.REPLACED, ending.goal, (last, *map(self._made.__getitem__, ending.equalities))
         )
 
     def _make(self, nodes: Sequence[N]) -> None:
         """Make all nodes that these need, each after what it follows from."""
-        waiting: list[tuple[N, Step[N] | None]] = [(node, None) for node in nodes]
+        waiting: list[tuple[N, ProofStep[N] | None]] = [(node, None) for node in nodes]
         while waiting:
             node, step = waiting.pop()
             if node in self._made:
@@ -150,59 +158,66 @@ class Trees(Generic[N]):
             else:
                 self._made[node] = self._node(node, step)
 
-    def _shown(self, step: Step[N]) -> Sequence[N]:
+    def _shown(self, step: ProofStep[N]) -> Sequence[N]:
         """The body of a step, but for the rows of a group that are too many."""
-        return step.body[: self._most_rows] if step.kind is Kind.AGGREGATE else step.body
+        return step.body[: self._most_rows] if step.kind is NodeKind.AGGREGATE else step.body
 
     # ---- nodes
 
-    def _node(self, node: N, step: Step[N]) -> Node:
+    def _node(self, node: N, step: ProofStep[N]) -> ProofNode:
         match step.kind:
-            case Kind.EXPLICIT:
+            case NodeKind.EXPLICIT:
                 return self._explicit(self._found.fact(node))
-            case Kind.ROW:
+            case NodeKind.ROW:
                 return self._row(step)
-            case Kind.RULE | Kind.AGGREGATE:
+            case NodeKind.RULE | NodeKind.AGGREGATE:
                 return self._derived(self._found.fact(node), step)
             case _:
                 return self._replaced(step.kind, node, tuple(self._made[each] for each in step.body))
 
-    def _explicit(self, atom: Atom) -> Node:
+    def _explicit(self, atom: Atom) -> ProofNode:
         values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
-        return Node(Kind.EXPLICIT, atom, origin=self._origin(Fact(atom.predicate, values)))
+        return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(Fact(atom.predicate, values)))
 
-    def _derived(self, atom: Atom, step: Step[N]) -> Node:
+    def _derived(self, atom: Atom, step: ProofStep[N]) -> ProofNode:
         assert step.found is not None
         rule, number = step.found.rule, step.found.number
-        is_group = step.kind is Kind.AGGREGATE
+        is_group = step.kind is NodeKind.AGGREGATE
         children = (self._aggregate(step, atom),) if is_group else self._literals(step)
-        kind = Kind.RULE if number >= 0 else Kind.QUERY
-        return Node(kind, atom, children, 1 + self._height(step), rule, number)
+        kind = NodeKind.RULE if number >= 0 else NodeKind.QUERY
+        return ProofNode(kind, atom, children, 1 + self._height(step), rule, number)
 
-    def _aggregate(self, step: Step[N], atom: Atom) -> Node:
+    def _aggregate(self, step: ProofStep[N], atom: Atom) -> ProofNode:
         assert step.found is not None
         rule, number = step.found.rule, step.found.number
         shown = tuple(self._made[row] for row in self._shown(step))
         elided = len(step.body) - len(shown)
-        return Node(
-            Kind.AGGREGATE, None, shown, self._height(step), rule, number, results(rule, atom), elided=elided
+        return ProofNode(
+            NodeKind.AGGREGATE,
+            None,
+            shown,
+            self._height(step),
+            rule,
+            number,
+            results(rule, atom),
+            elided=elided,
         )
 
-    def _row(self, step: Step[N]) -> Node:
+    def _row(self, step: ProofStep[N]) -> ProofNode:
         assert step.found is not None
         rule, number = step.found.rule, step.found.number
         binding = step.found.binding(step.place, self._dictionary)
         distinct = tuple((variable, binding[variable]) for variable in collected_variables(rule))
-        return Node(Kind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
+        return ProofNode(NodeKind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
 
-    def _replaced(self, kind: Kind, node: N, children: tuple[Node, ...]) -> Node:
+    def _replaced(self, kind: NodeKind, node: N, children: tuple[ProofNode, ...]) -> ProofNode:
         """A fact by others that make it; the only one of them, if that is the fact itself."""
         atom = self._found.fact(node)
         if len(children) == 1 and children[0].literal == atom:
             return children[0]
-        return Node(kind, atom, children, max(child.height for child in children))
+        return ProofNode(kind, atom, children, max(child.height for child in children))
 
-    def _literals(self, step: Step[N]) -> tuple[Node, ...]:
+    def _literals(self, step: ProofStep[N]) -> tuple[ProofNode, ...]:
         """The literals of an instance's body, in the rule's order."""
         assert step.found is not None
         binding = step.found.binding(step.place, self._dictionary)
@@ -212,19 +227,19 @@ class Trees(Generic[N]):
             for item in step.found.rule.body
         )
 
-    def _height(self, step: Step[N]) -> int:
+    def _height(self, step: ProofStep[N]) -> int:
         """The height of the highest node in the body of a step."""
         return max(map(self._found.height, step.body), default=0)
 
 
-def held(literal: Literal, binding: Binding) -> Node:
+def held(literal: Literal, binding: Binding) -> ProofNode:
     """A literal of a body that is no atom, under the binding that makes it hold."""
     if isinstance(literal, Negation):
-        return Node(Kind.NEGATION, grounded(literal, binding))
+        return ProofNode(NodeKind.NEGATION, grounded(literal, binding))
     if isinstance(literal, Assignment):
         computed = ((literal.variable, binding[literal.variable]),)
-        return Node(Kind.COMPUTED, grounded(literal, binding), binding=computed)
-    return Node(Kind.TEST, grounded(literal, binding))
+        return ProofNode(NodeKind.COMPUTED, grounded(literal, binding), binding=computed)
+    return ProofNode(NodeKind.TEST, grounded(literal, binding))
 
 
 def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
@@ -245,7 +260,7 @@ Answers = tuple[Sequence[Ids], int]
 Goal = TypeVar("Goal")
 
 
-class Space(Protocol[Goal]):
+class ProofSpace(Protocol[Goal]):
     """Where proofs are looked for: among the rows of relations, or over the members of classes."""
 
     asked: str  # what the names of relations of answers begin with
@@ -268,7 +283,7 @@ class Prover:
 
     def __init__(self, engine: ClosingEngine, origin: Origin) -> None:
         self._engine = engine
-        self._instances = Instances(engine)
+        self._instances = InstanceFinder(engine)
         self._origin = origin
 
     def explain(
@@ -279,7 +294,7 @@ class Prover:
         limit: int = 10,
         most_rows: int | None = MOST_ROWS,
         check: Callable[[], None] = lambda: None,
-        treated: Treated | None = None,
+        treated: EqualityView | None = None,
     ) -> Explanation:
         """So many proofs of each of the first answers to a query; everything is derived.
 
@@ -290,14 +305,14 @@ class Prover:
             return self._explain(FactSpace(instances, check), query, program, wanted, limit, most_rows)
         return self._explain(MemberSpace(instances, treated, check), query, program, wanted, limit, most_rows)
 
-    def instances(self, program: Program) -> Instances:
+    def instances(self, program: Program) -> InstanceFinder:
         """What finds instances of the program's rules."""
         self._instances.use(program)
         return self._instances
 
     def _explain(
         self,
-        space: Space[Goal],
+        space: ProofSpace[Goal],
         query: Query,
         program: Program,
         wanted: int,
@@ -307,18 +322,18 @@ class Prover:
         columns, count = space.answers(query)
         if not count:
             raise does_not_hold(query)
-        proofs: list[Node] = []
+        proofs: list[ProofNode] = []
         answers = Rows(tuple(column[:limit] for column in columns), min(count, limit))
         with self._goals(space, query.rule, answers) as goals:
             for goal in goals:
                 search = space.search(goal)
                 endings = search.run(wanted)
-                trees = Trees(search, self._engine.dictionary, self._origin, most_rows)
+                trees = ProofTrees(search, self._engine.dictionary, self._origin, most_rows)
                 proofs += [trees.ending_with(ending) for ending in endings]
         return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
 
     @contextmanager
-    def _goals(self, space: Space[Goal], rule: Rule, answers: Rows) -> Iterator[Sequence[Goal]]:
+    def _goals(self, space: ProofSpace[Goal], rule: Rule, answers: Rows) -> Iterator[Sequence[Goal]]:
         """What is to be proved: facts, if the query is an atom, else answers, which the query derives."""
         facts = space.goals(rule, answers)
         if facts is not None:
@@ -339,7 +354,7 @@ class FactSpace:
 
     asked = EXPLAINED
 
-    def __init__(self, instances: Instances, check: Callable[[], None]) -> None:
+    def __init__(self, instances: InstanceFinder, check: Callable[[], None]) -> None:
         self._instances = instances
         self._engine = instances.engine
         self._check = check
@@ -367,10 +382,10 @@ class FactSpace:
         self._engine.add(relation, answers.columns, answers.count)
         return [(relation, row) for row in range(answers.count)]
 
-    def search(self, goal: tuple[str, int]) -> Search:
+    def search(self, goal: tuple[str, int]) -> FactSearch:
         """A search for proofs of a row."""
         relation, row = goal
-        return Search(self._instances, relation, row, self._check)
+        return FactSearch(self._instances, relation, row, self._check)
 
 
 class MemberSpace:
@@ -378,7 +393,7 @@ class MemberSpace:
 
     asked = EXPLAINED_MEMBERS
 
-    def __init__(self, instances: Instances, treated: Treated, check: Callable[[], None]) -> None:
+    def __init__(self, instances: InstanceFinder, treated: EqualityView, check: Callable[[], None]) -> None:
         self._instances = instances
         self._treated = treated
         self._members = Members(instances, replace(treated, relation=self._relation))
@@ -411,9 +426,9 @@ class MemberSpace:
         self._instances.engine.add(relation, own.columns, own.count)
         return [Direct(relation, key) for key in keys_of_rows(answers)]
 
-    def search(self, goal: MemberNode) -> EqualSearch:
+    def search(self, goal: MemberNode) -> MemberSearch:
         """A search for proofs of a fact over members, or of an equality."""
-        return EqualSearch(self._members, self._instances, goal, self._check)
+        return MemberSearch(self._members, self._instances, goal, self._check)
 
     def _equality(self, rule: Rule) -> Equal | None:
         """The two constants of which a query asks whether they are one, if it does."""
@@ -423,10 +438,10 @@ class MemberSpace:
         return None
 
 
-def _found(rule: Rule, answers: Rows) -> Found:
+def _found(rule: Rule, answers: Rows) -> RuleInstances:
     """Answers as instances of the query."""
     variables = (term for term in rule.head.terms if isinstance(term, Variable))
-    return Found(rule, -1, dict(zip(variables, answers.columns, strict=True)), answers.count)
+    return RuleInstances(rule, -1, dict(zip(variables, answers.columns, strict=True)), answers.count)
 
 
 def the_atom(query: Rule) -> Atom | None:

@@ -27,13 +27,13 @@ from tidelog.plan.join_order import negated_only_variables
 from tidelog.plan.reserved_relations import DOUBTED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
-from tidelog.proof.proof_search import Found, Instances, heads_of
+from tidelog.proof.proof_search import InstanceFinder, RuleInstances, heads_of
 from tidelog.proof.prover import the_atom
 
 # ---- Why a fact does not hold, as data, and as people and programs read it.
 
 
-class State(Enum):
+class LiteralState(Enum):
     """What is known of a literal."""
 
     HOLDS = "holds"
@@ -42,15 +42,15 @@ class State(Enum):
     GIVEN = "given"  # it follows, but differs from what was asked for
 
 
-MARKS = {State.HOLDS: "✓", State.FAILS: "✗", State.OPEN: "?", State.GIVEN: "≠"}
+MARKS = {LiteralState.HOLDS: "✓", LiteralState.FAILS: "✗", LiteralState.OPEN: "?", LiteralState.GIVEN: "≠"}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JudgedLiteral:
     """A literal of an instance that comes near."""
 
     literal: Literal
-    state: State
+    state: LiteralState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Failure:
 
     rule: Rule
     number: int
-    parts: tuple[Part, ...]
+    parts: tuple[JudgedLiteral, ...]
     repairs: tuple[Atom, ...] = ()  # facts that complete the rule, each by itself
     more: int = 0  # repairs that are not among them
 
@@ -164,13 +164,13 @@ class Attempt:
 
     omitted: frozenset[int]
     open: frozenset[int]
-    found: Found
+    found: RuleInstances
 
 
-class Doubter:
+class WhyNotSearch:
     """Finds out why facts do not hold."""
 
-    def __init__(self, instances: Instances, program: Program, check: Callable[[], None]) -> None:
+    def __init__(self, instances: InstanceFinder, program: Program, check: Callable[[], None]) -> None:
         self._instances = instances
         self._engine = instances.engine
         self._program = program
@@ -256,12 +256,15 @@ class Doubter:
 
     # ---- what was found
 
-    def _parts(self, rule: Rule, attempt: Attempt) -> tuple[Part, ...]:
+    def _parts(self, rule: Rule, attempt: Attempt) -> tuple[JudgedLiteral, ...]:
         """The literals of the nearest instance, each with what is known of it."""
         binding = attempt.found.binding(0, self._engine.dictionary)
-        states = {**dict.fromkeys(attempt.open, State.OPEN), **dict.fromkeys(attempt.omitted, State.FAILS)}
+        states = {
+            **dict.fromkeys(attempt.open, LiteralState.OPEN),
+            **dict.fromkeys(attempt.omitted, LiteralState.FAILS),
+        }
         return tuple(
-            Part(grounded(literal, binding), states.get(place, State.HOLDS))
+            JudgedLiteral(grounded(literal, binding), states.get(place, LiteralState.HOLDS))
             for place, literal in enumerate(rule.body)
         )
 
@@ -280,10 +283,10 @@ class Doubter:
         facts = [ground_atom(literal, binding) for binding in islice(bindings, limit)]
         return facts, max(0, len(rows) - limit)
 
-    def _other_value(self, rule: Rule, number: int, found: Found) -> Failure:
+    def _other_value(self, rule: Rule, number: int, found: RuleInstances) -> Failure:
         """The body of an aggregate rule holds, but the group has other values."""
         given = (tuple(map(Constant, row)) for row in heads_of(rule, found, self._engine.dictionary))
-        parts = tuple(Part(Atom(rule.head.predicate, terms), State.GIVEN) for terms in given)
+        parts = tuple(JudgedLiteral(Atom(rule.head.predicate, terms), LiteralState.GIVEN) for terms in given)
         return Failure(rule, number, parts)
 
 

@@ -33,7 +33,7 @@ NO_UPDATE = Update({}, {})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeptQuery:
     """A query that is kept: its answers are in the relation `name`, the columns of parameters first."""
 
     name: str
@@ -65,7 +65,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptProgram:
     """What is maintained for queries: rules, the bindings they begin with, and their relations."""
 
     rules: tuple[Rule, ...] = ()
@@ -75,26 +75,28 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class QueryStep:
     """A transaction as maintainers see it, and what is kept afterwards."""
 
     update: Update
     before: Program
     after: Program
-    kept: Kept
+    kept: KeptProgram
 
 
-class Demands:
+class KeptQueries:
     """All kept queries of a reasoner."""
 
     def __init__(self, engine: ClosingEngine) -> None:
         self._engine = engine
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, KeptQuery] = {}
         self._is_full = False  # whether maintainers know the program's own rules too
-        self._programs: tuple[Program, Kept, Program] | None = None  # the last one that was put together
+        self._programs: tuple[Program, KeptProgram, Program] | None = (
+            None  # the last one that was put together
+        )
         self._costs: dict[tuple[Atom, frozenset[Variable]], float] = {}
         self._made: set[str] = set()  # relations, those of the past too
-        self.kept = Kept()
+        self.kept = KeptProgram()
 
     @property
     def are_there(self) -> bool:
@@ -102,7 +104,7 @@ class Demands:
         return bool(self.kept.arities)
 
     @property
-    def watched(self) -> Mapping[str, Asked]:
+    def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the relations of their answers."""
         return {name: asked for name, asked in self._asked.items() if not asked.parameters}
 
@@ -114,29 +116,29 @@ class Demands:
         return name
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[KeptQuery, ...]:
         """All kept queries."""
         return tuple(self._asked.values())
 
-    def find(self, name: str) -> Asked | None:
+    def find(self, name: str) -> KeptQuery | None:
         """The query of this name, if it is kept."""
         return self._asked.get(name)
 
     # ---- transactions
 
-    def step(self, update: Update, before: Program, after: Program) -> Step:
+    def step(self, update: Update, before: Program, after: Program) -> QueryStep:
         """A transaction with all that it means for kept queries."""
         kept = self.kept
         if self._asked and self._is_outdated(update, before, after):
             kept = self._rewritten(after, self._asked, kept.stated | update.added.keys())
         return self._step(update, before, after, kept)
 
-    def asking(self, asked: Asked, program: Program) -> Step:
+    def asking(self, asked: KeptQuery, program: Program) -> QueryStep:
         """What is to be done so that a query be kept."""
         kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.stated)
         return self._step(NO_UPDATE, program, program, kept)
 
-    def forgetting(self, asked: Asked, program: Program) -> Step:
+    def forgetting(self, asked: KeptQuery, program: Program) -> QueryStep:
         """What is to be done so that a query be kept no longer."""
         others = {name: each for name, each in self._asked.items() if name != asked.name}
         kept = self._rewritten(program, others, self.kept.stated)
@@ -151,13 +153,13 @@ class Demands:
             (update.added.keys() - self.kept.stated) & after.derived
         )
 
-    def _step(self, update: Update, before: Program, after: Program, kept: Kept) -> Step:
+    def _step(self, update: Update, before: Program, after: Program, kept: KeptProgram) -> QueryStep:
         if kept is self.kept and (self._is_full or after.rules is before.rules):
-            return Step(update, self.whole(before, kept), self.whole(after, kept), kept)
+            return QueryStep(update, self.whole(before, kept), self.whole(after, kept), kept)
         first, last = self.whole(before, self.kept), self.whole(after, kept)
         old, new = frozenset(first.rules), frozenset(last.rules)
         dictionary = self._engine.dictionary
-        return Step(
+        return QueryStep(
             Update(
                 {**update.removed, **rows_by_relation(self.kept.seeds - kept.seeds, dictionary)},
                 {**update.added, **rows_by_relation(kept.seeds - self.kept.seeds, dictionary)},
@@ -169,7 +171,7 @@ class Demands:
             kept,
         )
 
-    def whole(self, program: Program, kept: Kept) -> Program:
+    def whole(self, program: Program, kept: KeptProgram) -> Program:
         """The program that maintainers know, the same object for the same program."""
         if self._is_full and not kept.rules:
             return program
@@ -185,13 +187,13 @@ class Demands:
         self._programs = program, kept, made
         return made
 
-    def define(self, kept: Kept) -> None:
+    def define(self, kept: KeptProgram) -> None:
         """Create the relations of kept queries."""
         for name, arity in kept.arities.items():
             self._engine.define(name, arity)
         self._made.update(kept.arities)
 
-    def adopt(self, step: Step, asked: Asked | None = None, *, forgotten: bool = False) -> None:
+    def adopt(self, step: QueryStep, asked: KeptQuery | None = None, *, forgotten: bool = False) -> None:
         """Take note of a transaction that was carried out."""
         self.kept = step.kept
         if asked is not None and forgotten:
@@ -218,22 +220,22 @@ class Demands:
     def begin_again(self) -> None:
         """Forget the relations of kept queries, which are gone; the queries can be asked anew."""
         self._made = set()
-        self.kept = Kept()
+        self.kept = KeptProgram()
         self._is_full = False
         self._programs = None
         self._costs = {}
 
-    def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> Step:
+    def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> QueryStep:
         """What is to be done so that all queries be kept again, with the bindings that were asked for."""
         kept = self._rewritten(program, self._asked, frozenset())
         return self._step(Update({}, bindings), program, program, kept)
 
-    def begin_anew(self, program: Program) -> Step:
+    def begin_anew(self, program: Program) -> QueryStep:
         """What is to be done so that queries be kept by a program of which everything is derived."""
         self._is_full = True
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
 
-    def resume(self, asked: Iterable[Asked], program: Program) -> None:
+    def resume(self, asked: Iterable[KeptQuery], program: Program) -> None:
         """Keep these queries for a program of which everything is derived, their answers too."""
         self._is_full = True
         self._asked = {each.name: each for each in asked}
@@ -242,13 +244,15 @@ class Demands:
 
     # ---- rewriting
 
-    def _rewritten(self, program: Program, asked: Mapping[str, Asked], stated: Collection[str]) -> Kept:
+    def _rewritten(
+        self, program: Program, asked: Mapping[str, KeptQuery], stated: Collection[str]
+    ) -> KeptProgram:
         """What is to be maintained for queries."""
         if self._is_full:
             rules = tuple(each.rule for each in asked.values() if not each.parameters)
-            return Kept(rules, arities={rule.head.predicate: len(rule.head.terms) for rule in rules})
+            return KeptProgram(rules, arities={rule.head.predicate: len(rule.head.terms) for rule in rules})
         if not asked:
-            return Kept()
+            return KeptProgram()
         derived = program.derived
         known = frozenset(stated) & derived | {name for name in derived if self._size(name)}
         rules = tuple(each.rule for each in asked.values())
@@ -257,7 +261,7 @@ class Demands:
             rules = (*rules, Rule(Atom(KEPT_BOTTOM, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
         made = rewrite(program.rules, rules, Options(known, self._cost, frozenset(bindings)))
-        return Kept(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
+        return KeptProgram(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
         """What an atom costs, the same as long as queries are kept: rewriting anew must not differ."""
@@ -277,7 +281,7 @@ class Demands:
         return {relation: Rows(columns, count)} if count else {}
 
 
-def _sharing(asked: Asked, program: Program, stated: Collection[str]) -> tuple[Rule, ...]:
+def _sharing(asked: KeptQuery, program: Program, stated: Collection[str]) -> tuple[Rule, ...]:
     """The rule of a query's backward relation, if it asks what one place of a transitive predicate reaches.
 
     Two places that reach each other reach the same: the answers of one serve for both.

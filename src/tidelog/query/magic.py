@@ -20,7 +20,7 @@ from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.reserved_relations import MAGIC_ANSWERS, MAGIC_BOTTOM
-from tidelog.query.strategy import Answers, Place, inconsistency
+from tidelog.query.strategy import Answers, QueryContext, inconsistency
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 from tidelog.rewrite.renaming import Kind
 
@@ -36,7 +36,7 @@ class Magic:
 
     name = "magic"
 
-    def answer(self, query: Query, place: Place) -> Answers:
+    def answer(self, query: Query, place: QueryContext) -> Answers:
         """The rows of the query's head."""
         made = rewritten(query, place)
         engine = place.engine
@@ -49,12 +49,12 @@ class Magic:
                 raise inconsistency(place.program)
             return engine.rows(MAGIC_ANSWERS)
 
-    def explain(self, query: Query, place: Place) -> str:
+    def explain(self, query: Query, place: QueryContext) -> str:
         """What is asked for in which pattern, and what has to be derived in full."""
         return described(rewritten(query, place), place)
 
 
-def rewritten(query: Query, place: Place) -> Rewritten:
+def rewritten(query: Query, place: QueryContext) -> Rewritten:
     """The program that answers the query, and finds out whether the program is inconsistent."""
     known = place.notes.get(query.rule)
     if known is None:
@@ -63,7 +63,7 @@ def rewritten(query: Query, place: Place) -> Rewritten:
     return known
 
 
-def _rewrite(query: Query, place: Place) -> Rewritten:
+def _rewrite(query: Query, place: QueryContext) -> Rewritten:
     asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
     if place.is_constrained:
         asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
@@ -71,7 +71,7 @@ def _rewrite(query: Query, place: Place) -> Rewritten:
     return rewrite(place.program.rules, asked, options).apart(ONCE)
 
 
-def described(made: Rewritten, place: Place) -> str:
+def described(made: Rewritten, place: QueryContext) -> str:
     """A rewritten program in a few words."""
     known = place.program.predicates
     patterns = [

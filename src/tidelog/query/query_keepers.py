@@ -20,7 +20,7 @@ from tidelog.logic.type_inference import LazySchema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.reserved_relations import BINDING, CONSTANTS, REQUERIED
-from tidelog.query.kept_queries import Asked, Demands, Step, untyped_predicate
+from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep, untyped_predicate
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.renaming import renamed_body
 from tidelog.syntax import ast
@@ -44,28 +44,28 @@ def no_longer_kept() -> ProgramError:
     return ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
 
 
-class Keeper(Protocol):
+class QueryKeeper(Protocol):
     """What keeps queries, as those see it who have asked them."""
 
     engine: ClosingEngine
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop keeping a query; has no effect the second time."""
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
 
-    def answer(self, asked: Asked, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding of parameters."""
 
-    def rows(self, asked: Asked) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
 
 
-class Keeping:
+class MaintainedQueries:
     """What kept queries need of a reasoner.
 
     `carry_out` lets a step be maintained, all of it or none; `program` gives the program as it is now.
@@ -74,8 +74,8 @@ class Keeping:
     def __init__(
         self,
         engine: ClosingEngine,
-        demands: Demands,
-        carry_out: Callable[[Step], None],
+        demands: KeptQueries,
+        carry_out: Callable[[QueryStep], None],
         program: Callable[[], Program],
     ) -> None:
         self.engine = engine
@@ -83,15 +83,15 @@ class Keeping:
         self._carry_out = carry_out
         self._program = program
 
-    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Maintain the answers to a query from now on."""
-        asked = Asked(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
+        asked = KeptQuery(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
         step = self.demands.asking(asked, self._program())
         self._carry_out(step)
         self.demands.adopt(step, asked)
         return asked
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop maintaining the answers to a query, and what only it needed; has no effect the second time."""
         if self.demands.find(asked.name) is not asked:
             return
@@ -99,12 +99,12 @@ class Keeping:
         self._carry_out(step)
         self.demands.adopt(step, asked, forgotten=True)
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
         if self.demands.find(asked.name) is not asked:
             raise no_longer_kept()
 
-    def rows(self, asked: Asked) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
         self._program()  # a fault may have left something to be mended
         answers: Answers = self.engine.rows(asked.name)
@@ -115,7 +115,7 @@ class Keeping:
         encode = self.engine.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, asked: Asked, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding, which is asked for if it was not before."""
         self.check(asked)
         self._program()
@@ -129,7 +129,7 @@ class Keeping:
             body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
         return self._match(rows, Atom(BINDING, asked.parameters), body, asked.variables)
 
-    def _bound(self, asked: Asked, rows: Rows) -> Rows:
+    def _bound(self, asked: KeptQuery, rows: Rows) -> Rows:
         """A binding with the same answers that is asked for: by now, if it was not before."""
         if self.engine.standing(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
             return rows
@@ -168,7 +168,7 @@ class Keeping:
 Find = Callable[[Query, bool], Answers]
 
 
-class LookingUp:
+class RequeriedQueries:
     """All queries that stay; `find` looks answers up, as they are usually shown or with all members.
 
     `recover` mends what a fault may have left, answers included.
@@ -178,37 +178,37 @@ class LookingUp:
         self.engine = engine
         self._find = find
         self._recover = recover
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, KeptQuery] = {}
         self._known: dict[str, Rows] = {}  # the answers of live queries
 
     @property
-    def watched(self) -> Mapping[str, Asked]:
+    def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the names of their answers."""
         return {name: self._asked[name] for name in self._known}
 
-    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Keep a query, and its answers unless it has parameters."""
         number = 1
         while (name := f"{REQUERIED} {number}") in self._asked:
             number += 1
-        asked = Asked(name, query, parameters)
+        asked = KeptQuery(name, query, parameters)
         if not parameters:
             self._known[name] = Rows(*self._find(query, True))
         self._asked[name] = asked
         return asked
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop keeping a query; has no effect the second time."""
         if self._asked.get(asked.name) is asked:
             del self._asked[asked.name]
             self._known.pop(asked.name, None)
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
         if self._asked.get(asked.name) is not asked:
             raise no_longer_kept()
 
-    def rows(self, asked: Asked) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
         self._recover()
         known = self._known[asked.name]
@@ -219,7 +219,7 @@ class LookingUp:
         encode = self.engine.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, asked: Asked, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding."""
         self.check(asked)
         decode = self.engine.dictionary.decode
@@ -303,7 +303,7 @@ def _with_variables(node: Any, names: Collection[str]) -> Any:
     return node
 
 
-class Prepared:
+class PreparedQuery:
     """A query with parameters, ready to be asked any number of times.
 
     >>> import tidelog as tl
@@ -319,8 +319,8 @@ class Prepared:
 
     def __init__(
         self,
-        asked: Asked,
-        keeping: Keeper,
+        asked: KeptQuery,
+        keeping: QueryKeeper,
         lock: Lock,
         schema: Callable[[Query, tuple[str, ...]], LazySchema],
     ) -> None:
@@ -352,7 +352,7 @@ class Prepared:
         """Forget all bindings, and what was derived for them alone; it cannot be asked any more."""
         self._keeping.forget(self._asked)
 
-    def __enter__(self) -> Prepared:
+    def __enter__(self) -> PreparedQuery:
         return self
 
     def __exit__(

@@ -10,12 +10,54 @@ from dataclasses import dataclass
 from tidelog.errors import Diagnostic, ProgramError, counted, suggest
 from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
-from tidelog.query.lookup import Full, Lookup
 from tidelog.query.magic import Magic, rewritten
-from tidelog.query.strategy import Place, Strategy, as_streaming
+from tidelog.query.strategy import Answers, QueryContext, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.renaming import Kind
+
+# ---- Answers from relations that are whole: `lookup` takes what is there, `full` derives everything first.
+
+NOT_DERIVED = "E651"
+
+
+class Lookup:
+    """Matches the query against the facts that are there; derives nothing."""
+
+    name = "lookup"
+
+    def answer(self, query: Query, place: QueryContext) -> Answers:
+        """The rows of the query's head; raises ProgramError if something it asks for is not derived yet."""
+        missing = place.derived_in(query) if place.look_up is None else list(place.program.predicates)
+        if missing and not place.is_materialised:
+            written = place.program.predicates[missing[0]].written
+            message = f"`{written}` is not derived yet, so it cannot be looked up"
+            help = "use another strategy, or derive everything first"
+            raise ProgramError(Diagnostic(NOT_DERIVED, message, help=help))
+        if not place.is_materialised:
+            place.engine.begin({atom.predicate for atom in (*query.rule.positive, *query.rule.negated)})
+        return place.answer(query)
+
+    def explain(self, query: Query, place: QueryContext) -> str:
+        """What it would do."""
+        return "matches the query against the facts that are there"
+
+
+class Full:
+    """Derives everything, once, and looks the answers up."""
+
+    name = "full"
+
+    def answer(self, query: Query, place: QueryContext) -> Answers:
+        """The rows of the query's head."""
+        place.materialise()
+        return place.answer(query)
+
+    def explain(self, query: Query, place: QueryContext) -> str:
+        """What it would do."""
+        count = len(place.program.rules)
+        return f"derives everything by {counted(count, 'rule')}, and looks the answers up"
+
 
 # ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
 #
@@ -30,65 +72,65 @@ MANY_FACTS = 50_000  # from which a ground query is faster by tables than everyt
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StrategyChoice:
     """The strategy to be used, and why."""
 
     strategy: str
     reason: str
 
 
-def choose(query: Query, place: Place) -> Choice:
+def choose(query: Query, place: QueryContext) -> StrategyChoice:
     """The strategy that is expected to be fastest.
 
     Everything is derived only where the query needs every rule: what it does not ask for may not end.
     """
     if place.is_materialised:
-        return Choice("lookup", "everything is derived already")
+        return StrategyChoice("lookup", "everything is derived already")
     if place.look_up is not None:
-        return Choice("full", "facts are kept over representatives of equal constants")
+        return StrategyChoice("full", "facts are kept over representatives of equal constants")
     asked = place.derived_in(query)
     if not asked and not place.is_constrained:
-        return Choice("lookup", "only stated facts are asked for")
+        return StrategyChoice("lookup", "only stated facts are asked for")
     needed = _needed(asked, place)
     is_all = len(needed) == len(place.program.rules)
     if is_all and _facts(needed, place) <= FEW:
-        return Choice("full", f"every rule is needed, and there are no more than {FEW} facts")
+        return StrategyChoice("full", f"every rule is needed, and there are no more than {FEW} facts")
     if _is_free(query) and is_all:
-        return Choice("full", "nothing is bound, and every rule is needed")
+        return StrategyChoice("full", "nothing is bound, and every rule is needed")
     if _is_free(query) and _are_rest_harmless(needed, place):
-        return Choice("full", "nothing is bound, and nearly all rules are needed")
+        return StrategyChoice("full", "nothing is bound, and nearly all rules are needed")
     is_large = not is_all or _facts(needed, place) >= MANY_FACTS
     if is_large and all(_are_bound(query)):
-        return Choice("tabling", "nothing is free: a few subgoals are true or not")
+        return StrategyChoice("tabling", "nothing is free: a few subgoals are true or not")
     if place.is_tabled and any(_are_bound(query)):
-        return Choice("tabling", "there are tables, which know what was asked before")
+        return StrategyChoice("tabling", "there are tables, which know what was asked before")
     return _by_rewriting(query, needed, place)
 
 
-def _by_rewriting(query: Query, needed: Sequence[int], place: Place) -> Choice:
+def _by_rewriting(query: Query, needed: Sequence[int], place: QueryContext) -> StrategyChoice:
     """Magic sets, unless they make too many rules, or have nothing to bind."""
     made = rewritten(query, place)
     bound, rules = _bound(made), len(made.rules)
     is_all = len(needed) == len(place.program.rules)
     facts = _facts(needed, place)
     if not bound and is_all:
-        return Choice("full", "nothing is bound, and every rule is needed")
+        return StrategyChoice("full", "nothing is bound, and every rule is needed")
     many = f"rewriting would make {counted(rules, 'rule')} of {len(needed):,}"
     is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
     if is_all and facts < (TABLED * rules if is_manifold else PLANNED * rules**2):
-        return Choice("full", f"{many}: too many for so few facts")
+        return StrategyChoice("full", f"{many}: too many for so few facts")
     if is_manifold and bound:
-        return Choice("tabling", f"{many}: tables need those only that are met")
+        return StrategyChoice("tabling", f"{many}: tables need those only that are met")
     count = f"{len(needed):,} of {counted(len(place.program.rules), 'rule')}"
     if not bound:
-        return Choice("magic", f"nothing is bound, but {count} are enough")
+        return StrategyChoice("magic", f"nothing is bound, but {count} are enough")
     names = [place.program.predicates[name].written for name in bound if name in place.program.predicates]
-    return Choice(
+    return StrategyChoice(
         "magic", f"arguments of {', '.join(names[:3]) or 'a closure'} are bound; {count} are needed"
     )
 
 
-def _are_rest_harmless(needed: Collection[int], place: Place) -> bool:
+def _are_rest_harmless(needed: Collection[int], place: QueryContext) -> bool:
     """Whether the rules that are not needed are few, and compute nothing: to run them too comes to an end."""
     rest = [rule for number, rule in enumerate(place.program.rules) if number not in needed]
     computing = (isinstance(literal, Assignment) for rule in rest for literal in (*rule.body, *rule.after))
@@ -109,7 +151,7 @@ def _is_free(query: Query) -> bool:
     return False
 
 
-def _needed(predicates: Collection[str], place: Place) -> list[int]:
+def _needed(predicates: Collection[str], place: QueryContext) -> list[int]:
     """The numbers of the rules that these predicates depend on."""
     rules = place.program.rules
     graph = dependency_graph(rules)
@@ -125,7 +167,7 @@ def _needed(predicates: Collection[str], place: Place) -> list[int]:
     return [number for number, rule in enumerate(rules) if rule.head.predicate in found]
 
 
-def _facts(needed: Collection[int], place: Place) -> int:
+def _facts(needed: Collection[int], place: QueryContext) -> int:
     """How many explicit facts the rules read."""
     rules = place.program.rules
     read = {atom.predicate for number in needed for atom in (*rules[number].positive, *rules[number].negated)}
@@ -159,13 +201,13 @@ NOT_OVER_REPRESENTATIVES = "E608"
 BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
 
 
-def chosen(name: str, query: Query, place: Place) -> Choice:
+def chosen(name: str, query: Query, place: QueryContext) -> StrategyChoice:
     """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
     check_name(name)
     if name == AUTO:
         return choose(query, place)
     by_axioms = place.look_up is not None and name not in WHOLE
-    return Choice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
+    return StrategyChoice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
 
 
 def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:

@@ -1,19 +1,18 @@
-"""What a strategy is: the contract between those who ask and the ways to answer.
+"""The contract of strategies: how a query is answered, and what a strategy is given for that.
 
 A strategy is one file with a class that has a `name`, by which it is chosen, and
 
-- `answer(query, place)`, which gives the rows of the query's head, and leaves the engine's relations as they
-  were, unless it is its way to derive everything;
-- `explain(query, place)`, which says in one line what it would do, and derives nothing.
+- `answer(query, context)`, which returns the rows of the query's head, and leaves the engine's relations as
+  they were, unless it is its way to derive everything;
+- `explain(query, context)`, which says in one line what it would do, and derives nothing.
 
-A reasoner makes one strategy of each kind, so that it may keep what it has found out between queries; then
-it must notice by itself when `Place.program`, or what is in the engine, has changed. It is registered by
-one line in `registry.py`. It reads the program, its explicit facts and their sizes through `Place`, and
-works over sets of facts: whatever relations it needs for itself have a space in their names, and are
-dropped in the end, also if it is stopped, unless they are kept for queries to come. `magic.py` is the one to
-read first.
+A reasoner makes one strategy of each kind, so that it may cache what it has found between queries; then it
+must notice by itself when `QueryContext.program`, or what is in the engine, has changed. It is registered by
+one line in `registry.py`. It reads the program, its explicit facts and their sizes from `QueryContext`, and
+works over sets of facts: the relations that it makes for itself have a space in their names, and are dropped
+in the end, also if it is stopped, unless they are kept for queries to come. Read `magic.py` first.
 
-Invariant: whatever strategy answers, the answers are those that the whole program gives.
+Invariant: every strategy gives the answers that the whole program gives.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ TABLE_MEMORY = 1 << 30  # bytes of tables that are kept between queries
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueryContext:
     """Where a query is asked: a program, an engine that holds its explicit facts, and what is derived so far.
 
     While `is_materialised` is false, a derived predicate's relation holds its explicit facts only.
@@ -90,17 +89,17 @@ class Strategy(Protocol):
     def name(self) -> str:
         """The name it is chosen by."""
 
-    def answer(self, query: Query, place: Place) -> Answers:
+    def answer(self, query: Query, place: QueryContext) -> Answers:
         """The rows of the query's head for which its body holds."""
 
-    def explain(self, query: Query, place: Place) -> str:
+    def explain(self, query: Query, place: QueryContext) -> str:
         """What it would do, in one line."""
 
 
 class Streaming(Strategy, Protocol):
     """A strategy that gives answers as it finds them."""
 
-    def stream(self, query: Query, place: Place) -> Generator[Answers]:
+    def stream(self, query: Query, place: QueryContext) -> Generator[Answers]:
         """The rows of the query's head, in parts; to close it early saves what is left to do."""
 
     @property
@@ -116,7 +115,7 @@ def as_streaming(strategy: Strategy) -> Streaming | None:
     return cast("Streaming", strategy) if hasattr(strategy, "stream") else None
 
 
-def parts_of(strategy: Strategy, query: Query, place: Place, guarded: Guarded) -> Generator[Answers]:
+def parts_of(strategy: Strategy, query: Query, place: QueryContext, guarded: Guarded) -> Generator[Answers]:
     """The answers to a query in parts, as they are found; each is looked for by `guarded`."""
     streaming = as_streaming(strategy)
     if streaming is None:

@@ -15,10 +15,10 @@ from tidelog.plan.compile import collected_variables
 from tidelog.plan.reserved_relations import CALLED, COLLECTED, CONTEXT, INSERTED, JOINED, RETRACTED
 from tidelog.query.strategy import Answers
 from tidelog.query.table_rules import (
+    CallPattern,
     Dispatch,
-    Drive,
+    DrivenRule,
     Grouping,
-    Pattern,
     Variant,
     accepting,
     answers_of,
@@ -39,35 +39,40 @@ from tidelog.query.table_rules import (
 
 
 @dataclass
-class Table:
+class SubgoalTable:
     """A pattern in use: the rules that answer it, and the one that lets calls in."""
 
-    pattern: Pattern
+    pattern: CallPattern
     variant: Variant | None = None  # made when there is a call
-    accept: Drive | None = None  # unless patterns that subsume it have come into use since
+    accept: DrivenRule | None = None  # unless patterns that subsume it have come into use since
     demands: list[Rule] = field(default_factory=list)
     steps: list[Rule] = field(default_factory=list)
-    driven: tuple[list[Drive], list[Drive]] = ([], [])  # demands and steps, by what is new in the component
-    following: dict[tuple[Rule, int], Drive] = field(default_factory=dict)  # by facts that came, atom by atom
+    driven: tuple[list[DrivenRule], list[DrivenRule]] = (
+        [],
+        [],
+    )  # demands and steps, by what is new in the component
+    following: dict[tuple[Rule, int], DrivenRule] = field(
+        default_factory=dict
+    )  # by facts that came, atom by atom
 
 
 OWNED = (JOINED, CONTEXT, COLLECTED)  # what names of relations begin with that one component uses
 FEW_DENSE_BYTES = 1 << 20
 
 
-class Component:
+class TabledComponent:
     """The tables of predicates that depend on each other, or are evaluated together for other reasons."""
 
     def __init__(
         self,
         predicates: Sequence[str],
         engine: TabledEngine,
-        write: Callable[[Pattern], Variant],
+        write: Callable[[CallPattern], Variant],
         beside: Sequence[str] = (),
     ) -> None:
         self.predicates = tuple(predicates)
         self.engine = engine
-        self.tables: dict[Pattern, Table] = {}
+        self.tables: dict[CallPattern, SubgoalTable] = {}
         self.last_used = 0
         self.secured = 0  # how often tables had been let go when there were some for all that it asks
         self.is_detached = False  # tables that it has read are no longer there
@@ -76,7 +81,7 @@ class Component:
         self._mine = frozenset(map(answers_of, predicates))
         self._bytes: int | None = None  # if that was looked at since something came
         self._relations: dict[str, None] = {}  # all that it owns, but for what is asked and called
-        self._asking: dict[str, Table] = {}  # tables by the relations of what is asked
+        self._asking: dict[str, SubgoalTable] = {}  # tables by the relations of what is asked
         self._group: Group | None = None  # of all its relations
         self._dispatch: list[Dispatch | None] = [None, None]  # of demands and of steps
 
@@ -103,11 +108,11 @@ class Component:
             self._bytes = sum(map(self.engine.bytes_of, self.relations))
         return self._bytes
 
-    def table(self, pattern: Pattern) -> Table:
+    def table(self, pattern: CallPattern) -> SubgoalTable:
         """The table of a pattern, begun now if it is not there."""
         known = self.tables.get(pattern)
         if known is None:
-            known = self.tables[pattern] = self._asking[pattern.asked] = Table(pattern)
+            known = self.tables[pattern] = self._asking[pattern.asked] = SubgoalTable(pattern)
             arity = len(pattern.binding.bound)
             self.engine.define(pattern.asked, arity, FEW_DENSE_BYTES)
             self.engine.define(pattern.called, arity, FEW_DENSE_BYTES)
@@ -150,7 +155,7 @@ class Component:
             found |= dict.fromkeys(self._accept(list(tables)))
         return list(found)
 
-    def _accept(self, tables: Sequence[Table]) -> list[str]:
+    def _accept(self, tables: Sequence[SubgoalTable]) -> list[str]:
         """Call what was asked unless calls of more general patterns answer it; return what is called.
 
         None of the patterns is more general than another.
@@ -163,18 +168,18 @@ class Component:
                 self.engine.reveal(table.pattern.called)
         return called
 
-    def _accepting(self, table: Table) -> Drive:
+    def _accepting(self, table: SubgoalTable) -> DrivenRule:
         """The rule that lets calls in."""
         if table.accept is None:
             rule = accepting(table.pattern, self._general(table.pattern))
-            table.accept = Drive(rule, 0, (table.pattern.asked,), self.engine)
+            table.accept = DrivenRule(rule, 0, (table.pattern.asked,), self.engine)
         return table.accept
 
-    def demands(self, fresh: Collection[str]) -> Iterator[Drive]:
+    def demands(self, fresh: Collection[str]) -> Iterator[DrivenRule]:
         """The rules that may ask for something because of what is new of these relations."""
         return self._dispatched(0).due(fresh)
 
-    def steps(self, fresh: Collection[str]) -> Iterator[Drive]:
+    def steps(self, fresh: Collection[str]) -> Iterator[DrivenRule]:
         """The rules that may find answers in what is new of these relations."""
         return self._dispatched(1).due(fresh)
 
@@ -187,7 +192,7 @@ class Component:
             )
         return known
 
-    def _use(self, table: Table) -> None:
+    def _use(self, table: SubgoalTable) -> None:
         """Create the rules of a table that has calls; tables that it subsumes then skip what it answers."""
         if table.variant is None:
             table.variant = self._write(table.pattern)
@@ -198,7 +203,7 @@ class Component:
                     if special.variant is not None:
                         self._prepare(special)
 
-    def _general(self, pattern: Pattern) -> tuple[Pattern, ...]:
+    def _general(self, pattern: CallPattern) -> tuple[CallPattern, ...]:
         """The patterns with calls that subsume a pattern."""
         return tuple(
             each.pattern
@@ -206,7 +211,7 @@ class Component:
             if each.variant is not None and each.pattern.subsumes(pattern)
         )
 
-    def _prepare(self, table: Table) -> None:
+    def _prepare(self, table: SubgoalTable) -> None:
         """Make ready the rules of a table, which let those calls rest that more general ones answer."""
         variant = table.variant
         assert variant is not None
@@ -222,7 +227,7 @@ class Component:
         table.following = {}
         self._dispatch = [None, None]
 
-    def _drives(self, rules: Iterable[Rule]) -> list[Drive]:
+    def _drives(self, rules: Iterable[Rule]) -> list[DrivenRule]:
         """Rules driven by what is new in the component."""
         return [drive for rule in rules for drive in drives(rule, self._own(rule), self.engine)]
 
@@ -263,14 +268,14 @@ class Component:
                         if not drive.is_idle and drive.run(check):
                             yield rule.head.predicate
 
-    def _follower(self, table: Table, rule: Rule, place: int, came: str) -> Drive:
+    def _follower(self, table: SubgoalTable, rule: Rule, place: int, came: str) -> DrivenRule:
         """A rule with the atom at a place read from what came."""
         known = table.following.get((rule, place))
         if known is None:
             atom = rule.body[place]
             assert isinstance(atom, Atom)
             body = (*rule.body[:place], Atom(came, atom.terms), *rule.body[place + 1 :])
-            known = table.following[rule, place] = Drive(
+            known = table.following[rule, place] = DrivenRule(
                 replace(rule, body=body), place, (came,), self.engine
             )
         return known
@@ -317,7 +322,7 @@ class Component:
         return found
 
 
-def _bound(table: Table) -> int:
+def _bound(table: SubgoalTable) -> int:
     """How many arguments of a table's pattern are bound."""
     return table.pattern.adornment.count("b")
 
@@ -360,7 +365,7 @@ class Retraction:
     `gone` names for each of these the relation that holds what went; it is no longer in the relation itself.
     """
 
-    def __init__(self, component: Component, gone: dict[str, str], check: Callable[[], None]) -> None:
+    def __init__(self, component: TabledComponent, gone: dict[str, str], check: Callable[[], None]) -> None:
         self.component = component
         self.engine: TabledEngine = component.engine
         self.gone = gone
@@ -438,14 +443,14 @@ class Retraction:
             if isinstance(literal, Atom) and literal.predicate in self.gone
         ]
 
-    def _driven(self, rule: Rule) -> Iterator[Drive]:
+    def _driven(self, rule: Rule) -> Iterator[DrivenRule]:
         """A rule driven by what is taken from the component's own tables, whatever went elsewhere."""
         for place, literal in enumerate(rule.body[1:], 1):
             if isinstance(literal, Atom) and self.component.owns(literal.predicate):
                 name = RETRACTED + literal.predicate
                 driven = _reading(rule, (place,), {literal.predicate: name})
                 for places in ((), *_choices(self._changed(rule))):
-                    yield Drive(_reading(driven, places, self.gone), place, (name,), self.engine)
+                    yield DrivenRule(_reading(driven, places, self.gone), place, (name,), self.engine)
 
 
 def _choices(places: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -43,7 +43,7 @@ FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own, rather tha
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class CallPattern:
     """A predicate, and for each argument `b` if it is bound, `f` if it is free."""
 
     predicate: str
@@ -74,12 +74,12 @@ class Pattern:
         """Whether nothing is free: such a subgoal is true or not."""
         return "f" not in self.adornment
 
-    def subsumes(self, other: Pattern) -> bool:
+    def subsumes(self, other: CallPattern) -> bool:
         """Whether the pattern is more general: it binds some of the other's bound arguments, and no others.
 
-        >>> Pattern("tc", "bf").subsumes(Pattern("tc", "bb"))
+        >>> Pattern("tc", "bf").subsumes(CallPattern("tc", "bb"))
         True
-        >>> Pattern("tc", "bf").subsumes(Pattern("tc", "fb"))
+        >>> Pattern("tc", "bf").subsumes(CallPattern("tc", "fb"))
         False
         """
         if self.predicate != other.predicate or self == other:
@@ -87,7 +87,7 @@ class Pattern:
         marks = zip(self.adornment, other.adornment, strict=True)
         return all(mine == "f" or mark == "b" for mine, mark in marks)
 
-    def among(self, other: Pattern, terms: Sequence[Term]) -> tuple[Term, ...]:
+    def among(self, other: CallPattern, terms: Sequence[Term]) -> tuple[Term, ...]:
         """Of the bound terms of a more special pattern, those that this one binds too."""
         at = dict(zip(other.binding.bound, terms, strict=True))
         return tuple(at[place] for place in self.binding.bound)
@@ -116,7 +116,7 @@ class Variant:
 
     demands: tuple[Rule, ...]
     steps: tuple[Rule, ...]
-    asked: tuple[Pattern, ...]  # by demands and steps
+    asked: tuple[CallPattern, ...]  # by demands and steps
     groupings: tuple[Grouping, ...]
 
 
@@ -174,7 +174,7 @@ class Definitions:
 
 
 def variant(
-    pattern: Pattern,
+    pattern: CallPattern,
     definitions: Definitions,
     cost: Cost = unknown_sizes,
     rules: Sequence[Rule] | None = None,
@@ -193,7 +193,9 @@ def variant(
     return Variant(tuple(writer.demands), tuple(writer.steps), tuple(writer.asked), tuple(writer.groupings))
 
 
-def _guarded(pattern: Pattern, definitions: Definitions, rules: Sequence[Rule] | None) -> Sequence[Guarded]:
+def _guarded(
+    pattern: CallPattern, definitions: Definitions, rules: Sequence[Rule] | None
+) -> Sequence[Guarded]:
     """The rules of a pattern, each with the guard that lets calls in; linear recursion is factored."""
     answers = answers_of(pattern.predicate)
     if rules is None:
@@ -219,13 +221,13 @@ def _guarded(pattern: Pattern, definitions: Definitions, rules: Sequence[Rule] |
 class _Writer:
     """Gathers the rules of a pattern. Mutable."""
 
-    pattern: Pattern
+    pattern: CallPattern
     definitions: Definitions
     cost: Cost
     own: Collection[str]
     demands: dict[Rule, None] = field(default_factory=dict)
     steps: dict[Rule, None] = field(default_factory=dict)
-    asked: dict[Pattern, None] = field(default_factory=dict)
+    asked: dict[CallPattern, None] = field(default_factory=dict)
     groupings: list[Grouping] = field(default_factory=list)
 
     def write(self, made: Guarded, number: int) -> None:
@@ -289,7 +291,7 @@ class _Writer:
         return joined
 
     def _ask(self, atom: Atom, ages: Mapping[Variable, int], done: Sequence[Literal], is_own: bool) -> None:
-        pattern = Pattern(atom.predicate, self.definitions.adornment(atom, ages))
+        pattern = CallPattern(atom.predicate, self.definitions.adornment(atom, ages))
         self.asked[pattern] = None
         terms = pattern.binding.bound_terms(atom)
         if Atom(pattern.called, terms) not in done:
@@ -306,7 +308,7 @@ class _Writer:
         self.groupings.append(Grouping(collected, replace(rule, head=made.head)))
 
 
-def resting(rule: Rule, pattern: Pattern, general: Sequence[Pattern]) -> Rule:
+def resting(rule: Rule, pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
     """A rule of a pattern that lets those calls rest which calls of the general patterns answer."""
     guard = rule.body[0]
     assert isinstance(guard, Atom)
@@ -317,7 +319,7 @@ def resting(rule: Rule, pattern: Pattern, general: Sequence[Pattern]) -> Rule:
     return replace(rule, body=(guard, *answered, *rule.body[1:]))
 
 
-def _called_terms(pattern: Pattern, guard: Atom) -> tuple[Term, ...]:
+def _called_terms(pattern: CallPattern, guard: Atom) -> tuple[Term, ...]:
     """The bound arguments of the call that a guard lets in."""
     if guard.predicate == pattern.called:
         return guard.terms
@@ -326,7 +328,7 @@ def _called_terms(pattern: Pattern, guard: Atom) -> tuple[Term, ...]:
     return pattern.binding.bound_terms(guard)
 
 
-def accepting(pattern: Pattern, general: Sequence[Pattern]) -> Rule:
+def accepting(pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
     """The rule that lets what is asked be called, unless a more general call answers it, or it is true."""
     places = pattern.binding.bound
     terms = tuple(Variable(f"x{place}") for place in places)
@@ -384,7 +386,7 @@ MANY = 1000  # new rows whose constants are not looked at: plans do so faster
 EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of what is still growing
 
 
-class Growing:
+class GrowingStatistics:
     """Statistics of relations of which some are still growing: of these there will be more than there are."""
 
     def __init__(self, known: Statistics, growing: Collection[str]) -> None:
@@ -407,7 +409,7 @@ class Growing:
         return max(matching, EXPECTED_MATCHING) if relation in self._growing else matching
 
 
-class Drive:
+class DrivenRule:
     """A rule of tables, driven by what is new of the atom at a place in its body."""
 
     def __init__(self, rule: Rule, place: int, own: Collection[str], engine: TabledEngine) -> None:
@@ -468,7 +470,7 @@ class Drive:
         engine, rule = self._engine, self.rule
         if not all(map(engine.size, self._read)):
             return None
-        plan = delta_plan(rule, 0, self._own, self._place, Growing(engine, self._own))
+        plan = delta_plan(rule, 0, self._own, self._place, GrowingStatistics(engine, self._own))
         self._generation = engine.generation
         ready = engine.prepare(plan)
         engine.plan_to_keep((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
@@ -479,12 +481,12 @@ class Drive:
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive]:
+def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[DrivenRule]:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
-    return [Drive(rule, place, own, engine) for place in delta_pivots(rule, own)]
+    return [DrivenRule(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
 
-class Prepared:
+class PreparedRule:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
 
     def __init__(self, rule: Rule, own: Collection[str], engine: TabledEngine) -> None:
@@ -522,10 +524,10 @@ class Prepared:
 class Dispatch:
     """Rules by what drives them: a relation, and the constants that they ask of its rows."""
 
-    def __init__(self, found: Iterable[Drive], engine: TabledEngine) -> None:
+    def __init__(self, found: Iterable[DrivenRule], engine: TabledEngine) -> None:
         self._engine = engine
         self._drives = tuple(found)
-        self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[Drive]]]] = {}
+        self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[DrivenRule]]]] = {}
         for drive in self._drives:
             by_columns = self._by_key.setdefault(drive.relation, {})
             by_columns.setdefault(drive.columns, {}).setdefault(drive.key, []).append(drive)
@@ -533,7 +535,7 @@ class Dispatch:
         self._generation = engine.generation
         self._sizes = PlannedSizes(FRESHNESS)
 
-    def due(self, fresh: Iterable[str]) -> Iterator[Drive]:
+    def due(self, fresh: Iterable[str]) -> Iterator[DrivenRule]:
         """The rules that can find something in what is new of these relations."""
         self._look_over()
         for relation in fresh:
@@ -571,8 +573,8 @@ def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, .
 
 
 def run_together(
-    found: Iterable[Drive], engine: TabledEngine, check: Callable[[], None]
-) -> list[tuple[Drive, int]]:
+    found: Iterable[DrivenRule], engine: TabledEngine, check: Callable[[], None]
+) -> list[tuple[DrivenRule, int]]:
     """Run rules in turn; those that could find something, and how many new facts they have found."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
     if not prepared:

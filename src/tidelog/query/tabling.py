@@ -17,9 +17,17 @@ from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Que
 from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.reserved_relations import DELETED, INSERTED
-from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency, together
-from tidelog.query.table_rounds import Component, Retraction
-from tidelog.query.table_rules import Definitions, Drive, Pattern, Variant, answers_of, run_together, variant
+from tidelog.query.strategy import TABLE_MEMORY, Answers, QueryContext, inconsistency, together
+from tidelog.query.table_rounds import Retraction, TabledComponent
+from tidelog.query.table_rules import (
+    CallPattern,
+    Definitions,
+    DrivenRule,
+    Variant,
+    answers_of,
+    run_together,
+    variant,
+)
 from tidelog.rewrite.magic_sets import substituted
 
 # ---- What is asked of tables, and the answers as they are found.
@@ -28,19 +36,19 @@ BOUND = "given "  # what the names of variables begin with that stand for consta
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParameterisedQuery:
     """A query without its constants, and these."""
 
     rule: Rule
     values: tuple[Value, ...]
 
     @staticmethod
-    def of(query: Rule) -> Asked:
+    def of(query: Rule) -> ParameterisedQuery:
         """The query: each constant of an atom in it becomes a variable, which is bound.
 
         >>> from tidelog.logic.values import integer
         >>> one, x = Constant(integer(1)), Variable("x")
-        >>> asked = Asked.of(Rule(Atom("?", (x,)), (Atom("edge", (one, x)),)))
+        >>> asked = ParameterisedQuery.of(Rule(Atom("?", (x,)), (Atom("edge", (one, x)),)))
         >>> asked.rule.head.terms
         (Variable(name='given 0'), Variable(name='x'))
         """
@@ -63,17 +71,17 @@ class Asked:
 
         body = tuple(map(bound, query.body))
         head = Atom(query.head.predicate, (*given.values(), *query.head.terms))
-        return Asked(replace(query, head=head, body=body), tuple(given))
+        return ParameterisedQuery(replace(query, head=head, body=body), tuple(given))
 
 
-class Stream:
+class AnswerStream:
     """The answers to a query, as they are found."""
 
     def __init__(self, source: Generator[Answers]) -> None:
         self._source = source
         self._found: deque[Answers] = deque()
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> AnswerStream:
         return self
 
     def __next__(self) -> Answers:
@@ -107,18 +115,18 @@ SELDOM = 16  # queries that may be asked, before it is looked at how much memory
 
 
 @dataclass
-class Shape:
+class QueryShape:
     """A kind of query that has been asked: its pattern, its component, and the one evaluated with it."""
 
-    pattern: Pattern
-    component: Component
-    merged: Component | None
+    pattern: CallPattern
+    component: TabledComponent
+    merged: TabledComponent | None
     stated: tuple[str, ...]  # the relations of explicit facts that it reads itself
     lossy: frozenset[str] = frozenset()  # of these, those that have lost facts, when it was last asked
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TableCounts:
     """What tables there are."""
 
     tables: int  # patterns with calls
@@ -128,7 +136,7 @@ class Tally:
     bytes: int
 
 
-class Tables:
+class ProgramTables:
     """The tables of a program."""
 
     def __init__(
@@ -146,15 +154,15 @@ class Tables:
         self.check = check
         self.listen = listen
         self._rules = tuple(rules)
-        self._components: dict[tuple[str, ...], Component] = {}
-        self._asked: dict[str, Component] = {}  # by the relations in which something is asked of them
-        self._shapes: dict[Rule, Shape] = {}
+        self._components: dict[tuple[str, ...], TabledComponent] = {}
+        self._asked: dict[str, TabledComponent] = {}  # by the relations in which something is asked of them
+        self._shapes: dict[Rule, QueryShape] = {}
         self._clock = 0
         self._losses = 0  # how often tables were let go
         self.version = 0  # changes when explicit facts or rules have changed
         self._came = 0  # rows of tables since their memory was looked at, and …
         self._looked_at = 0, -1  # … when that was, and how much there might be
-        self._current: Stream | None = None
+        self._current: AnswerStream | None = None
         self._define()
 
     # ---- what is defined
@@ -168,15 +176,15 @@ class Tables:
         read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
         self._explicit = sorted((read - derived) | self._stated)  # relations of explicit facts that are read
 
-    def _component(self, predicate: str) -> Component:
+    def _component(self, predicate: str) -> TabledComponent:
         """The component of a derived predicate."""
         names = self._definitions.components[self._definitions.component_of[predicate]]
         known = self._components.get(names)
         if known is None:
-            known = self._components[names] = Component(names, self._engine, self._write)
+            known = self._components[names] = TabledComponent(names, self._engine, self._write)
         return known
 
-    def _write(self, pattern: Pattern) -> Variant:
+    def _write(self, pattern: CallPattern) -> Variant:
         """The rules of a pattern; there are tables for all that they ask."""
         return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine)))
 
@@ -189,14 +197,14 @@ class Tables:
 
     # ---- queries
 
-    def answers(self, query: Rule) -> Stream:
+    def answers(self, query: Rule) -> AnswerStream:
         """The answers to a query, those of each round as soon as they are found; none comes twice.
 
         Whoever closes the stream early lets go of the tables that are not complete.
         """
         self.settle()
         self.catch_up()
-        self._current = Stream(self._answers(Asked.of(query)))
+        self._current = AnswerStream(self._answers(ParameterisedQuery.of(query)))
         return self._current
 
     def settle(self) -> None:
@@ -205,7 +213,7 @@ class Tables:
             self._current.settle()
             self._current = None
 
-    def _answers(self, asked: Asked) -> Generator[Answers]:
+    def _answers(self, asked: ParameterisedQuery) -> Generator[Answers]:
         engine = self._engine
         self._clock += 1
         shape = self._shape(asked.rule)
@@ -228,7 +236,7 @@ class Tables:
         shape.component.clear()
         self._evict()
 
-    def _shape(self, rule: Rule) -> Shape:
+    def _shape(self, rule: Rule) -> QueryShape:
         known = self._shapes.pop(rule, None)
         if known is None:
             while len(self._shapes) >= SHAPES:
@@ -237,24 +245,24 @@ class Tables:
         self._shapes[rule] = known  # last used, last dropped
         return known
 
-    def _made_shape(self, rule: Rule) -> Shape:
+    def _made_shape(self, rule: Rule) -> QueryShape:
         """A query as a rule of a predicate of its own, together with the component that is read first."""
         definitions = self._definitions
         name = f"?{len(self._shapes)} {self._clock}"
         bound = sum(term.name.startswith(BOUND) for term in rule.head.terms if isinstance(term, Variable))
-        pattern = Pattern(name, "b" * bound + "f" * (len(rule.head.terms) - bound))
+        pattern = CallPattern(name, "b" * bound + "f" * (len(rule.head.terms) - bound))
         merged = self._merged(rule)
         beside = () if merged is None else merged.predicates
 
-        def write(_: Pattern) -> Variant:
+        def write(_: CallPattern) -> Variant:
             made = variant(pattern, definitions, expected_growth(self._engine), (rule,), (name, *beside))
             return self._with_tables(made)
 
-        component = Component((name,), self._engine, write, beside)
+        component = TabledComponent((name,), self._engine, write, beside)
         component.table(pattern)
-        return Shape(pattern, component, merged, tuple(_read(rule) - definitions.rules_of.keys()))
+        return QueryShape(pattern, component, merged, tuple(_read(rule) - definitions.rules_of.keys()))
 
-    def _merged(self, rule: Rule) -> Component | None:
+    def _merged(self, rule: Rule) -> TabledComponent | None:
         """The component whose rounds the query follows, so that its first answers come early.
 
         It is the highest of those that are read; none, if the query negates something that may depend on it.
@@ -266,11 +274,11 @@ class Tables:
             return None
         return self._component(self._definitions.components[max(read)][0])
 
-    def patterns(self, query: Rule) -> list[Pattern]:
+    def patterns(self, query: Rule) -> list[CallPattern]:
         """The patterns that a query may ask, itself or through others; nothing is evaluated."""
-        asked = Asked.of(query)
+        asked = ParameterisedQuery.of(query)
         bound = len(asked.values)
-        pattern = Pattern("?", "b" * bound + "f" * (len(asked.rule.head.terms) - bound))
+        pattern = CallPattern("?", "b" * bound + "f" * (len(asked.rule.head.terms) - bound))
         first = variant(pattern, self._definitions, expected_growth(self._engine), (asked.rule,), ("?",))
         found = dict.fromkeys(first.asked)
         waiting = list(found)
@@ -283,7 +291,7 @@ class Tables:
 
     # ---- completing
 
-    def _complete(self, members: Sequence[Component]) -> Generator[None]:
+    def _complete(self, members: Sequence[TabledComponent]) -> Generator[None]:
         """Complete components, after whatever they ask of lower ones; yields after each round of theirs."""
         running = [members]
         rounds = [self._rounds(members)]
@@ -305,7 +313,7 @@ class Tables:
             self._shapes = {rule: shape for rule, shape in self._shapes.items() if shape.component.tables}
             raise
 
-    def _rounds(self, members: Sequence[Component]) -> Iterator[Component | None]:
+    def _rounds(self, members: Sequence[TabledComponent]) -> Iterator[TabledComponent | None]:
         """Rounds until nothing is new; yields each component to be completed, and None after each round."""
         self._secure(members)
         while True:
@@ -322,11 +330,11 @@ class Tables:
             self.listen(TablesGrew(new))
             yield None
 
-    def _run(self, found: Iterable[Drive]) -> list[tuple[Drive, int]]:
+    def _run(self, found: Iterable[DrivenRule]) -> list[tuple[DrivenRule, int]]:
         """Run rules; how many new facts each has found."""
         return run_together(found, self._engine, self.check)
 
-    def _secure(self, members: Sequence[Component]) -> None:
+    def _secure(self, members: Sequence[TabledComponent]) -> None:
         """Ensure that there are tables for all that the members ask: some may have been dropped."""
         for component in members:
             component.last_used = self._clock
@@ -336,7 +344,7 @@ class Tables:
                         self._with_tables(table.variant)
                 component.secured = self._losses
 
-    def _demanded(self, relations: Iterable[str]) -> list[Component]:
+    def _demanded(self, relations: Iterable[str]) -> list[TabledComponent]:
         """The components of which something new is asked, the lowest first.
 
         What was asked of a component and is not complete yet is not asked again: so nothing that may ask it,
@@ -349,13 +357,13 @@ class Tables:
     # ---- memory
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> TableCounts:
         """What tables there are, those of queries apart."""
         size = self._engine.size
         components = self._components.values()
         patterns = [table.pattern for each in components for table in each.tables.values() if table.variant]
         predicates = {pattern.predicate for pattern in patterns}
-        return Tally(
+        return TableCounts(
             len(patterns),
             sum(size(pattern.asked) for each in components for pattern in each.tables),
             sum(size(pattern.called) for pattern in patterns),
@@ -437,7 +445,7 @@ class Tables:
             elif component.reads(changed):
                 self._follow(component, retraction, grown)
 
-    def _follow(self, component: Component, retraction: Retraction, grown: dict[str, str]) -> None:
+    def _follow(self, component: TabledComponent, retraction: Retraction, grown: dict[str, str]) -> None:
         """Complete a component anew after facts went and came that it reads; note how its answers changed."""
         self._secure([component])
         if component.reads(retraction.gone):
@@ -466,7 +474,7 @@ class Tables:
         self._engine.advance([name])
         return name
 
-    def _drop(self, component: Component) -> None:
+    def _drop(self, component: TabledComponent) -> None:
         """Drop a component's tables; others that read them cannot follow changes any more."""
         answers = {answers_of(name) for name in component.predicates}
         component.drop()
@@ -523,32 +531,32 @@ class Tabling:
     name = "tabling"
 
     def __init__(self) -> None:
-        self.kept: Tables | None = None
+        self.kept: ProgramTables | None = None
         self._consistent = -1  # the version of the tables that were seen to be
 
-    def tables(self, place: Place) -> Tables:
+    def tables(self, place: QueryContext) -> ProgramTables:
         """The tables of a place, as its program is now."""
         rules = place.program.rules
         known = self.kept
         if known is None:
-            known = self.kept = Tables(cast("TabledEngine", place.engine), rules)
+            known = self.kept = ProgramTables(cast("TabledEngine", place.engine), rules)
         known.redefine(rules)
         known.memory = place.table_memory
         known.check, known.listen = place.check, place.listen
         return known
 
-    def answer(self, query: Query, place: Place) -> Answers:
+    def answer(self, query: Query, place: QueryContext) -> Answers:
         """The rows of the query's head."""
         return together(list(self.stream(query, place)), len(query.rule.head.terms))
 
-    def stream(self, query: Query, place: Place) -> Generator[Answers]:
+    def stream(self, query: Query, place: QueryContext) -> Generator[Answers]:
         """The same, those of each round as soon as they are found."""
         tables = self.tables(place)
         if place.is_constrained:
             self._check(tables, place)
         yield from tables.answers(query.rule)
 
-    def _check(self, tables: Tables, place: Place) -> None:
+    def _check(self, tables: ProgramTables, place: QueryContext) -> None:
         """Raise Inconsistent if the program is inconsistent with the current facts and rules."""
         tables.catch_up()
         if self._consistent != tables.version:
@@ -566,7 +574,7 @@ class Tabling:
         if self.kept is not None:
             self.kept.settle()
 
-    def explain(self, query: Query, place: Place) -> str:
+    def explain(self, query: Query, place: QueryContext) -> str:
         """What would be asked in which pattern, and what tables there are."""
         tables = self.tables(place)
         written = place.program.predicates

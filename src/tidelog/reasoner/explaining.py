@@ -26,13 +26,13 @@ from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, Ti
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.reserved_relations import EXPLAINED
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Explanation, Node, place_of
-from tidelog.proof.member_search import Treated
+from tidelog.proof.explanation import Explanation, ProofNode, place_of
+from tidelog.proof.member_search import EqualityView
 from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
-from tidelog.proof.why_not import Doubter, WhyNot
-from tidelog.query.query_keepers import Keeping, LookingUp
+from tidelog.proof.why_not import WhyNot, WhyNotSearch
+from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries
 from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.reasoner.asking import Asking
 from tidelog.reasoner.delta import Delta
@@ -199,7 +199,7 @@ class Explaining(Asking):
     _equality: Axiomatised
     time: Temporal
 
-    def __init__(self, keeping: Keeping, looking_up: LookingUp) -> None:
+    def __init__(self, keeping: MaintainedQueries, looking_up: RequeriedQueries) -> None:
         super().__init__(keeping, looking_up)
         self._origins = Origins(keeping.engine)
         self._prover = Prover(keeping.engine, self._origin)
@@ -252,7 +252,7 @@ class Explaining(Asking):
             with facts:
                 return self._prover.explain(query, self._program, proofs, limit, rows, self.runtime.check)
 
-    def _proof_of(self, fact: Fact) -> Node:
+    def _proof_of(self, fact: Fact) -> ProofNode:
         """The proof of a fact that holds always."""
         atom = Atom(fact.predicate, tuple(map(Constant, fact.values)))
         query = Query(Rule(Atom(EXPLAINED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
@@ -262,7 +262,7 @@ class Explaining(Asking):
         """Why a fact holds where constants may be equal."""
         program, equality, engine = self._program, self._equality, self._keeping.engine
         answer = equality.look_up(program, "expand") or (lambda query: engine.answer(query.rule))
-        treated = Treated(equality.known_classes(), equality.relation, answer)
+        treated = EqualityView(equality.known_classes(), equality.relation, answer)
         return self._prover.explain(query, program, proofs, limit, rows, self.runtime.check, treated)
 
     @locked
@@ -281,7 +281,7 @@ class Explaining(Asking):
             program = self._with_axioms(program)
         with self.runtime.limits().guarding():
             instances = self._prover.instances(program)
-            return Doubter(instances, program, self.runtime.check).explain(query, repairs)
+            return WhyNotSearch(instances, program, self.runtime.check).explain(query, repairs)
 
     def _with_axioms(self, program: Program) -> Program:
         """The program with the axioms of equality as rules, if facts are kept so; else raises."""
