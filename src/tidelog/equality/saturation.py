@@ -65,7 +65,7 @@ class Saturation:
         self._renamed: dict[Rule, Constants] = {rule: {} for rule in self._rules}
         self._fresh: set[str] = set()  # the relations that have facts which are new in this round
         for prepared in chain.from_iterable(self._rules.values()):
-            prepared.look_over()
+            prepared.refresh_plans()
 
     # ---- more is checked
 

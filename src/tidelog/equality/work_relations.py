@@ -123,7 +123,7 @@ class Sought:
     def rows(self, check: Callable[[], None]) -> Rows:
         """The rows, each once."""
         engine = self._scratch.engine
-        self._prepared.look_over()
+        self._prepared.refresh_plans()
         if not self._prepared.run((self._given,), check):
             return Rows(*engine.rows(self._answers))
         columns, count = engine.rows(self._answers)

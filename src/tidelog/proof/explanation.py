@@ -37,7 +37,7 @@ Binding = Mapping[Variable, Value]
 class NodeKind(Enum):
     """What a node of a proof is."""
 
-    EXPLICIT = "explicit"  # a fact that is stated, or came as data
+    EXPLICIT = "explicit"  # a fact of the program or of its data
     RULE = "rule"  # a fact that an instance of a rule derives: the children are the body's literals, in order
     QUERY = "query"  # the same for the answer to a query
     NEGATION = "negation"  # no fact matches
@@ -132,7 +132,7 @@ class Words:
         self._writing = writing
 
     def statement(self, node: ProofNode) -> str:
-        """What a node says, and when."""
+        """What a node says, with its time."""
         text = self._statement(node)
         if node.time is None:
             return text
@@ -158,7 +158,7 @@ class Words:
         return writing.literal(literal, dict.fromkeys(literal_variables(literal), "_"))
 
     def reason(self, node: ProofNode) -> str:
-        """By what it holds."""
+        """Why a node holds."""
         match node.kind:
             case NodeKind.EXPLICIT:
                 return ", ".join(filter(None, ("explicit", origin_of(node))))
@@ -236,7 +236,7 @@ class Explanation:
     query: str
     proofs: tuple[ProofNode, ...]
     writing: Writing
-    omitted: int = 0  # answers that are not explained, for there are more than were asked for
+    omitted: int = 0  # answers beyond the limit, which are not explained
 
     def to_text(self, depth: int | None = None) -> str:
         """The proofs as trees, drawn with lines."""
@@ -266,7 +266,7 @@ class Explanation:
         return proof_draw.folding_lists(self.proofs, self.words, depth)
 
     def to_dot(self, depth: int | None = None) -> str:
-        """A graph for Graphviz: a fact that is used twice is there once."""
+        """A graph for Graphviz; a fact that is used twice is one node."""
         from tidelog.show import proof_draw
 
         return proof_draw.dot_text(self.proofs, self.words, depth)

@@ -64,13 +64,13 @@ class EqualityView:
 
 
 class Members:
-    """What rules derive, and what is stated, of all members of the classes of a fact."""
+    """The facts that are explicit or derived by rules, over all members of the classes of a fact."""
 
-    def __init__(self, instances: InstanceFinder, treated: EqualityView) -> None:
+    def __init__(self, instances: InstanceFinder, view: EqualityView) -> None:
         self._instances = instances
         self._engine = instances.engine
-        self._classes = treated.classes
-        self._relation = treated.relation
+        self._classes = view.classes
+        self._relation = view.relation
 
     # ---- constants
 
@@ -94,10 +94,10 @@ class Members:
         """The ids of values."""
         return tuple(int(self._engine.identity(value)) for value in values)
 
-    # ---- what is stated
+    # ---- explicit facts
 
-    def stated(self, predicate: str, key: Key) -> list[Key]:
-        """The explicit facts that a fact over representatives stands for."""
+    def explicit(self, predicate: str, key: Key) -> list[Key]:
+        """The explicit facts that a fact over representatives represents."""
         if predicate not in self._engine.relations():
             return []
         rows = self._classes.expand(Rows(tuple(np.array([each], np.int32) for each in key), 1))
@@ -107,10 +107,10 @@ class Members:
             return [()] if standing[0] & int(Flag.EXPLICIT) else []
         return list(zip(*columns, strict=True))
 
-    # ---- what rules derive
+    # ---- derived facts
 
     def found(self, rule: Rule, number: int, key: Key) -> RuleInstances:
-        """The instances of a rule, over members, whose heads a fact over representatives stands for."""
+        """The instances of a rule, over members, whose heads a fact over representatives represents."""
         bound = self._over_representatives(rule)
         table = self._engine.table(bound.head.predicate)
         table.complete()
@@ -216,7 +216,7 @@ def _is_decided(negated: Atom, rule: Rule) -> bool:
 
 
 def too_many(choices: int) -> ProgramError:
-    """That classes are too large for all choices of members to be looked at."""
+    """The error where classes are too large to read all choices of members."""
     message = f"one step has {choices:,} instances over the members of its classes, too many to look at"
     help = f"up to {MOST_CHOICES:,} are looked at"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
@@ -237,9 +237,9 @@ def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]
 
 # ---- The search for proofs of smallest height where constants may be equal. Mutates itself.
 #
-# As `search` does it, backward and level by level, over facts of members. A fact holds if one is stated or
+# As `FactSearch`, backward and level by level, but over members. A fact holds if one is explicit or
 # derived that differs from it by equal constants only; two constants are equal by a chain of equalities that
-# are stated or derived. Neither is a step: the height of a proof is the number of rule instances on the
+# are explicit or derived. Neither is a step: the height of a proof is the number of rule instances on the
 # longest way down, and both are as high as what they stand on.
 #
 # Invariant: `heights` are those of the lowest proofs among what was found that do not use the goal.
@@ -290,7 +290,7 @@ class MemberSearch:
     check: Callable[[], None]
     steps: dict[MemberNode, list[ProofStep[MemberNode]]] = field(default_factory=dict)
     heights: dict[MemberNode, int] = field(default_factory=dict)
-    # Direct facts, by the fact over representatives that stands for them.
+    # Direct facts, by the fact over representatives that represents them.
     _loaded: dict[tuple[str, Key], tuple[Direct, ...]] = field(default_factory=dict)
     _waiting: list[MemberNode] = field(default_factory=list)
     _groups: int = 0
@@ -314,7 +314,7 @@ class MemberSearch:
                 return [each for _, each in proved[:wanted]]
 
     def _endings(self) -> Iterator[Ending[MemberNode]]:
-        """All ways in which the goal comes about, with the fewest equalities first."""
+        """All endings of the goal, those with the fewest equalities first."""
         goal = self.goal
         if isinstance(goal, Direct):
             yield from (Ending(goal, goal, step) for step in self.steps.get(goal, ()))
@@ -330,14 +330,14 @@ class MemberSearch:
         return max(self._step_height(ending.step), *map(self.height, ending.equalities), 0)
 
     def _step_height(self, step: ProofStep[MemberNode]) -> int:
-        """How high a step makes what comes about by it."""
+        """The height of what a step gives."""
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
     # ---- what was found
 
     def lowest(self, node: MemberNode) -> ProofStep[MemberNode]:
-        """The first of the lowest ways in which a node comes about; with the fewest equalities."""
+        """The first of the lowest steps that give a node, with the fewest equalities."""
         if isinstance(node, Equal):
             return ProofStep(NodeKind.EQUAL, tuple(self._chain(node)))
         lowest = min(
@@ -361,7 +361,7 @@ class MemberSearch:
         )
         return Atom(predicate, tuple(Constant(self.members.decode(each)) for each in key))
 
-    # ---- what comes about how
+    # ---- steps
 
     def _expand_level(self) -> None:
         """Find all steps to the nodes that wait; the facts in bodies of rules wait for the next level."""
@@ -379,13 +379,13 @@ class MemberSearch:
                     (representative,) = self.members.representatives((left,))
                     self._load(EQUAL, (representative, representative))
                 case Direct():
-                    del self.steps[node]  # an answer: its steps come with what stands for it
+                    del self.steps[node]  # an answer: its steps are found with the fact that represents it
                     self._load(node.predicate, self.members.representatives(node.key))
                 case GroupRow():
                     pass  # its steps are found with the group
 
     def _expand_fact(self, fact: MemberFact) -> Iterator[MemberNode]:
-        """From the facts that differ by equal constants; which equalities that takes."""
+        """Add steps from the facts that differ by equal constants; yields the equalities needed."""
         for direct in self._load(fact.predicate, self.members.representatives(fact.key)):
             pairs = equalities_between(direct, fact)
             equalities = tuple(dict.fromkeys(equal(pair.left, pair.right) for pair in pairs))
@@ -393,13 +393,13 @@ class MemberSearch:
             yield from equalities
 
     def _load(self, predicate: str, key: Key) -> tuple[Direct, ...]:
-        """Find all direct facts that one over representatives stands for, and how they come about."""
+        """Find all direct facts that one over representatives represents, and the steps that give them."""
         known = self._loaded.get((predicate, key))
         if known is not None:
             return known
         is_asked = isinstance(self.goal, Direct) and self.goal.predicate == predicate
-        stated = [] if is_asked else self.members.stated(predicate, key)
-        direct = [Direct(predicate, each) for each in stated]
+        explicit = [] if is_asked else self.members.explicit(predicate, key)
+        direct = [Direct(predicate, each) for each in explicit]
         for node in direct:
             self._add(node, EXPLICIT_STEP)
         for rule, number in self.instances.rules_of(predicate):

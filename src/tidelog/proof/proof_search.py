@@ -89,20 +89,20 @@ class InstanceFinder:
         """All instances of a rule whose heads are the given rows of the head's relation."""
         engine = self.engine
         variables = variables_of_rule(rule)
-        scratch = f"{INSTANCES} {len(variables)}"
+        temporary = f"{INSTANCES} {len(variables)}"
         for relation in {atom.predicate for atom in (rule.head, *rule.positive, *rule.negated)}:
             engine.table(relation).complete()
-        engine.scratch(scratch, len(variables))
+        engine.scratch(temporary, len(variables))
         plan = self._plans.get(rule)
         if plan is None:
-            plan = engine.prepare_change(Changes(rule, number, (), engine).instances(scratch, variables))
+            plan = engine.prepare_change(Changes(rule, number, (), engine).instances(temporary, variables))
             self._plans[rule] = plan
         try:
             engine.run([plan], RowSet({rule.head.predicate: rows}), FOUND)
-            columns, count = engine.rows(scratch)
+            columns, count = engine.rows(temporary)
             copied = {name: column.copy() for name, column in zip(variables, columns, strict=True)}
         finally:
-            engine.clear(scratch)
+            engine.clear(temporary)
         return RuleInstances(rule, number, copied, count)
 
     def rows(self, atom: Atom, found: RuleInstances) -> Positions:
@@ -152,7 +152,7 @@ def groups_of(found: RuleInstances, heads: Numbers, dictionary: Dictionary) -> I
 
 
 def heads_of(rule: Rule, found: RuleInstances, dictionary: Dictionary) -> Iterator[list[Value]]:
-    """The heads that the groups among instances give, whatever they were found for."""
+    """The heads that all groups among the instances give."""
     collected = collected_variables(rule)
     for members in _alike(found, np.zeros(found.count, np.int64), rule.group):
         columns = [found.columns[variable][members] for variable in collected]
@@ -210,7 +210,7 @@ def _value(term: Term, binding: dict[Variable, Value]) -> Value:
 # ---- Facts and the instances that derive them, and the smallest heights of proofs among these. Mutates
 # itself.
 #
-# A node is a derived fact, or a row of a group of an aggregate; one stands for all explicit facts. An
+# A node is a derived fact, or a row of a group of an aggregate; one represents all explicit facts. An
 # instance has a head, which is a node, and a body of nodes; a node is proved if all of some instance's body
 # is. A fact is one higher than what it follows from, a row is not: it is no step of its own.
 #
@@ -300,7 +300,7 @@ class ProofGraph:
 
 # ---- What a search finds: the steps by which something comes to hold.
 #
-# Nodes are whatever a search numbers or names its facts by: their rows in a graph, or their ids.
+# A search chooses its nodes: numbers in a graph, or facts over ids.
 
 N = TypeVar("N")
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 #
 # Proofs are found from a fact back through all instances of rules that derive it. So a relation has to hold
 # every fact of every such instance, and what is negated or aggregated has to be complete for them. Magic sets
-# ask for exactly that if they keep the rules as they are: each literal of a body is asked for with the
+# ask for exactly that if they keep the rules as they are: each literal of a body is requested with the
 # bindings that the head and the literals before it give, and so for every instance of a fact that is asked
 # for.
 
@@ -211,7 +211,7 @@ class ProofTrees(Generic[N]):
         return ProofNode(NodeKind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
 
     def _replaced(self, kind: NodeKind, node: N, children: tuple[ProofNode, ...]) -> ProofNode:
-        """A fact by others that make it; the only one of them, if that is the fact itself."""
+        """A fact by others that make it, or the only one of them if it is the same fact."""
         atom = self._found.fact(node)
         if len(children) == 1 and children[0].literal == atom:
             return children[0]
@@ -263,7 +263,7 @@ Goal = TypeVar("Goal")
 class ProofSpace(Protocol[Goal]):
     """Where proofs are looked for: among the rows of relations, or over the members of classes."""
 
-    asked: str  # what the names of relations of answers begin with
+    asked: str  # the prefix of the names of relations of answers
 
     def answers(self, query: Query) -> Answers:
         """The answers to a query."""
@@ -294,16 +294,18 @@ class Prover:
         limit: int = 10,
         most_rows: int | None = MOST_ROWS,
         check: Callable[[], None] = lambda: None,
-        treated: EqualityView | None = None,
+        equality: EqualityView | None = None,
     ) -> Explanation:
-        """So many proofs of each of the first answers to a query; everything is derived.
+        """As many proofs as are wanted of each of the first answers to a query; everything is derived.
 
-        `treated` says how, if constants may be equal.
+        `equality` is given if constants may be equal.
         """
         instances = self.instances(program)
-        if treated is None:
+        if equality is None:
             return self._explain(FactSpace(instances, check), query, program, wanted, limit, most_rows)
-        return self._explain(MemberSpace(instances, treated, check), query, program, wanted, limit, most_rows)
+        return self._explain(
+            MemberSpace(instances, equality, check), query, program, wanted, limit, most_rows
+        )
 
     def instances(self, program: Program) -> InstanceFinder:
         """What finds instances of the program's rules."""
@@ -393,20 +395,20 @@ class MemberSpace:
 
     asked = EXPLAINED_MEMBERS
 
-    def __init__(self, instances: InstanceFinder, treated: EqualityView, check: Callable[[], None]) -> None:
+    def __init__(self, instances: InstanceFinder, equality: EqualityView, check: Callable[[], None]) -> None:
         self._instances = instances
-        self._treated = treated
-        self._members = Members(instances, replace(treated, relation=self._relation))
+        self._equality_view = equality
+        self._members = Members(instances, replace(equality, relation=self._relation))
         self._check = check
 
     def _relation(self, predicate: str) -> str:
-        return predicate if predicate.startswith(self.asked) else self._treated.relation(predicate)
+        return predicate if predicate.startswith(self.asked) else self._equality_view.relation(predicate)
 
     def answers(self, query: Query) -> Answers:
         """The answers to a query; an equality of two constants, which are not the same, is one or none."""
         pair = self._equality(query.rule)
         if pair is None:
-            return self._treated.answer(query)
+            return self._equality_view.answer(query)
         one, other = self._members.representatives((pair.left, pair.right))
         return (), int(one == other and pair.left != pair.right)
 
@@ -422,7 +424,7 @@ class MemberSpace:
 
     def add(self, relation: str, answers: Rows) -> Sequence[MemberNode]:
         """Answers as facts of a relation, which has them over representatives."""
-        own = distinct([self._treated.classes.normalise(answers)])
+        own = distinct([self._equality_view.classes.normalise(answers)])
         self._instances.engine.add(relation, own.columns, own.count)
         return [Direct(relation, key) for key in keys_of_rows(answers)]
 
@@ -445,7 +447,7 @@ def _found(rule: Rule, answers: Rows) -> RuleInstances:
 
 
 def the_atom(query: Rule) -> Atom | None:
-    """The atom that a query is, if it is one whose facts are told apart by the answers."""
+    """The atom that a query is, if its answers distinguish the facts of the atom."""
     atom = query.body[0]
     if len(query.body) > 1 or not isinstance(atom, Atom):
         return None
@@ -455,7 +457,7 @@ def the_atom(query: Rule) -> Atom | None:
 
 
 def does_not_hold(query: Query, can_say_why_not: bool = True) -> ProgramError:
-    """The error of explaining what is not so."""
+    """The error of explaining what does not hold."""
     text = query.text.strip()
     what = "does not hold" if not query.variables else "has no answers"
     message = f"`{text}` {what}, so there is nothing to explain"

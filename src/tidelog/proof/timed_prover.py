@@ -1,6 +1,4 @@
-"""Why facts hold when they do: stage by stage, the stretches of time and where they come from, and the
-proofs.
-"""
+"""Why facts hold at times: the stages at which they are first proved, the parts of intervals, and proofs."""
 
 from __future__ import annotations
 
@@ -44,8 +42,7 @@ from tidelog.temporal.timed_relation import TimedRelation
 from tidelog.temporal.timed_store import Store
 
 # ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
-# Mutates
-# itself.
+# Mutates itself.
 #
 # Backward from the goal, all instances of rules are found that derive a fact at some time, and the facts in
 # their bodies are the next level. Forward over what was found, stage k of a fact is the set of points at
@@ -644,7 +641,7 @@ class TimedProver:
     def _goals(
         self, atom: Atom, asked: Ends | None, query: Query, answers: Relation, stages: Stages
     ) -> Iterator[Goal]:
-        """What is to be proved: each answer at the time that is asked for, or when it is one."""
+        """What is to be proved: each answer at the requested time, or at its own."""
         columns = [column.tolist() for column in answers.coded.columns]
         for place in range(len(answers)):
             binding = {name: column[place] for name, column in zip(query.variables, columns, strict=True)}
@@ -662,7 +659,7 @@ class TimedProver:
 
 
 def _beyond(query: Query) -> ProgramError:
-    """That what a fact follows from is not there: forgotten, or beyond where facts were derived."""
+    """The error where what a fact follows from is not kept, or lies beyond the derived times."""
     message = f"`{query.text.strip()}` holds, but what it follows from at this time is not kept"
     help = "ask for a time near the data, and not before the time that was advanced to"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))

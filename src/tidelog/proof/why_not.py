@@ -39,7 +39,7 @@ class LiteralState(Enum):
     HOLDS = "holds"
     FAILS = "fails"
     OPEN = "open"  # it cannot be decided: nothing that holds binds its variables
-    GIVEN = "given"  # it follows, but differs from what was asked for
+    GIVEN = "given"  # it follows, but differs from the fact in question
 
 
 MARKS = {LiteralState.HOLDS: "✓", LiteralState.FAILS: "✗", LiteralState.OPEN: "?", LiteralState.GIVEN: "≠"}
@@ -68,7 +68,7 @@ class Failure:
 class WhyNot:
     """Why a fact does not hold.
 
-    A repair is a fact that would complete a rule, were it stated; variables in it stand for anything.
+    A repair is a fact that would complete a rule if it were added; variables in it match anything.
     """
 
     fact: Atom
@@ -149,9 +149,9 @@ class WhyNot:
 
 # ---- Why a fact does not hold: for each rule that could give it, the instance that comes nearest.
 #
-# Literals are left out of the body, as few as possible, until what is left holds for the fact that is asked
-# about. What cannot be decided without a literal that is left out, because nothing else binds its variables,
-# stays open. Where one atom alone was left out and nothing is open, the atom is a repair: stated, it
+# Literals are left out of the body, as few as possible, until what is left holds for the fact in
+# question. What cannot be decided without a literal that is left out, because nothing else binds its
+# variables, stays open. Where one atom alone was left out and nothing is open, the atom is a repair: added, it
 # completes the rule.
 
 NOT_A_FACT = "E657"
@@ -177,7 +177,7 @@ class WhyNotSearch:
         self._check = check
 
     def explain(self, query: Query, limit: int) -> WhyNot:
-        """Why a fact does not hold, with so many repairs by each rule and literal."""
+        """Why a fact does not hold, with at most `limit` repairs for each rule and literal."""
         atom = self._goal(query)
         values = [term.value for term in atom.terms if isinstance(term, Constant)]
         relation = f"{DOUBTED} {len(values)}"
@@ -192,7 +192,7 @@ class WhyNotSearch:
         return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
 
     def _goal(self, query: Query) -> Atom:
-        """The fact that is asked about; an error if it is none, or holds."""
+        """The fact in question; raises ProgramError if the query is not a single fact, or holds."""
         text = query.text.strip()
         atom = the_atom(query.rule)
         if atom is None or query.variables:

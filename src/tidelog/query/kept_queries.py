@@ -1,13 +1,12 @@
-"""The queries that are kept, and the rules by which maintainers keep their answers right. Mutates itself.
+"""Queries that are kept, and the rules by which maintainers maintain their answers. Mutates itself.
 
-As long as not everything is derived, all kept queries together are rewritten by magic sets into one
-program. Its relations live in the engine beside the explicit facts; a transaction maintains them, and
-nothing else. A binding of a prepared query is a fact of its relation of bindings. When rules change, the
-queries are rewritten anew, and what differs are rules that come and go. Once everything is derived, a live
-query is a rule like any other, and a prepared one is looked up.
+As long as the program is not materialised, all kept queries together are rewritten by magic sets into one
+program. Its relations are in the engine next to the explicit facts, and are all that a transaction
+maintains. A binding of a prepared query is a fact of its relation of bindings. When rules change, the
+queries are rewritten again, and the difference is rules that are added and removed. Once the program is
+materialised, a live query is a rule like any other, and a prepared one is looked up.
 
-Invariant: between transactions the relations of `kept` are what their rules derive from the facts that are
-there.
+Invariant: between transactions the relations of `kept` hold what their rules derive from the current facts.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ class KeptQuery:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """What is answered."""
+        """The variables whose values are the answers."""
         head = (term for term in self.query.rule.head.terms if isinstance(term, Variable))
         return tuple(variable for variable in head if variable not in self.parameters)
 
     @property
     def bindings(self) -> str:
-        """The relation of the bindings that are asked for."""
+        """The relation of the requested bindings of the parameters."""
         return f"{self.name} bindings"
 
     @property
     def backward(self) -> str:
-        """What each binding on a cycle is an answer to: if that is one of its answers, both have the same."""
+        """The relation of pairs of bindings that answer each other, and so have the same answers."""
         return f"{self.name} backward"
 
     @property
@@ -66,17 +65,17 @@ class KeptQuery:
 
 @dataclass(frozen=True, slots=True)
 class KeptProgram:
-    """What is maintained for queries: rules, the bindings they begin with, and their relations."""
+    """What is maintained for queries: rules, their seeds, and the relations of both."""
 
     rules: tuple[Rule, ...] = ()
     seeds: frozenset[Fact] = frozenset()
     arities: Mapping[str, int] = field(default_factory=dict)
-    stated: frozenset[str] = frozenset()  # derived predicates that were known to have explicit facts
+    stated: frozenset[str] = frozenset()  # derived predicates with explicit facts
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStep:
-    """A transaction as maintainers see it, and what is kept afterwards."""
+    """A transaction as maintainers see it, and what is maintained afterwards."""
 
     update: Update
     before: Program
@@ -91,16 +90,14 @@ class KeptQueries:
         self._engine = engine
         self._asked: dict[str, KeptQuery] = {}
         self._is_full = False  # whether maintainers know the program's own rules too
-        self._programs: tuple[Program, KeptProgram, Program] | None = (
-            None  # the last one that was put together
-        )
+        self._programs: tuple[Program, KeptProgram, Program] | None = None  # the last result of `whole`
         self._costs: dict[tuple[Atom, frozenset[Variable]], float] = {}
-        self._made: set[str] = set()  # relations, those of the past too
+        self._made: set[str] = set()  # all relations that were defined, whether they are still used or not
         self.kept = KeptProgram()
 
     @property
     def are_there(self) -> bool:
-        """Whether something is maintained for queries."""
+        """Whether anything is maintained for queries."""
         return bool(self.kept.arities)
 
     @property
@@ -109,7 +106,7 @@ class KeptQueries:
         return {name: asked for name, asked in self._asked.items() if not asked.parameters}
 
     def name_for(self, arity: int) -> str:
-        """A name for the answers of a query, which no kept one has; names of the past are used again."""
+        """A free name for the answers of a query; names of queries that are kept no longer are used again."""
         number = 1
         while (name := kept_query(number, arity)) in self._asked:
             number += 1
@@ -127,19 +124,19 @@ class KeptQueries:
     # ---- transactions
 
     def step(self, update: Update, before: Program, after: Program) -> QueryStep:
-        """A transaction with all that it means for kept queries."""
+        """A transaction together with the changes of rules and seeds that it needs for kept queries."""
         kept = self.kept
         if self._asked and self._is_outdated(update, before, after):
             kept = self._rewritten(after, self._asked, kept.stated | update.added.keys())
         return self._step(update, before, after, kept)
 
     def asking(self, asked: KeptQuery, program: Program) -> QueryStep:
-        """What is to be done so that a query be kept."""
+        """The step by which a query begins to be kept."""
         kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.stated)
         return self._step(NO_UPDATE, program, program, kept)
 
     def forgetting(self, asked: KeptQuery, program: Program) -> QueryStep:
-        """What is to be done so that a query be kept no longer."""
+        """The step by which a query stops being kept."""
         others = {name: each for name, each in self._asked.items() if name != asked.name}
         kept = self._rewritten(program, others, self.kept.stated)
         bindings = self._facts_of(asked.bindings) if asked.bindings in self.kept.arities else {}
@@ -194,7 +191,7 @@ class KeptQueries:
         self._made.update(kept.arities)
 
     def adopt(self, step: QueryStep, asked: KeptQuery | None = None, *, forgotten: bool = False) -> None:
-        """Take note of a transaction that was carried out."""
+        """Adopt what a step maintains, once it was executed."""
         self.kept = step.kept
         if asked is not None and forgotten:
             del self._asked[asked.name]
@@ -208,7 +205,7 @@ class KeptQueries:
         if KEPT_BOTTOM in self._engine.relations() and self._engine.size(KEPT_BOTTOM):
             raise inconsistency(program)
 
-    # ---- before and after everything is derived
+    # ---- before and after the program is materialised
 
     def withdraw(self) -> None:
         """Drop all relations of kept queries, and the counters."""
@@ -218,7 +215,7 @@ class KeptQueries:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Forget the relations of kept queries, which are gone; the queries can be asked anew."""
+        """Forget the relations of kept queries, which were dropped; the queries can be kept again."""
         self._made = set()
         self.kept = KeptProgram()
         self._is_full = False
@@ -226,17 +223,17 @@ class KeptQueries:
         self._costs = {}
 
     def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> QueryStep:
-        """What is to be done so that all queries be kept again, with the bindings that were asked for."""
+        """The step by which all queries are kept again, with the bindings that were requested before."""
         kept = self._rewritten(program, self._asked, frozenset())
         return self._step(Update({}, bindings), program, program, kept)
 
     def begin_anew(self, program: Program) -> QueryStep:
-        """What is to be done so that queries be kept by a program of which everything is derived."""
+        """The step by which queries are kept once the program is materialised."""
         self._is_full = True
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
 
     def resume(self, asked: Iterable[KeptQuery], program: Program) -> None:
-        """Keep these queries for a program of which everything is derived, their answers too."""
+        """Keep these queries of a materialised program, their answers included."""
         self._is_full = True
         self._asked = {each.name: each for each in asked}
         self.kept = self._rewritten(program, self._asked, frozenset())
@@ -264,7 +261,7 @@ class KeptQueries:
         return KeptProgram(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
-        """What an atom costs, the same as long as queries are kept: rewriting anew must not differ."""
+        """The cost of an atom, the same as long as queries are kept: rewriting then gives the same rules."""
         key = atom, frozenset(bound)
         if key not in self._costs:
             is_known = self._size(atom.predicate) > 0
@@ -282,9 +279,9 @@ class KeptQueries:
 
 
 def _sharing(asked: KeptQuery, program: Program, stated: Collection[str]) -> tuple[Rule, ...]:
-    """The rule of a query's backward relation, if it asks what one place of a transitive predicate reaches.
+    """The rule of a query's backward relation, if it asks what one node of a transitive predicate reaches.
 
-    Two places that reach each other reach the same: the answers of one serve for both.
+    Two nodes that reach each other reach the same: the answers of one serve for both.
     """
     body, parameters, variables = asked.query.rule.body, asked.parameters, asked.variables
     if len(body) != 1 or len(parameters) != 1 or len(variables) != 1:

@@ -1,4 +1,4 @@
-"""Keeping queries: they come and go, and bindings are added; queries that are asked again; prepared ones."""
+"""Queries that are maintained, queries that are asked again after each transaction, and prepared ones."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from tidelog.syntax.parser import parse_literals
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
-# ---- Keeping queries: they come and go, and bindings are added, in transactions of their own. Mutates the
-# engine.
+# ---- Queries that are maintained. Mutates the engine.
 #
-# Nobody is told of these transactions: no fact of the program changes in them.
+# They and their bindings are added and dropped in transactions of their own. Listeners are not
+# told of these, since no fact of the program changes.
 
 NOT_KEPT = "E653"
 Row = tuple[int, ...]
 
 
 def no_longer_kept() -> ProgramError:
-    """That a query was kept once."""
+    """The error of using a query that is not kept any more."""
     message = "the query is no longer kept"
     return ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
 
 
 class QueryKeeper(Protocol):
-    """What keeps queries, as those see it who have asked them."""
+    """What keeps queries, as prepared and live queries use it."""
 
     engine: ClosingEngine
 
     def forget(self, asked: KeptQuery) -> None:
-        """Stop keeping a query; has no effect the second time."""
+        """Stop keeping a query; has no effect if it is not kept."""
 
     def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
@@ -66,9 +66,9 @@ class QueryKeeper(Protocol):
 
 
 class MaintainedQueries:
-    """What kept queries need of a reasoner.
+    """Queries whose answers maintainers maintain.
 
-    `carry_out` lets a step be maintained, all of it or none; `program` gives the program as it is now.
+    `carry_out` executes a step, all of it or nothing; `program` gives the program as it is now.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class MaintainedQueries:
         return asked
 
     def forget(self, asked: KeptQuery) -> None:
-        """Stop maintaining the answers to a query, and what only it needed; has no effect the second time."""
+        """Stop maintaining a query, and what only it needs; has no effect if it is not kept."""
         if self.demands.find(asked.name) is not asked:
             return
         step = self.demands.forgetting(asked, self._program())
@@ -106,7 +106,7 @@ class MaintainedQueries:
 
     def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
-        self._program()  # a fault may have left something to be mended
+        self._program()  # recovers, if a fault has ended a transaction
         answers: Answers = self.engine.rows(asked.name)
         return answers
 
@@ -116,7 +116,7 @@ class MaintainedQueries:
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
     def answer(self, asked: KeptQuery, row: Row) -> Answers:
-        """The answers for a binding, which is asked for if it was not before."""
+        """The answers for a binding, which is maintained from now on."""
         self.check(asked)
         self._program()
         if not asked.parameters:
@@ -130,7 +130,7 @@ class MaintainedQueries:
         return self._match(rows, Atom(BINDING, asked.parameters), body, asked.variables)
 
     def _bound(self, asked: KeptQuery, rows: Rows) -> Rows:
-        """A binding with the same answers that is asked for: by now, if it was not before."""
+        """A maintained binding with the same answers: the binding itself, added now, if there is no other."""
         if self.engine.standing(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
             return rows
         if asked.backward in self.demands.kept.arities and self.engine.size(asked.backward):
@@ -146,7 +146,7 @@ class MaintainedQueries:
     def _match(
         self, rows: Rows, given: Atom, body: tuple[Literal, ...], variables: tuple[Variable, ...]
     ) -> Answers:
-        """The values of variables for which a body holds, together with a given fact."""
+        """The values of variables for which a body holds together with a fact."""
         self.engine.define(BINDING, len(given.terms))
         try:
             self.engine.add(BINDING, rows.columns, 1)
@@ -157,21 +157,20 @@ class MaintainedQueries:
         return answers
 
 
-# ---- Queries that stay, where facts are kept over representatives of equal constants. Mutates itself.
+# ---- Queries that are asked again, where facts are over representatives of equal constants. Mutates itself.
 #
-# Their answers are looked up, as those of any query there. A live query keeps the answers that it had; after
-# a transaction that may have changed them they are looked up anew, and the difference is what changed: that
-# costs as much as asking again. A prepared query is looked up with its values in the place of parameters.
+# A live query caches its answers; after a transaction that may have changed them it is asked again, and the
+# difference is its change. A prepared query is asked with its values in the place of parameters.
 #
-# Invariant: between transactions the answers of live queries are those that asking gives.
+# Invariant: between transactions the cached answers of live queries are those that asking again gives.
 
 Find = Callable[[Query, bool], Answers]
 
 
 class RequeriedQueries:
-    """All queries that stay; `find` looks answers up, as they are usually shown or with all members.
+    """Queries that are asked again; `find` looks answers up, as they are usually shown or with all members.
 
-    `recover` mends what a fault may have left, answers included.
+    `recover` repairs what a fault has left, cached answers included.
     """
 
     def __init__(self, engine: ClosingEngine, find: Find, recover: Callable[[], object]) -> None:
@@ -198,7 +197,7 @@ class RequeriedQueries:
         return asked
 
     def forget(self, asked: KeptQuery) -> None:
-        """Stop keeping a query; has no effect the second time."""
+        """Stop keeping a query; has no effect if it is not kept."""
         if self._asked.get(asked.name) is asked:
             del self._asked[asked.name]
             self._known.pop(asked.name, None)
@@ -233,7 +232,7 @@ class RequeriedQueries:
         return self._find(replace(asked.query, rule=made), False)
 
     def changes(self, changed: frozenset[str]) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """What came and went in the answers of live queries, by name, given the predicates that changed."""
+        """The inserted and deleted answers of live queries, by name, given the predicates that changed."""
         came: dict[str, Rows] = {}
         went: dict[str, Rows] = {}
         for name, known in self._known.items():
@@ -246,7 +245,7 @@ class RequeriedQueries:
         return _present(came), _present(went)
 
     def look_up_anew(self) -> None:
-        """Ask live queries again, and replace their answers."""
+        """Ask live queries again, and replace their cached answers."""
         for name in self._known:
             self._known[name] = Rows(*self._find(self._asked[name].query, True))
 
@@ -257,13 +256,13 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 
 # ---- Prepared queries: asked many times, with other values each time. Mutates the kept queries.
 #
-# Invariant: what was derived for earlier bindings is kept, and used for later ones.
+# Invariant: what was derived for earlier bindings is maintained, and used for later ones.
 
 WRONG_BINDING = "E652"
 
 
 def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable, ...]]:
-    """A query, and the variables that stand for its parameters; those of the program have their values."""
+    """A query, and the variables that represent its parameters; those of the program have their values."""
     literals = parse_literals(Source("<query>", text))
     names = [name for name in dict.fromkeys(_parameters(literals)) if name not in program.parameters]
     if not names:
@@ -338,7 +337,7 @@ class PreparedQuery:
     def __call__(self, /, *values: object, **named: object) -> Relation:
         """The answers for these values of the parameters.
 
-        Where a name is a word of Python, an underscore behind it is passed over: `query(from_="alice")`.
+        Where a name is a keyword of Python, an underscore behind it is ignored: `query(from_="alice")`.
         """
         row = self._keeping.encode(self._ordered(values, named))
         columns, count = self._keeping.answer(self._asked, row)
@@ -349,7 +348,7 @@ class PreparedQuery:
 
     @locked
     def close(self) -> None:
-        """Forget all bindings, and what was derived for them alone; it cannot be asked any more."""
+        """Drop all bindings, and what was derived for them alone; the query cannot be asked any more."""
         self._keeping.forget(self._asked)
 
     def __enter__(self) -> PreparedQuery:

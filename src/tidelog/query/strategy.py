@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.int32]
 Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
-Guarded = Callable[[Callable[[], Any]], Any]  # does something within limits
+Guarded = Callable[[Callable[[], Any]], Any]  # runs a function within limits
 
 
 TABLE_MEMORY = 1 << 30  # bytes of tables that are kept between queries
@@ -42,7 +42,7 @@ TABLE_MEMORY = 1 << 30  # bytes of tables that are kept between queries
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """Where a query is asked: a program, an engine that holds its explicit facts, and what is derived so far.
+    """What a query is asked of: a program, an engine with its explicit facts, and what is derived so far.
 
     While `is_materialised` is false, a derived predicate's relation holds its explicit facts only.
     """
@@ -54,12 +54,12 @@ class QueryContext:
     listen: Listener
     check: Callable[[], None]  # raises when a limit is reached
     modules: bool = True  # whether structures may close predicates
-    is_checked: bool = True  # whether an inconsistency must be noticed: nobody knows of it yet
+    is_checked: bool = True  # whether an inconsistency must be detected: it has not been reported yet
     is_tabled: bool = False  # whether there are tables
     table_memory: int = TABLE_MEMORY
-    # How answers are looked up in what is derived, where that is kept in another form than the program's.
+    # How answers are looked up where derived facts are stored in another form than the program's.
     look_up: Callable[[Query], Answers] | None = None
-    notes: dict[Any, Any] = field(default_factory=dict)  # what was found out here, to be used again
+    notes: dict[Any, Any] = field(default_factory=dict)  # what strategies cache for this context
 
     @property
     def stated(self) -> frozenset[str]:
@@ -78,7 +78,7 @@ class QueryContext:
 
     @property
     def is_constrained(self) -> bool:
-        """Whether the program can be inconsistent: what is asked for is then asked together with that."""
+        """Whether an inconsistency has to be detected together with the answers."""
         return self.is_checked and BOTTOM in self.program.predicates
 
 
@@ -104,7 +104,7 @@ class Streaming(Strategy, Protocol):
 
     @property
     def is_following(self) -> bool:
-        """Whether it keeps something that follows the facts as they come and go."""
+        """Whether it keeps tables that must see which facts are inserted and deleted."""
 
     def settle(self) -> None:
         """Compute the remaining answers of open streams before facts or rules change."""
@@ -116,7 +116,7 @@ def as_streaming(strategy: Strategy) -> Streaming | None:
 
 
 def parts_of(strategy: Strategy, query: Query, place: QueryContext, guarded: Guarded) -> Generator[Answers]:
-    """The answers to a query in parts, as they are found; each is looked for by `guarded`."""
+    """The answers to a query in parts, as they are found; each is computed inside `guarded`."""
     streaming = as_streaming(strategy)
     if streaming is None:
         yield guarded(lambda: strategy.answer(query, place))
@@ -135,8 +135,18 @@ def together(parts: Sequence[Answers], arity: int) -> Answers:
     return tuple(columns), sum(rows for _, rows in parts)
 
 
+MOST_PATTERNS = 6  # that an explanation names
+
+
+def shown_patterns(patterns: Iterable[tuple[str, str]], program: Program) -> str:
+    """The first patterns of the program's own predicates, as they are written."""
+    known = program.predicates
+    shown = [f"{known[name].written} {adornment or '()'}" for name, adornment in patterns if name in known]
+    return ", ".join(shown[:MOST_PATTERNS]) + (", …" if len(shown) > MOST_PATTERNS else "")
+
+
 def inconsistency(program: Program, matched: Iterable[Rule] = ()) -> Inconsistent:
-    """What is raised where `bottom()` holds: by a rule that matched, if that is known, else one that can."""
+    """The error where `bottom()` holds, at a rule that matched, if one is known, else at one that can."""
     known = next((rule for rule in matched if rule.head.predicate == BOTTOM), None)
     rule = known or next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
     if rule is None:

@@ -1,6 +1,4 @@
-"""The rules of tables: what a subgoal asks for, what answers it, each driven by what is new of one of its
-atoms.
-"""
+"""The rules of tables: what a subgoal asks for and what answers it, and how they run on new rows."""
 
 from __future__ import annotations
 
@@ -27,19 +25,18 @@ from tidelog.rewrite.magic_sets import STATED, substituted
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
 #
-# A *pattern* is a predicate with its arguments bound or free: `tc bf` is asked for whatever stands in its
-# bound arguments. Of each pattern there is a relation of what is *asked*, and one of what is *called*, which
-# is evaluated; of each predicate one relation of answers, which all its patterns share: a fact is a fact,
-# whoever asked for it.
+# A *pattern* is a predicate with its arguments bound or free: in `tc bf` the first argument is bound. Each
+# pattern has a relation of the subgoals that are *asked*, as rows of bound arguments, and one of those that
+# are *called*, which are evaluated; each predicate has one relation of answers, which its patterns share.
 #
-# The rules of a pattern begin with its calls. Two literals let a call rest: `~call` of a more general
-# pattern, which answers it, and `~answer` of a subgoal without variables, which is true. Neither loses
-# anything: the facts that the rule would find are there, or are found by others.
+# The rules of a pattern begin with its calls. Two literals skip a call: `~call` of a more general pattern,
+# which answers it, and `~answer` of a subgoal without variables, which is known to be true. No answer is
+# lost: the facts that the rule would find are known, or are found by other rules.
 #
-# Invariant: whatever is asked of predicates below is asked by `demands`, from the same literals that precede
-# it in the `steps`: once that is complete, steps read it as if it were stated.
+# Invariant: `demands` ask lower components for all that the `steps` read of them, from the same preceding
+# literals: once these are complete, steps read their answers as if they were explicit facts.
 
-FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own, rather than to be made twice
+FEWEST_JOINED = 2  # atoms whose join has a relation of its own, rather than being computed twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class CallPattern:
 
     @property
     def asked(self) -> str:
-        """The relation of the bound arguments that are asked for."""
+        """The relation of the bound arguments that are asked."""
         return f"{ASKED}{_plain(self.predicate)} {self.adornment}"
 
     @property
@@ -61,17 +58,17 @@ class CallPattern:
 
     @property
     def context(self) -> str:
-        """The relation of what is asked on behalf of what."""
+        """The relation of which call asks for which."""
         return f"{CONTEXT}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def binding(self) -> Binding:
-        """The places that are bound, and those that are free."""
+        """The positions that are bound, and those that are free."""
         return Binding.of(self.adornment)
 
     @property
     def is_ground(self) -> bool:
-        """Whether nothing is free: such a subgoal is true or not."""
+        """Whether nothing is free, so that a subgoal is true or false."""
         return "f" not in self.adornment
 
     def subsumes(self, other: CallPattern) -> bool:
@@ -88,7 +85,7 @@ class CallPattern:
         return all(mine == "f" or mark == "b" for mine, mark in marks)
 
     def among(self, other: CallPattern, terms: Sequence[Term]) -> tuple[Term, ...]:
-        """Of the bound terms of a more special pattern, those that this one binds too."""
+        """The bound terms of a more specific pattern that this one binds too."""
         at = dict(zip(other.binding.bound, terms, strict=True))
         return tuple(at[place] for place in self.binding.bound)
 
@@ -99,12 +96,12 @@ def answers_of(predicate: str) -> str:
 
 
 def _plain(predicate: str) -> str:
-    return predicate.replace(SEPARATOR, " ~")  # those that maintenance makes are not to be mistaken for it
+    return predicate.replace(SEPARATOR, " ~")  # else maintenance would take it for a name of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What a rule aggregates is collected first, then grouped."""
+    """An aggregate rule: its rows are collected in a relation, then grouped."""
 
     collected: str
     rule: Rule
@@ -122,7 +119,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Definitions:
-    """A program as it is tabled: closures linear, aggregates apart, explicit facts read by rules."""
+    """A program as it is tabled: closures linear, aggregates separate, explicit facts read by rules."""
 
     rules_of: Mapping[str, tuple[Rule, ...]]
     components: tuple[tuple[str, ...], ...]  # each after those that it depends on
@@ -130,11 +127,11 @@ class Definitions:
     bindable: Mapping[str, frozenset[int]]  # the arguments of a predicate that no rule aggregates
 
     @staticmethod
-    def of(rules: Iterable[Rule], stated: Collection[str]) -> Definitions:
-        """The definitions that rules give; of the derived predicates, those `stated` have facts too."""
+    def of(rules: Iterable[Rule], explicit: Collection[str]) -> Definitions:
+        """The definitions of rules; `explicit` are the derived predicates that have explicit facts too."""
         rules = tuple(rules)
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = (_stating(name, arities[name]) for name in sorted(arities.keys() & stated))
+        given = (_explicit_rule(name, arities[name]) for name in sorted(arities.keys() & explicit))
         whole = linearise(split_rules(map(substituted, (*rules, *given))))
         rules_of: dict[str, tuple[Rule, ...]] = {}
         for rule in whole:
@@ -148,7 +145,7 @@ class Definitions:
         )
 
     def read_by(self, component: int) -> set[str]:
-        """The predicates that a component's rules read, stated ones by their own names."""
+        """The predicates that a component's rules read, those of explicit facts by their own names."""
         rules = (rule for name in self.components[component] for rule in self.rules_of[name])
         return {
             atom.predicate.removesuffix(STATED) for rule in rules for atom in (*rule.positive, *rule.negated)
@@ -196,7 +193,7 @@ def variant(
 def _guarded(
     pattern: CallPattern, definitions: Definitions, rules: Sequence[Rule] | None
 ) -> Sequence[Guarded]:
-    """The rules of a pattern, each with the guard that lets calls in; linear recursion is factored."""
+    """The rules of a pattern, each with its guard, which reads the calls; linear recursion is factored."""
     answers = answers_of(pattern.predicate)
     if rules is None:
         rules = definitions.rules_of[pattern.predicate]
@@ -231,7 +228,7 @@ class _Writer:
     groupings: list[Grouping] = field(default_factory=list)
 
     def write(self, made: Guarded, number: int) -> None:
-        """Take a rule: what it asks for, and what it answers."""
+        """Add what a rule asks for, and what it answers."""
         begin = self._beginning(made)
         given = {variable for literal in begin for variable in literal_variables(literal)}
         passing = Passing(self.definitions.rules_of.keys(), self.own, self._cost)
@@ -251,31 +248,31 @@ class _Writer:
                 atom = Atom(answers_of(atom.predicate), atom.terms)
                 done = [*done, Negation(atom) if isinstance(literal, Negation) else atom]
             else:
-                done = [*done, _stated(literal)]
+                done = [*done, _explicit(literal)]
             joined += isinstance(literal, Atom)
             if not isinstance(literal, Negation):
                 ages.update({each: place + 2 for each in literal_variables(literal) if each not in ages})
         self._answer(made, done, number)
 
     def _beginning(self, made: Guarded) -> list[Literal]:
-        """The guard, and what lets calls rest that have no variables."""
+        """The guard, and what skips calls without variables that are known to be true."""
         guard, pattern = made.guard, self.pattern
         assert guard is not None
         bound = _called_terms(pattern, guard)
         begin: list[Literal] = [guard]
         if guard.predicate == answers_of(pattern.predicate):
-            begin.append(Atom(pattern.called, bound))  # others may have asked for it
+            begin.append(Atom(pattern.called, bound))  # it may answer other calls
         if pattern.is_ground:
             begin.append(Negation(Atom(answers_of(pattern.predicate), bound)))
         return begin
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
-        read = _stated(atom)
+        read = _explicit(atom)
         assert isinstance(read, Atom)
         return self.cost(read, bound)
 
     def _cut(self, name: str, done: Sequence[Literal], following: Sequence[Literal], made: Guarded) -> Atom:
-        """What is done so far in a relation of its own, with the variables that are needed later."""
+        """Store the join so far in a relation of its own, with the variables that are needed later."""
         rule = made.rule
         needed = {variable for literal in (made.head, *following) for variable in literal_variables(literal)}
         if rule.aggregations:
@@ -309,18 +306,18 @@ class _Writer:
 
 
 def resting(rule: Rule, pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
-    """A rule of a pattern that lets those calls rest which calls of the general patterns answer."""
+    """A rule of a pattern that skips the calls which calls of the general patterns answer."""
     guard = rule.body[0]
     assert isinstance(guard, Atom)
     if not general or guard.predicate not in (pattern.called, pattern.context, answers_of(pattern.predicate)):
-        return rule  # it goes on from a join, whose rows were found for calls that did not rest
+        return rule  # it continues from a join, whose rows were found for calls that were not skipped
     terms = _called_terms(pattern, guard)
     answered = (Negation(Atom(each.called, each.among(pattern, terms))) for each in general)
     return replace(rule, body=(guard, *answered, *rule.body[1:]))
 
 
 def _called_terms(pattern: CallPattern, guard: Atom) -> tuple[Term, ...]:
-    """The bound arguments of the call that a guard lets in."""
+    """The bound arguments of the call that a guard reads."""
     if guard.predicate == pattern.called:
         return guard.terms
     if guard.predicate == pattern.context:
@@ -329,7 +326,7 @@ def _called_terms(pattern: CallPattern, guard: Atom) -> tuple[Term, ...]:
 
 
 def accepting(pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
-    """The rule that lets what is asked be called, unless a more general call answers it, or it is true."""
+    """The rule that calls what is asked, unless a more general call answers it, or it is known to be true."""
     places = pattern.binding.bound
     terms = tuple(Variable(f"x{place}") for place in places)
     body: list[Literal] = [Atom(pattern.asked, terms)]
@@ -339,6 +336,11 @@ def accepting(pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
     return Rule(Atom(pattern.called, terms), tuple(body))
 
 
+def relations_read(rule: Rule) -> set[str]:
+    """The relations that a rule reads."""
+    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
+
+
 def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
     """The relations that rules name, and their arities."""
     for rule in rules:
@@ -346,14 +348,14 @@ def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
             yield atom.predicate, len(atom.terms)
 
 
-def _stating(predicate: str, arity: int) -> Rule:
-    """The rule that takes the explicit facts of a derived predicate."""
+def _explicit_rule(predicate: str, arity: int) -> Rule:
+    """The rule by which explicit facts of a derived predicate are answers."""
     terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
     return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
 
 
-def _stated(literal: Literal) -> Literal:
-    """The literal, by the name of the relation that has the explicit facts."""
+def _explicit(literal: Literal) -> Literal:
+    """The literal, reading the relation that has the explicit facts."""
     match literal:
         case Atom(predicate, terms):
             return Atom(predicate.removesuffix(STATED), terms)
@@ -364,7 +366,7 @@ def _stated(literal: Literal) -> Literal:
 
 
 def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
-    """The places that can be bound before the rules aggregate."""
+    """The positions that can be bound before the rules aggregate."""
     places = range(len(rules[0].head.terms))
     return frozenset(
         place
@@ -373,44 +375,44 @@ def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
     )
 
 
-# ---- Rules of tables, each driven by what is new of one of its atoms. Mutates itself.
+# ---- Rules of tables, each driven by the new rows of one of its atoms. Mutates itself.
 #
-# A rule whose atom has constants is of no use to rows without them. Rules are therefore found by these
-# constants, as Prolog finds clauses by their arguments: a round costs what its rows can drive, however many
-# rules there are.
+# A rule whose driving atom has constants matches no row without them. Rules are therefore indexed by these
+# constants, as Prolog indexes clauses by arguments: the cost of a round depends on its new rows, not on the
+# number of rules.
 #
-# Invariant: each instance with something new is found exactly once, whichever rules are passed over.
+# Invariant: each instance with a new row is found exactly once, whichever rules are skipped.
 
 FRESHNESS = Freshness(grown=4, small=1000, every=8)  # every: rounds
-MANY = 1000  # new rows whose constants are not looked at: plans do so faster
-EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of what is still growing
+MANY = 1000  # new rows from which on constants are left to the plans, which compare them faster
+EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of relations that are still growing
 
 
 class GrowingStatistics:
-    """Statistics of relations of which some are still growing: of these there will be more than there are."""
+    """Statistics where some relations are still growing: these are expected to have at least some rows."""
 
     def __init__(self, known: Statistics, growing: Collection[str]) -> None:
         self._known = known
         self._growing = growing
 
     def size(self, relation: str) -> int:
-        """How many facts a relation has, or will have."""
+        """How many facts a relation has, or is expected to have."""
         size = self._known.size(relation)
         return max(size, EXPECTED_SIZE) if relation in self._growing else size
 
     def distinct(self, relation: str, column: int) -> float:
-        """How many distinct values a column has, or will have."""
+        """How many distinct values a column has, or is expected to have."""
         distinct = self._known.distinct(relation, column)
         return max(distinct, EXPECTED_DISTINCT) if relation in self._growing else distinct
 
     def matching(self, relation: str, column: int, value: Value) -> int:
-        """How many facts have this value in a column, or will have."""
+        """How many facts have this value in a column, or are expected to have it."""
         matching = self._known.matching(relation, column, value)
         return max(matching, EXPECTED_MATCHING) if relation in self._growing else matching
 
 
 class DrivenRule:
-    """A rule of tables, driven by what is new of the atom at a place in its body."""
+    """A rule of tables, driven by the new rows of the atom at a position in its body."""
 
     def __init__(self, rule: Rule, place: int, own: Collection[str], engine: TabledEngine) -> None:
         atom = rule.body[place]
@@ -430,7 +432,7 @@ class DrivenRule:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Where the driving atom has constants."""
+        """The columns in which the driving atom has constants."""
         return tuple(self._constants)
 
     @property
@@ -448,7 +450,7 @@ class DrivenRule:
         return not passed.any()
 
     def run(self, check: Callable[[], None]) -> int:
-        """Find what follows from what is new; returns how many facts that are new."""
+        """Derive what follows from new rows; returns how many new facts there are."""
         if self._generation != self._engine.generation:
             self.forget_plan()
         ready = self.ready()
@@ -460,13 +462,13 @@ class DrivenRule:
         return outcome.new
 
     def ready(self) -> Runnable | None:
-        """What finds it; None while that cannot be anything."""
+        """The prepared plan; None while it cannot match anything."""
         if self._ready is None:
             self._ready = self._prepared()
         return self._ready
 
     def _prepared(self) -> Runnable | None:
-        """A plan ready to run; none while indexes for it would be in vain."""
+        """A plan ready to run; None while a relation that it reads is empty: indexes would be wasted."""
         engine, rule = self._engine, self.rule
         if not all(map(engine.size, self._read)):
             return None
@@ -477,17 +479,17 @@ class DrivenRule:
         return ready
 
     def forget_plan(self) -> None:
-        """Discard the plan: relations have changed so much that it may be wrong or slow."""
+        """Discard the plan, which may be wrong or slow since relations have changed."""
         self._ready = None
 
 
 def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[DrivenRule]:
-    """A rule driven by each of its atoms in turn, of those whose relations are given."""
+    """A rule driven by each of its atoms in turn whose relation is one of `own`."""
     return [DrivenRule(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
 
 class PreparedRule:
-    """A rule driven by each of its atoms in turn, of those whose relations are given."""
+    """A rule driven by each of its atoms in turn whose relation is one of `own`."""
 
     def __init__(self, rule: Rule, own: Collection[str], engine: TabledEngine) -> None:
         self.rule = rule
@@ -495,7 +497,7 @@ class PreparedRule:
         self._drives = drives(rule, own, engine)
         self._read = tuple(dict.fromkeys(atom.predicate for atom in (*rule.positive, *rule.negated)))
         self._growing = {name for drive in self._drives for name in drive.growing}
-        self._lossy: list[str] = []
+        self._with_tombstones: list[str] = []
         self._sizes = PlannedSizes(FRESHNESS)
 
     @property
@@ -504,25 +506,25 @@ class PreparedRule:
         return sum(drive.matches for drive in self._drives)
 
     def run(self, fresh: Collection[str], check: Callable[[], None]) -> int:
-        """Find what follows from what is new in the fresh relations; returns how many facts that are new."""
+        """Derive what follows from new rows of the fresh relations; returns how many new facts there are."""
         due = (drive for drive in self._drives if drive.relation in fresh and not drive.is_idle)
         return sum(drive.run(check) for drive in due)
 
-    def look_over(self) -> None:
-        """Discard plans if relations have grown much since they were made, or have lost facts."""
+    def refresh_plans(self) -> None:
+        """Discard plans if relations have grown much since, or have tombstones where they had none."""
         size = self._engine.size
-        lossy = list(filter(self._engine.has_dead, self._read))
-        is_stale = lossy != self._lossy or self._sizes.stale(size)
+        with_tombstones = list(filter(self._engine.has_dead, self._read))
+        is_stale = with_tombstones != self._with_tombstones or self._sizes.stale(size)
         if is_stale:
             for drive in self._drives:
                 drive.forget_plan()
-            self._lossy = lossy
+            self._with_tombstones = with_tombstones
         if is_stale or not self._sizes.are_known:
             self._sizes.note(self._growing, size)
 
 
 class Dispatch:
-    """Rules by what drives them: a relation, and the constants that they ask of its rows."""
+    """An index of rules by the relation that drives them, and the constants that its rows must have."""
 
     def __init__(self, found: Iterable[DrivenRule], engine: TabledEngine) -> None:
         self._engine = engine
@@ -536,8 +538,8 @@ class Dispatch:
         self._sizes = PlannedSizes(FRESHNESS)
 
     def due(self, fresh: Iterable[str]) -> Iterator[DrivenRule]:
-        """The rules that can find something in what is new of these relations."""
-        self._look_over()
+        """The rules that new rows of these relations can drive."""
+        self._refresh_plans()
         for relation in fresh:
             by_columns = self._by_key.get(relation)
             if by_columns:
@@ -550,7 +552,7 @@ class Dispatch:
                         for some in by_key.values():
                             yield from some
 
-    def _look_over(self) -> None:
+    def _refresh_plans(self) -> None:
         """Discard plans that read relations that were dropped or have grown much."""
         size = self._engine.size
         is_due = self._sizes.is_due()
@@ -568,14 +570,14 @@ class Dispatch:
 
 
 def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """What rows have in some columns."""
+    """The distinct keys of rows in some columns."""
     return set(zip(*(columns[place].tolist() for place in places), strict=True))
 
 
 def run_together(
     found: Iterable[DrivenRule], engine: TabledEngine, check: Callable[[], None]
 ) -> list[tuple[DrivenRule, int]]:
-    """Run rules in turn; those that could find something, and how many new facts they have found."""
+    """Run rules in turn; returns those that could match, each with the number of new facts."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
     if not prepared:
         return []
@@ -585,7 +587,7 @@ def run_together(
 
 
 def run_once(rule: Rule, engine: TabledEngine) -> int:
-    """Find all that a rule gives; returns how many facts are new."""
+    """Derive all that a rule gives; returns how many facts are new."""
     if not all(engine.size(atom.predicate) for atom in rule.positive):
         return 0
     return engine.prepare(full_plan(rule, 0, engine))().new

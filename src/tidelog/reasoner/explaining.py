@@ -262,8 +262,8 @@ class Explaining(Asking):
         """Why a fact holds where constants may be equal."""
         program, equality, engine = self._program, self._equality, self._keeping.engine
         answer = equality.look_up(program, "expand") or (lambda query: engine.answer(query.rule))
-        treated = EqualityView(equality.known_classes(), equality.relation, answer)
-        return self._prover.explain(query, program, proofs, limit, rows, self.runtime.check, treated)
+        view = EqualityView(equality.known_classes(), equality.relation, answer)
+        return self._prover.explain(query, program, proofs, limit, rows, self.runtime.check, view)
 
     @locked
     def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
