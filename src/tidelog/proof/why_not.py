@@ -151,8 +151,8 @@ class WhyNot:
 #
 # Literals are left out of the body, as few as possible, until what is left holds for the fact in
 # question. What cannot be decided without a literal that is left out, because nothing else binds its
-# variables, stays open. Where one atom alone was left out and nothing is open, the atom is a repair: added, it
-# completes the rule.
+# variables, stays open. Where one atom alone was left out and nothing is open, the atom is a repair: added,
+# it completes the rule.
 
 NOT_A_FACT = "E657"
 MOST_TRIED = 100  # combinations of literals that are left out, before one literal after the other is

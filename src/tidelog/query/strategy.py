@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, Inconsistent
-from tidelog.logic.program import BOTTOM, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, Program, Query
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -145,11 +145,9 @@ def shown_patterns(patterns: Iterable[tuple[str, str]], program: Program) -> str
     return ", ".join(shown[:MOST_PATTERNS]) + (", …" if len(shown) > MOST_PATTERNS else "")
 
 
-def inconsistency(program: Program, matched: Iterable[Rule] = ()) -> Inconsistent:
-    """The error where `bottom()` holds, at a rule that matched, if one is known, else at one that can."""
-    known = next((rule for rule in matched if rule.head.predicate == BOTTOM), None)
-    rule = known or next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
+def inconsistency(program: Program) -> Inconsistent:
+    """The error of a program in which `bottom()` holds, at the first rule that can derive it."""
+    rule = next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
     if rule is None:
         return Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
-    name = f" by the rule {known.name!r}" if known and known.name else ""
-    return Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))
+    return Inconsistent(Diagnostic("E601", "inconsistent: bottom() derived", rule.span))
