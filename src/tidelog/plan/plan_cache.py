@@ -56,7 +56,11 @@ class PlannedSizes:
     def stale(self, size: Callable[[str], int]) -> list[str]:
         """The relations whose sizes the plans do not fit any more."""
         is_stale = self._freshness.is_stale
-        return [name for name, planned in self._sizes.items() if is_stale(planned, size(name))]
+        return [
+            name
+            for name, planned in self._sizes.items()
+            if (now := size(name)) != planned and is_stale(planned, now)
+        ]
 
     def is_due(self) -> bool:
         """Count a use; whether sizes are to be compared this time."""
