@@ -72,19 +72,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def demanded(query: Query, place: QueryContext) -> Iterator[None]:
-    """In the block, the derived relations hold what the query asks for; afterwards their explicit facts only.
+def demanded(query: Query, context: QueryContext) -> Iterator[None]:
+    """Inside the block, derived relations hold what the query asks for; afterwards their explicit facts only.
 
     Nothing else is derived yet.
     """
-    engine = place.engine
-    options = Options(place.stated, expected_growth(engine), refined=False)
+    engine = context.engine
+    options = Options(context.explicit, expected_growth(engine), refined=False)
     asked = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
-    made = rewrite(place.program.rules, [asked], options).apart(ONCE)
+    made = rewrite(context.program.rules, [asked], options).apart(ONCE)
     with relations(made, engine):
         add_facts(made.seeds, engine)
         numbers = {id(rule): number for number, rule in enumerate(made.rules)}
-        engine.derive(strata(made.rules), numbers, place.listen, place.check, place.modules)
+        engine.derive(strata(made.rules), numbers, context.listen, context.check, context.modules)
         found = _derived(made, engine)
     try:
         engine.restore(found)

@@ -70,7 +70,7 @@ class KeptProgram:
     rules: tuple[Rule, ...] = ()
     seeds: frozenset[Fact] = frozenset()
     arities: Mapping[str, int] = field(default_factory=dict)
-    stated: frozenset[str] = frozenset()  # derived predicates with explicit facts
+    explicit: frozenset[str] = frozenset()  # derived predicates with explicit facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +127,18 @@ class KeptQueries:
         """A transaction together with the changes of rules and seeds that it needs for kept queries."""
         kept = self.kept
         if self._asked and self._is_outdated(update, before, after):
-            kept = self._rewritten(after, self._asked, kept.stated | update.added.keys())
+            kept = self._rewritten(after, self._asked, kept.explicit | update.added.keys())
         return self._step(update, before, after, kept)
 
     def asking(self, asked: KeptQuery, program: Program) -> QueryStep:
         """The step by which a query begins to be kept."""
-        kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.stated)
+        kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.explicit)
         return self._step(NO_UPDATE, program, program, kept)
 
     def forgetting(self, asked: KeptQuery, program: Program) -> QueryStep:
         """The step by which a query stops being kept."""
         others = {name: each for name, each in self._asked.items() if name != asked.name}
-        kept = self._rewritten(program, others, self.kept.stated)
+        kept = self._rewritten(program, others, self.kept.explicit)
         bindings = self._facts_of(asked.bindings) if asked.bindings in self.kept.arities else {}
         return self._step(Update(bindings, {}), program, program, kept)
 
@@ -147,7 +147,7 @@ class KeptQueries:
         if self._is_full:
             return False
         return after.rules is not before.rules or bool(
-            (update.added.keys() - self.kept.stated) & after.derived
+            (update.added.keys() - self.kept.explicit) & after.derived
         )
 
     def _step(self, update: Update, before: Program, after: Program, kept: KeptProgram) -> QueryStep:
@@ -242,7 +242,7 @@ class KeptQueries:
     # ---- rewriting
 
     def _rewritten(
-        self, program: Program, asked: Mapping[str, KeptQuery], stated: Collection[str]
+        self, program: Program, asked: Mapping[str, KeptQuery], explicit: Collection[str]
     ) -> KeptProgram:
         """What is to be maintained for queries."""
         if self._is_full:
@@ -251,7 +251,7 @@ class KeptQueries:
         if not asked:
             return KeptProgram()
         derived = program.derived
-        known = frozenset(stated) & derived | {name for name in derived if self._size(name)}
+        known = frozenset(explicit) & derived | {name for name in derived if self._size(name)}
         rules = tuple(each.rule for each in asked.values())
         rules += tuple(rule for each in asked.values() for rule in _sharing(each, program, known))
         if BOTTOM in program.predicates:
@@ -278,7 +278,7 @@ class KeptQueries:
         return {relation: Rows(columns, count)} if count else {}
 
 
-def _sharing(asked: KeptQuery, program: Program, stated: Collection[str]) -> tuple[Rule, ...]:
+def _sharing(asked: KeptQuery, program: Program, explicit: Collection[str]) -> tuple[Rule, ...]:
     """The rule of a query's backward relation, if it asks what one node of a transitive predicate reaches.
 
     Two nodes that reach each other reach the same: the answers of one serve for both.
@@ -289,7 +289,7 @@ def _sharing(asked: KeptQuery, program: Program, stated: Collection[str]) -> tup
     (atom,) = body
     if not isinstance(atom, Atom) or set(atom.terms) != {*parameters, *variables} or len(atom.terms) != 2:
         return ()
-    if not is_closed(atom.predicate, program.rules, stated):
+    if not is_closed(atom.predicate, program.rules, explicit):
         return ()
     begin, other = parameters[0], variables[0]
     swapped = {begin: other, other: begin}

@@ -67,7 +67,7 @@ def _rewrite(query: Query, context: QueryContext) -> Rewritten:
     asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
     if context.is_constrained:
         asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
-    options = Options(context.stated, expected_growth(context.engine))
+    options = Options(context.explicit, expected_growth(context.engine))
     return rewrite(context.program.rules, asked, options).apart(ONCE)
 
 

@@ -22,9 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import numpy as np
-import numpy.typing as npt
-
+from tidelog.data.rows import Ids, Rows, joined, rows_of
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Query
@@ -32,7 +30,6 @@ from tidelog.logic.program import BOTTOM, Program, Query
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
-Ids = npt.NDArray[np.int32]
 Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
 Guarded = Callable[[Callable[[], Any]], Any]  # runs a function within limits
 
@@ -62,7 +59,7 @@ class QueryContext:
     notes: dict[Any, Any] = field(default_factory=dict)  # what strategies cache for this context
 
     @property
-    def stated(self) -> frozenset[str]:
+    def explicit(self) -> frozenset[str]:
         """The derived predicates that have explicit facts too, as long as not everything is derived."""
         return frozenset(name for name in self.program.derived if self.engine.size(name))
 
@@ -128,11 +125,8 @@ def parts_of(strategy: Strategy, query: Query, place: QueryContext, guarded: Gua
 
 def together(parts: Sequence[Answers], arity: int) -> Answers:
     """Answers that were found in parts."""
-    if len(parts) == 1:
-        return parts[0]
-    none = np.zeros(0, np.int32)
-    columns = (np.concatenate([none, *(part[0][place] for part in parts)]) for place in range(arity))
-    return tuple(columns), sum(rows for _, rows in parts)
+    rows = joined([Rows(*part) for part in parts]) if parts else rows_of([], arity)
+    return rows.columns, rows.count
 
 
 MOST_PATTERNS = 6  # that an explanation names
