@@ -200,9 +200,14 @@ class KeptQueries:
         elif asked is not None:
             self._asked[asked.name] = asked
 
+    @property
+    def are_inconsistent(self) -> bool:
+        """Whether the rules of kept queries derive `bottom()`."""
+        return self._size(KEPT_BOTTOM) > 0
+
     def check_consistency(self, program: Program) -> None:
-        """Raise Inconsistent if kept queries have found `bottom()`."""
-        if KEPT_BOTTOM in self._engine.relations() and self._engine.size(KEPT_BOTTOM):
+        """Raise Inconsistent if the rules of kept queries derive `bottom()`."""
+        if self.are_inconsistent:
             raise inconsistency(program)
 
     # ---- before and after the program is materialised

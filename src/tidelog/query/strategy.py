@@ -125,6 +125,8 @@ def parts_of(strategy: Strategy, query: Query, place: QueryContext, guarded: Gua
 
 def together(parts: Sequence[Answers], arity: int) -> Answers:
     """Answers that were found in parts."""
+    if len(parts) == 1:
+        return parts[0]
     rows = joined([Rows(*part) for part in parts]) if parts else rows_of([], arity)
     return rows.columns, rows.count
 
