@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_plans_are_kept_across_transactions() -> None:
 
 
 def test_plans_are_made_anew_when_relations_have_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_plans, "SMALL", 4)
+    monkeypatch.setattr(step_plans, "FRESHNESS", replace(step_plans.FRESHNESS, small=4))
     chain = Chain(2)
     chain.state(range(1))
     chain.state(range(2))

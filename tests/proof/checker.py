@@ -27,31 +27,31 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
-from tidelog.proof.explanation import Kind, Node, walk
+from tidelog.proof.explanation import NodeKind, ProofNode, walk
 
 Stated = Mapping[str, frozenset[Row]]
 INFINITE = 1 << 60
 
 
-def check(proof: Node, program: Program, explicit: Facts, model: Stated) -> None:
+def check(proof: ProofNode, program: Program, explicit: Facts, model: Stated) -> None:
     """Nothing, if the proof is one: from these explicit facts, by the program's rules, in its model."""
     ancestors(proof)
     for node in walk([proof]):
-        if node.kind is Kind.EXPLICIT:
+        if node.kind is NodeKind.EXPLICIT:
             assert row_of(node) in explicit.get(atom_of(node).predicate, set()), f"{node} is not explicit"
             assert node.height == 0 and not node.children
-        elif node.kind is Kind.RULE:
+        elif node.kind is NodeKind.RULE:
             assert node.rule == program.rules[node.number]
             _check_rule(node, model)
-        elif node.kind is Kind.REPLACED:
+        elif node.kind is NodeKind.REPLACED:
             _check_replaced(node)
-        elif node.kind is Kind.EQUAL:
+        elif node.kind is NodeKind.EQUAL:
             _check_chain(node)
         if not node.kind.is_step:
             assert node.height == max((child.height for child in node.children), default=0)
 
 
-def ancestors(proof: Node) -> None:
+def ancestors(proof: ProofNode) -> None:
     """Nothing, if no node stands below itself."""
     for node in walk([proof]):
         for child in node.children:
@@ -60,7 +60,7 @@ def ancestors(proof: Node) -> None:
                 assert child.literal != proof.literal, "the goal proves itself"
 
 
-def _check_rule(node: Node, model: Stated) -> None:
+def _check_rule(node: ProofNode, model: Stated) -> None:
     rule = node.rule
     assert rule is not None
     assert node.height == 1 + max((child.height for child in node.children), default=0)
@@ -71,27 +71,30 @@ def _check_rule(node: Node, model: Stated) -> None:
     assert tuple(_value(term, binding) for term in rule.head.terms) == row_of(node)
 
 
-def _check_replaced(node: Node) -> None:
+def _check_replaced(node: ProofNode) -> None:
     """The fact differs from another by constants, and just these are equal."""
     source, *equalities = node.children
-    assert source.kind in (Kind.EXPLICIT, Kind.RULE) and atom_of(source).predicate == atom_of(node).predicate
+    assert (
+        source.kind in (NodeKind.EXPLICIT, NodeKind.RULE)
+        and atom_of(source).predicate == atom_of(node).predicate
+    )
     pairs = [pair for pair in zip(row_of(source), row_of(node), strict=True) if pair[0] != pair[1]]
     assert pairs and list(dict.fromkeys(pairs)) == [row_of(each) for each in equalities]
     assert all(atom_of(each).predicate == EQUAL for each in equalities)
 
 
-def _check_chain(node: Node) -> None:
+def _check_chain(node: ProofNode) -> None:
     """Equalities lead from one constant to the other, each in one direction or the other."""
     place, end = row_of(node)
     for step in node.children:
-        assert step.kind in (Kind.EXPLICIT, Kind.RULE) and atom_of(step).predicate == EQUAL
+        assert step.kind in (NodeKind.EXPLICIT, NodeKind.RULE) and atom_of(step).predicate == EQUAL
         left, right = row_of(step)
         assert place in (left, right)
         place = right if place == left else left
     assert place == end
 
 
-def _check_body(node: Node, rule: Rule, model: Stated) -> Binding:
+def _check_body(node: ProofNode, rule: Rule, model: Stated) -> Binding:
     """The binding under which the children of a node are the rule's body, each of them true."""
     assert len(node.children) == len(rule.body)
     binding: Binding = {}
@@ -103,31 +106,31 @@ def _check_body(node: Node, rule: Rule, model: Stated) -> Binding:
             assert unified is not None, f"{child} does not match {literal}"
             binding = unified
         elif isinstance(literal, Assignment):
-            assert child.kind is Kind.COMPUTED
+            assert child.kind is NodeKind.COMPUTED
             binding[literal.variable] = child.binding[0][1]
     for literal, child in zip(rule.body, node.children, strict=True):
         _check_literal(literal, child, binding, model)
     return binding
 
 
-def _check_literal(literal: Literal, child: Node, binding: Binding, model: Stated) -> None:
+def _check_literal(literal: Literal, child: ProofNode, binding: Binding, model: Stated) -> None:
     match literal:
         case Negation(atom):
-            assert child.kind is Kind.NEGATION
+            assert child.kind is NodeKind.NEGATION
             store = {name: set(rows) for name, rows in model.items() if name == atom.predicate}
             assert not list(reference._match_atom(atom, binding, store)), f"{child} is there"
         case Comparison() | Condition():
-            assert child.kind is Kind.TEST and holds(literal, binding)
+            assert child.kind is NodeKind.TEST and holds(literal, binding)
         case Assignment(variable, expression):
             assert evaluate(expression, binding) == binding[variable]
         case Atom():
-            assert child.kind in (Kind.EXPLICIT, Kind.RULE, Kind.REPLACED)
+            assert child.kind in (NodeKind.EXPLICIT, NodeKind.RULE, NodeKind.REPLACED)
 
 
-def _check_aggregate(node: Node, rule: Rule, model: Stated) -> None:
+def _check_aggregate(node: ProofNode, rule: Rule, model: Stated) -> None:
     """The rows are all the distinct rows of one group, and their aggregate is the head."""
     (aggregate,) = node.children
-    assert aggregate.kind is Kind.AGGREGATE and not aggregate.elided
+    assert aggregate.kind is NodeKind.AGGREGATE and not aggregate.elided
     collected = collected_variables(rule)
     shown = []
     for row in aggregate.children:
@@ -232,13 +235,13 @@ def _derived(
     return derived
 
 
-def atom_of(node: Node) -> Atom:
+def atom_of(node: ProofNode) -> Atom:
     """The fact that a node states."""
     assert isinstance(node.literal, Atom)
     return node.literal
 
 
-def row_of(node: Node) -> Row:
+def row_of(node: ProofNode) -> Row:
     """The values of the fact that a node states."""
     terms = atom_of(node).terms
     return tuple(term.value for term in terms if isinstance(term, Constant))

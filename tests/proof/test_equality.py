@@ -17,7 +17,7 @@ from tidelog.errors import Inconsistent
 from tidelog.logic.conversions import exact
 from tidelog.logic.program import BUILT_IN, EQUAL
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Kind
+from tidelog.proof.explanation import NodeKind
 
 TREATMENTS = ("rewrite", "axiomatise")
 MOST = 12  # facts of a predicate that are proved
@@ -77,14 +77,14 @@ def test_a_chain_is_written_from_one_to_the_other(treatment: str) -> None:
         "│        └─ passport(hanna, 8)  explicit, people.rls:3",
         "└─ likes(hanna, bob)  explicit, people.rls:5",
     ]
-    assert reasoner.explain("hanna = anna").proofs[0].kind in (Kind.EQUAL, Kind.RULE)
+    assert reasoner.explain("hanna = anna").proofs[0].kind in (NodeKind.EQUAL, NodeKind.RULE)
 
 
 @pytest.mark.parametrize("treatment", TREATMENTS)
 def test_the_answers_to_a_query_are_explained(treatment: str) -> None:
     reasoner = tl.Reasoner(tl.parse(PASSPORTS), equality=treatment)
     found = reasoner.explain("knows(?x, ?y), passport(?y, 8)")
-    assert [proof.kind for proof in found.proofs] == [Kind.QUERY] * 3
+    assert [proof.kind for proof in found.proofs] == [NodeKind.QUERY] * 3
     assert '"kind": "replaced"' in str(found.to_json()).replace("'", '"')
     assert "equals replaced" in found.to_html() and "equals replaced" in found.to_dot()
 

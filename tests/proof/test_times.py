@@ -14,7 +14,7 @@ from tests.temporal.oracle import REACH
 from tests.temporal.test_procedures import programs
 from tidelog.errors import EvaluationError
 from tidelog.logic.intervals import Interval
-from tidelog.proof.explanation import Kind, walk
+from tidelog.proof.explanation import NodeKind, walk
 from tidelog.temporal.metric_rules import levels
 from tidelog.temporal.temporal import TimeSettings
 
@@ -110,7 +110,7 @@ def test_long_recursion_is_explained() -> None:
 
 def test_what_holds_always_beside_times_is_explained() -> None:
     (proof,) = tl.Reasoner(tl.parse(SENSORS)).explain("sensor(s1)").proofs
-    assert proof.kind is Kind.RULE and proof.number == 4
+    assert proof.kind is NodeKind.RULE and proof.number == 4
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tidelog as tl
 from tests.strategies import NUMBERS, Case, Features, cases
 from tidelog.logic.program import Atom, Constant, Variable
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.why_not import State
+from tidelog.proof.why_not import LiteralState
 
 PROGRAM = """
     edge(a, b) . edge(b, c) . edge(d, e) . closed(c) . weight(b, 5) .
@@ -45,15 +45,23 @@ def test_the_nearest_instance_of_each_rule_is_shown(reasoner: tl.Reasoner) -> No
 
 def test_what_is_negated_and_holds_is_in_the_way(reasoner: tl.Reasoner) -> None:
     (failure,) = reasoner.why_not("open(c)").failures
-    assert [part.state for part in failure.parts] == [State.HOLDS, State.FAILS]
+    assert [part.state for part in failure.parts] == [LiteralState.HOLDS, LiteralState.FAILS]
     assert not reasoner.why_not("open(c)").repairs
 
 
 def test_what_depends_on_a_missing_value_stays_open(reasoner: tl.Reasoner) -> None:
     (failure,) = reasoner.why_not("heavy(b)").failures
-    assert [part.state for part in failure.parts] == [State.HOLDS, State.HOLDS, State.FAILS]
+    assert [part.state for part in failure.parts] == [
+        LiteralState.HOLDS,
+        LiteralState.HOLDS,
+        LiteralState.FAILS,
+    ]
     (failure,) = reasoner.why_not("heavy(a)").failures
-    assert [part.state for part in failure.parts] == [State.FAILS, State.OPEN, State.OPEN]
+    assert [part.state for part in failure.parts] == [
+        LiteralState.FAILS,
+        LiteralState.OPEN,
+        LiteralState.OPEN,
+    ]
     assert not failure.repairs
 
 
@@ -78,7 +86,7 @@ def test_many_literals_are_left_out_one_after_the_other() -> None:
     body = ", ".join(f"p{number}(?x)" for number in range(30))
     program = tl.parse(f"q(?x) :- {body} . p3(1) . p7(1) . p9(2) .")
     (failure,) = tl.Reasoner(program, threads=1).why_not("q(1)").failures
-    holding = [place for place, part in enumerate(failure.parts) if part.state is State.HOLDS]
+    holding = [place for place, part in enumerate(failure.parts) if part.state is LiteralState.HOLDS]
     assert holding == [3, 7]
 
 

@@ -22,7 +22,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Value
-from tidelog.proof.explanation import Kind, Node, walk
+from tidelog.proof.explanation import NodeKind, ProofNode, walk
 
 Binding = dict[Variable, Value]
 
@@ -48,41 +48,41 @@ class TimedChecker:
                 return stages
             stages.append(dict(staged.model))
 
-    def cells(self, node: Node) -> Points:
+    def cells(self, node: ProofNode) -> Points:
         """The cells of a node's interval."""
         assert node.time is not None
         return cells_of([node.time]) & self.final.every
 
-    def height(self, node: Node) -> int:
+    def height(self, node: ProofNode) -> int:
         """The smallest height of a proof of a fact throughout its interval."""
         ground, cells = ground_of(node), self.cells(node)
         return next(at for at, stage in enumerate(self.stages) if cells <= stage.get(ground, frozenset()))
 
-    def check(self, proof: Node) -> None:
+    def check(self, proof: ProofNode) -> None:
         """Nothing, if the proof is one."""
         for node in walk([proof]):
-            assert node.time is None or node.kind is Kind.NEGATION or self._is_so(node), node
+            assert node.time is None or node.kind is NodeKind.NEGATION or self._is_so(node), node
             if node.kind.is_step:
                 assert node.height == 1 + max((child.height for child in node.children), default=0)
             else:
                 assert node.height == max((child.height for child in node.children), default=0)
 
-    def _is_so(self, node: Node) -> bool:
+    def _is_so(self, node: ProofNode) -> bool:
         cells = self.cells(node)
         match node.kind:
-            case Kind.EXPLICIT:
+            case NodeKind.EXPLICIT:
                 return cells <= self.given.get(ground_of(node), frozenset())
-            case Kind.STRETCHES:
+            case NodeKind.STRETCHES:
                 assert all(child.literal == node.literal for child in node.children) and not node.elided
                 return cells <= frozenset().union(*map(self.cells, node.children))
-            case Kind.METRIC:
+            case NodeKind.METRIC:
                 assert isinstance(node.literal, Metric)
                 return cells <= self._metric(node.literal, node.children)
-            case Kind.RULE:
+            case NodeKind.RULE:
                 return cells <= self._derived(node)
         return False
 
-    def _metric(self, metric: Metric, children: tuple[Node, ...]) -> Points:
+    def _metric(self, metric: Metric, children: tuple[ProofNode, ...]) -> Points:
         """Where a metric atom holds, if its operands hold where nodes say so."""
         operands = []
         for operand in metric.operands:
@@ -91,7 +91,7 @@ class TimedChecker:
             operands.append(self.final.every if is_top else frozenset().union(*held))
         return operated(metric.operator, metric.interval, tuple(operands), self.program.is_integer_time)
 
-    def _derived(self, node: Node) -> Points:
+    def _derived(self, node: ProofNode) -> Points:
         """Where a rule derives its head, if its literals hold where nodes say so."""
         rule = node.rule
         assert rule is not None and rule == self.program.rules[node.number]
@@ -122,13 +122,13 @@ class Staged(Reference):
         return super()._literal(literal, binding, local)
 
 
-def ground_of(node: Node) -> Ground:
+def ground_of(node: ProofNode) -> Ground:
     """The fact that a node states."""
     assert isinstance(node.literal, Atom)
     return node.literal.predicate, tuple(t.value for t in node.literal.terms if isinstance(t, Constant))
 
 
-def binding_of(rule: Rule, node: Node) -> Binding:
+def binding_of(rule: Rule, node: ProofNode) -> Binding:
     """The values of variables under which the children of a node are the rule's body, and it is the head."""
     binding: Binding = {}
     assert len(rule.body) == len(node.children)
@@ -140,7 +140,7 @@ def binding_of(rule: Rule, node: Node) -> Binding:
     return binding
 
 
-def _stated(node: Node) -> Literal:
+def _stated(node: ProofNode) -> Literal:
     assert node.literal is not None
     return node.literal
 

@@ -17,28 +17,28 @@ from tidelog.engine.columnar.interpreter import plan_runner
 from tidelog.engine.columnar.interpreter.plan_runner import PARALLEL_FROM, Batch, RoundRunner, Runner
 from tidelog.engine.protocol import Runnable
 from tidelog.query import table_rules
-from tidelog.query.table_rules import Drive
+from tidelog.query.table_rules import DrivenRule
 
 # Classes are constants, as in the rules of an ontology; these are not linear, and stay as they are.
 CLASSES = "".join(f"is(?x, {each + 1}) :- is(?x, {each}), is(0, {each}) ." for each in range(40))
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[Drive]:
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[DrivenRule]:
     """The rules that were run, accepting apart."""
-    noted: list[Drive] = []
-    ready = Drive.ready
+    noted: list[DrivenRule] = []
+    ready = DrivenRule.ready
 
-    def note(drive: Drive) -> Runnable | None:
+    def note(drive: DrivenRule) -> Runnable | None:
         if not drive.relation.startswith("ask "):
             noted.append(drive)
         return ready(drive)
 
-    monkeypatch.setattr(Drive, "ready", note)
+    monkeypatch.setattr(DrivenRule, "ready", note)
     return noted
 
 
-def test_rules_whose_constants_no_new_row_has_are_not_run(ran: list[Drive]) -> None:
+def test_rules_whose_constants_no_new_row_has_are_not_run(ran: list[DrivenRule]) -> None:
     reasoner = reasoner_of(CLASSES + "is(?x, 0) :- thing(?x) .", thing=[(0,), (1,)])
     assert ask(reasoner, "is(1, 2)") == {()}
     numbers = {drive.key[-1] for drive in ran if drive.columns}

@@ -17,17 +17,17 @@ from tidelog.errors import Stopped
 from tidelog.logic.program import Predicate, Rule
 from tidelog.logic.values import ColumnType
 from tidelog.plan.rule_text import Writing
-from tidelog.query.table_rounds import Component
+from tidelog.query.table_rounds import TabledComponent
 from tidelog.query.table_rules import (
+    CallPattern,
     Definitions,
-    Pattern,
     accepting,
     answers_of,
     relations_of,
     resting,
     variant,
 )
-from tidelog.query.tabling import Tables, Tabling
+from tidelog.query.tabling import ProgramTables, Tabling
 
 LINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- e(?x, ?y), tc(?y, ?z) ."
 NONLINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- tc(?x, ?y), tc(?y, ?z) ."
@@ -48,13 +48,13 @@ def ask(reasoner: tl.Reasoner, query: str) -> set[tuple[object, ...]]:
     return set(reasoner.query(query, "tabling"))
 
 
-def tables_of(reasoner: tl.Reasoner) -> Tables:
+def tables_of(reasoner: tl.Reasoner) -> ProgramTables:
     strategy = reasoner._strategies["tabling"]
     assert isinstance(strategy, Tabling) and strategy.kept is not None
     return strategy.kept
 
 
-def component_of(reasoner: tl.Reasoner, predicate: str) -> Component:
+def component_of(reasoner: tl.Reasoner, predicate: str) -> TabledComponent:
     return next(each for names, each in tables_of(reasoner)._components.items() if predicate in names)
 
 
@@ -83,7 +83,7 @@ def texts(rules: Sequence[Rule]) -> list[str]:
 
 def rules_of(text: str, pattern: str) -> list[str]:
     predicate, adornment = pattern.split()
-    made = variant(Pattern(predicate, adornment), Definitions.of(tl.parse(text).rules, ()))
+    made = variant(CallPattern(predicate, adornment), Definitions.of(tl.parse(text).rules, ()))
     return texts((*made.demands, *made.steps))
 
 
@@ -116,13 +116,13 @@ def test_rules_ask_before_they_read() -> None:
 
 
 def test_calls_rest_that_others_answer() -> None:
-    special, general = Pattern("tc", "bb"), (Pattern("tc", "bf"), Pattern("tc", "ff"))
+    special, general = CallPattern("tc", "bb"), (CallPattern("tc", "bf"), CallPattern("tc", "ff"))
     assert texts([accepting(special, general)]) == [
         "call_tc_bb(?x0, ?x1) :- ask_tc_bb(?x0, ?x1), ~call_tc_bf(?x0), ~call_tc_ff(), ~answer_tc(?x0, ?x1) ."
     ]
     rule = tl.parse("p(?x, ?y) :- q(?x, ?y), r(?x) .").rules[0]
-    made = variant(Pattern("p", "bb"), Definitions.of([rule], ())).steps
-    assert texts([resting(each, Pattern("p", "bb"), (Pattern("p", "fb"),)) for each in made]) == [
+    made = variant(CallPattern("p", "bb"), Definitions.of([rule], ())).steps
+    assert texts([resting(each, CallPattern("p", "bb"), (CallPattern("p", "fb"),)) for each in made]) == [
         "answer_p(?x, ?y) :- call_p_bb(?x, ?y), ~call_p_fb(?y), ~answer_p(?x, ?y), q(?x, ?y), r(?x) ."
     ]
 
@@ -343,14 +343,14 @@ def test_what_has_read_evicted_tables_does_not_follow_changes() -> None:
 def dropped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The predicates whose tables were let go."""
     gone: list[str] = []
-    drop = Component.drop
+    drop = TabledComponent.drop
 
-    def note(component: Component) -> None:
+    def note(component: TabledComponent) -> None:
         if component.tables:
             gone.extend(name for name in component.predicates if not name.startswith("?"))
         drop(component)
 
-    monkeypatch.setattr(Component, "drop", note)
+    monkeypatch.setattr(TabledComponent, "drop", note)
     yield gone
 
 

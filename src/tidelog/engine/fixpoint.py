@@ -17,7 +17,7 @@ from tidelog.engine.events import (
     StratumEnded,
     StratumStarted,
 )
-from tidelog.engine.protocol import NOTHING, Closing, Engine, Outcome, Runnable
+from tidelog.engine.protocol import Closing, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Atom, Constant, Rule
@@ -25,6 +25,7 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Part
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pivots, delta_plan, full_plan
+from tidelog.plan.plan_cache import Freshness, PlanCache
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 
@@ -104,8 +105,7 @@ def _places(atom: Atom) -> Iterable[Place]:
 #
 # Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 
-GROWN = 4  # plans are made anew when a relation has grown by this factor
-SMALL = 1000  # … and is no longer this small
+FRESHNESS = Freshness(grown=4, small=1000, from_empty=False)
 IN_DERIVATION = " ~"  # stands in the names of relations that are gone when a stratum is derived
 
 Step = tuple[Rule, int, Runnable]  # a rule, its number, one of its plans
@@ -298,10 +298,6 @@ def first_step(rule: Rule, number: int, engine: Engine) -> Step:
     return rule, number, engine.prepare(full_plan(rule, number, engine))
 
 
-def _nothing() -> Outcome:
-    return NOTHING
-
-
 def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
     """The two plans of an aggregate rule, one after the other; what is collected is forgotten in any case."""
     collected = f"{rule.head.predicate} #{number}"  # a name with a space is no predicate's
@@ -336,22 +332,21 @@ class DeltaStep:
         self.engine = engine
         self.pivot = rule.positive[_count_atoms(rule, place)]
         self._own = {atom.predicate for atom in rule.positive if atom.predicate in recursive}
-        self._planned: dict[str, int] = {}
-        self._runnable: Runnable = _nothing
+        self._plans: PlanCache[None, Runnable] = PlanCache(FRESHNESS)
 
     def has_work(self, occurrences: Occurrences) -> bool:
         """Whether the rule may match what is new; one that is planned finds out as fast by itself."""
-        if self._planned:
+        if None in self._plans:
             return True
         return occurrences.has_new(self.pivot) and occurrences.may_match(self.rule.positive)
 
     def ready(self, sizes: Mapping[str, int]) -> Step:
         """The step with a plan that fits the sizes of the stratum's predicates."""
-        if not self._planned or _has_grown(self._planned, sizes):
-            self._planned = {name: sizes[name] for name in self._own}
-            plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine)
-            self._runnable = self.engine.prepare(plan)
-        return self.rule, self.number, self._runnable
+        return self.rule, self.number, self._plans.get(None, self._own, sizes.__getitem__, self._plan)
+
+    def _plan(self) -> Runnable:
+        plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine)
+        return self.engine.prepare(plan)
 
 
 def _count_atoms(rule: Rule, place: int) -> int:
@@ -366,10 +361,6 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> l
         for rule in stratum.rules
         for place in delta_pivots(rule, stratum.predicates)
     ]
-
-
-def _has_grown(planned: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
-    return any(sizes[name] > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())
 
 
 # ---- A fixpoint that is fed from outside: rows arrive, and what they lead to is derived. Mutable.

@@ -30,6 +30,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Kind, Value, order_key
+from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 UNEQUAL = "E605"
-ANSWER = "?- unequal"
 REASONS = {
     DIFFERENT_LITERALS: "which are different literals",
     DIFFERENT_NAMES: "which are different names, and names are unique",
@@ -203,7 +203,7 @@ def _hold(facts: Iterable[Fact], engine: ClosingEngine, classes: Classes | None)
         assert classes is not None
         ids = classes.representatives(engine.dictionary.encode_values(list(fact.values)))
         terms = tuple(Constant(engine.dictionary.decode(int(each))) for each in ids)
-        if not engine.answer(Rule(Atom(ANSWER, ()), (Atom(stored(fact.predicate), terms),)))[1]:
+        if not engine.answer(Rule(Atom(UNEQUAL_PAIRS, ()), (Atom(stored(fact.predicate), terms),)))[1]:
             return False
     return True
 
@@ -218,7 +218,7 @@ def _facts_of_instance(
     tests = tuple(
         Comparison("=", term, Constant(value)) for term, value in zip(rule.head.terms, head, strict=True)
     )
-    columns, count = engine.answer(Rule(Atom(ANSWER, variables), (*body, *tests)))
+    columns, count = engine.answer(Rule(Atom(UNEQUAL_PAIRS, variables), (*body, *tests)))
     if not count:
         return None
     decode = engine.dictionary.decode

@@ -81,7 +81,6 @@ def smallest(rows: Rows, classes: Classes, dictionary: Dictionary) -> Rows:
 # ---- The net change of a transaction among members, from that among representatives.
 
 CHANGED = "= changed"
-ANSWER = "?- changed"
 LOST = "E648"
 
 # Facts in parts, over representatives, as they are listed with these members of classes.
@@ -225,7 +224,7 @@ def _mentioning(engine: ClosingEngine, relation: str, arity: int, constants: Ids
         engine.begin([CHANGED])
         parts = []
         for term in terms:
-            rule = Rule(Atom(ANSWER, terms), (Atom(CHANGED, (term,)), Atom(relation, terms)))
+            rule = Rule(Atom(LISTED, terms), (Atom(CHANGED, (term,)), Atom(relation, terms)))
             parts.append(Rows(*engine.answer(rule)))
     finally:
         engine.drop(CHANGED)

@@ -18,7 +18,7 @@ from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
 from tidelog.logic.strata import order
 from tidelog.maintenance.maintainer import Check
 from tidelog.plan.compile import delta_pivots, delta_plan
-from tidelog.query.table_rules import GROWN, LOOKED_OVER, SMALL, Growing, Prepared
+from tidelog.query.table_rules import FRESHNESS, GrowingStatistics, PreparedRule
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -217,7 +217,7 @@ class BatchedRules:
             self._engine.plan_to_keep((*self._read, *(rule.head.predicate for rule in self._rules)))
             self._catalog_version = self._engine.generation
             self._counted = self._engine.group(self._read)
-            self._limits = np.maximum(GROWN * self._engine.sizes(self._counted), SMALL)
+            self._limits = np.maximum(FRESHNESS.grown * self._engine.sizes(self._counted), FRESHNESS.small)
         return self._plans
 
     def _are_valid(self) -> bool:

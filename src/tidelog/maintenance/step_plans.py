@@ -1,8 +1,4 @@
-"""Plans that are made once and run in many transactions. Mutates itself.
-
-Invariant: a plan is kept as long as the relations that its rule reads have about the size for which their
-order of joins was chosen. Plans made for empty relations would join everything with everything later on.
-"""
+"""Plans that are made once and run in many transactions. Mutates itself."""
 
 from __future__ import annotations
 
@@ -15,9 +11,9 @@ from tidelog.engine.protocol import Maintainable
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
 from tidelog.plan.change_plans import Changes
+from tidelog.plan.plan_cache import Freshness, PlanCache, PlannedSizes
 
-GROWN = 4  # plans are made anew when a relation has grown or shrunk by this factor
-SMALL = 64  # … and was or is larger than this
+FRESHNESS = Freshness(grown=4, small=64, shrinks=True)
 
 Driven = Mapping[str | None, tuple[Any, ...]]  # prepared plans by the relation whose facts drive them
 
@@ -80,30 +76,31 @@ class Library:
 
     def __init__(self, engine: Maintainable) -> None:
         self.engine = engine
-        self._plans: dict[tuple[Source, Step], tuple[dict[str, int], list[tuple[str | None, Any]]]] = {}
-        self._changes: dict[Source, tuple[dict[str, int], Changes]] = {}
+        self._plans: PlanCache[tuple[Source, Step], list[tuple[str | None, Any]]] = PlanCache(FRESHNESS)
+        self._changes: PlanCache[Source, Changes] = PlanCache(FRESHNESS)
 
     def plans(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
         """The plans of a rule for a step, each with the relation that drives it."""
-        known = self._plans.get((source, step))
-        if known is None or is_outdated(known[0], self.engine):
-            made = MAKERS[step](self._changes_of(source))
-            plans = [(plan.given, self.engine.prepare_change(plan)) for plan in made]
-            known = self._plans[source, step] = sizes((source.rule,), self.engine), plans
-        return known[1]
+        read = relations_read((source.rule,))
+        return self._plans.get((source, step), read, self.engine.size, lambda: self._prepared(source, step))
+
+    def _prepared(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
+        plans = MAKERS[step](self._changes_of(source))
+        return [(plan.given, self.engine.prepare_change(plan)) for plan in plans]
 
     def _changes_of(self, source: Source) -> Changes:
         """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
-        known = self._changes.get(source)
-        if known is None or is_outdated(known[0], self.engine):
-            changes = Changes(source.rule, source.number, source.own, self.engine)
-            known = self._changes[source] = sizes((source.rule,), self.engine), changes
-        return known[1]
+        return self._changes.get(
+            source,
+            relations_read((source.rule,)),
+            self.engine.size,
+            lambda: Changes(source.rule, source.number, source.own, self.engine),
+        )
 
     def keep(self, sources: Collection[Source]) -> None:
         """Forget the plans of other rules."""
-        self._plans = {key: known for key, known in self._plans.items() if key[0] in sources}
-        self._changes = {source: known for source, known in self._changes.items() if source in sources}
+        self._plans.keep(lambda key: key[0] in sources)
+        self._changes.keep(sources.__contains__)
 
 
 class Shelf:
@@ -112,10 +109,10 @@ class Shelf:
     def __init__(self, library: Library, sources: Sources) -> None:
         self.library = library
         self.sources = sources
-        self._rules = {source.rule for some in sources.values() for source in some}
-        self._sizes: dict[str, int] | None = None  # not known yet; a stratum without plans reads nothing
+        self._read = relations_read({source.rule for some in sources.values() for source in some})
+        self._sizes = PlannedSizes(FRESHNESS)
         self._driven: dict[Step, Driven] = {}
-        self._beside_links: Driven | None = None  # one of plans that are not outdated
+        self._beside_links: Driven | None = None
 
     def __getitem__(self, step: Step) -> Driven:
         """The plans of a step, by the relation that drives them."""
@@ -149,25 +146,15 @@ class Shelf:
 
     def renew(self) -> bool:
         """Drop the plans unless they fit the sizes of the relations; return whether they were dropped."""
-        if self._sizes is not None and not is_outdated(self._sizes, self.library.engine):
+        size = self.library.engine.size
+        if self._sizes.are_known and not self._sizes.stale(size):
             return False
-        self._sizes = sizes(self._rules, self.library.engine)
+        self._sizes.note(self._read, size)
         self._driven = {}
         self._beside_links = None
         return True
 
 
-def sizes(rules: Collection[Rule], engine: Maintainable) -> dict[str, int]:
-    """The size of each relation that the rules read."""
-    read = dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))
-    return {relation: engine.size(relation) for relation in read}
-
-
-def is_outdated(known: Mapping[str, int], engine: Maintainable) -> bool:
-    """Whether a relation has changed a lot in size."""
-    return any(_differs(size, engine.size(relation)) for relation, size in known.items())
-
-
-def _differs(before: int, now: int) -> bool:
-    smaller, larger = (before, now) if before < now else (now, before)
-    return larger > SMALL and larger > GROWN * smaller
+def relations_read(rules: Collection[Rule]) -> Collection[str]:
+    """The relations that the rules read."""
+    return dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))

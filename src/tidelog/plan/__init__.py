@@ -1,1 +1,9 @@
-"""The one form of a rule that all engines share."""
+"""Plans: the one form of a rule that all engines execute, and the orders of joins.
+
+`algebra.py` has the nodes of plans, `compile.py` makes them of rules, `join_order.py` orders bodies by
+statistics, and `change_plans.py` makes the plans of transactions. `plan_cache.py` says how long a prepared
+plan is used. `reserved_relations.py` names the relations that queries, proofs and checks make for themselves;
+`rule_text.py` writes rules for readers.
+
+Imports rewriting, logic and what lies below, and no engine. Begin with `algebra.py`, then `compile.py`.
+"""

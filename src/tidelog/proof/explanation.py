@@ -34,10 +34,10 @@ from tidelog.plan.rule_text import Writing
 Binding = Mapping[Variable, Value]
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node of a proof is."""
 
-    EXPLICIT = "explicit"  # a fact that is stated, or came as data
+    EXPLICIT = "explicit"  # a fact of the program or of its data
     RULE = "rule"  # a fact that an instance of a rule derives: the children are the body's literals, in order
     QUERY = "query"  # the same for the answer to a query
     NEGATION = "negation"  # no fact matches
@@ -53,16 +53,16 @@ class Kind(Enum):
     @property
     def is_step(self) -> bool:
         """Whether a node of this kind is higher than what it follows from."""
-        return self in (Kind.RULE, Kind.QUERY)
+        return self in (NodeKind.RULE, NodeKind.QUERY)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Node:
+class ProofNode:
     """One node of a proof; the same object wherever the same fact is used."""
 
-    kind: Kind
+    kind: NodeKind
     literal: Literal | None  # what holds, without variables; None of aggregates and rows
-    children: tuple[Node, ...] = ()
+    children: tuple[ProofNode, ...] = ()
     height: int = 0  # the number of rule instances on the longest way down
     rule: Rule | None = None
     number: int = -1  # of the rule in the program
@@ -75,7 +75,7 @@ class Node:
         return f"<{self.kind.value} {self.literal}, height {self.height}>"
 
 
-def walk(roots: Iterable[Node]) -> Iterator[Node]:
+def walk(roots: Iterable[ProofNode]) -> Iterator[ProofNode]:
     """Every node of proofs once, each before what it follows from."""
     seen: set[int] = set()
     waiting = list(roots)[::-1]
@@ -131,21 +131,21 @@ class Words:
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
 
-    def statement(self, node: Node) -> str:
-        """What a node says, and when."""
+    def statement(self, node: ProofNode) -> str:
+        """What a node says, with its time."""
         text = self._statement(node)
         if node.time is None:
             return text
-        return f"{text} at {node.time}" if node.kind is Kind.METRIC else f"{text}@{node.time}"
+        return f"{text} at {node.time}" if node.kind is NodeKind.METRIC else f"{text}@{node.time}"
 
-    def _statement(self, node: Node) -> str:
+    def _statement(self, node: ProofNode) -> str:
         writing = self._writing
         match node.kind:
-            case Kind.AGGREGATE:
+            case NodeKind.AGGREGATE:
                 return self._aggregate(node)
-            case Kind.ROW:
+            case NodeKind.ROW:
                 return ", ".join(f"?{name.name} = {writing.value(value)}" for name, value in node.binding)
-            case Kind.QUERY:
+            case NodeKind.QUERY:
                 return "the query"
         literal = node.literal
         assert literal is not None
@@ -157,34 +157,34 @@ class Words:
             return writing.literal(literal)
         return writing.literal(literal, dict.fromkeys(literal_variables(literal), "_"))
 
-    def reason(self, node: Node) -> str:
-        """By what it holds."""
+    def reason(self, node: ProofNode) -> str:
+        """Why a node holds."""
         match node.kind:
-            case Kind.EXPLICIT:
+            case NodeKind.EXPLICIT:
                 return ", ".join(filter(None, ("explicit", origin_of(node))))
-            case Kind.RULE:
+            case NodeKind.RULE:
                 assert node.rule is not None
                 return named_rule(node.rule, node.number)
-            case Kind.NEGATION:
+            case NodeKind.NEGATION:
                 return "no such fact"
-            case Kind.AGGREGATE:
+            case NodeKind.AGGREGATE:
                 rows = len(node.children) + node.elided
                 return f"over {counted(rows, 'row')}"
-            case Kind.COMPUTED:
+            case NodeKind.COMPUTED:
                 return "computed"
-            case Kind.TEST:
+            case NodeKind.TEST:
                 return "holds"
-            case Kind.REPLACED:
+            case NodeKind.REPLACED:
                 return "equals replaced"
-            case Kind.EQUAL:
+            case NodeKind.EQUAL:
                 steps = len(node.children)
                 return "the other way round" if steps == 1 else f"by a chain of {steps} equalities"
-            case Kind.STRETCHES:
+            case NodeKind.STRETCHES:
                 return f"in {counted(len(node.children) + node.elided, 'part')}"
-            case Kind.ROW | Kind.QUERY | Kind.METRIC:
+            case NodeKind.ROW | NodeKind.QUERY | NodeKind.METRIC:
                 return ""
 
-    def _aggregate(self, node: Node) -> str:
+    def _aggregate(self, node: ProofNode) -> str:
         rule = node.rule
         assert rule is not None
         values = {name: f" = {self._writing.value(value)}" for name, value in node.binding}
@@ -193,12 +193,12 @@ class Words:
         )
 
 
-def omission(node: Node) -> str:
+def omission(node: ProofNode) -> str:
     """How many rows of a group, or parts of a stretch, are left out."""
-    return f"… {node.elided:,} more {'rows' if node.kind is Kind.AGGREGATE else 'parts'}"
+    return f"… {node.elided:,} more {'rows' if node.kind is NodeKind.AGGREGATE else 'parts'}"
 
 
-def origin_of(node: Node) -> str:
+def origin_of(node: ProofNode) -> str:
     """Where an explicit fact comes from; empty if that is not known."""
     return "" if node.origin is None else str(node.origin)
 
@@ -230,13 +230,13 @@ def _variable(variable: Variable) -> str:
 class Explanation:
     """Why a fact holds, or why the answers to a query are answers.
 
-    Each proof is a `Node`; `str` and notebooks show them whole, the methods take a `depth` to stop at.
+    Each proof is a `ProofNode`; `str` and notebooks show them whole, the methods take a `depth` to stop at.
     """
 
     query: str
-    proofs: tuple[Node, ...]
+    proofs: tuple[ProofNode, ...]
     writing: Writing
-    omitted: int = 0  # answers that are not explained, for there are more than were asked for
+    omitted: int = 0  # answers beyond the limit, which are not explained
 
     def to_text(self, depth: int | None = None) -> str:
         """The proofs as trees, drawn with lines."""
@@ -266,7 +266,7 @@ class Explanation:
         return proof_draw.folding_lists(self.proofs, self.words, depth)
 
     def to_dot(self, depth: int | None = None) -> str:
-        """A graph for Graphviz: a fact that is used twice is there once."""
+        """A graph for Graphviz; a fact that is used twice is one node."""
         from tidelog.show import proof_draw
 
         return proof_draw.dot_text(self.proofs, self.words, depth)

@@ -21,6 +21,7 @@ from tidelog.logic.program import (
     Constant,
     Literal,
     Negation,
+    Query,
     Rule,
     Term,
     Variable,
@@ -28,7 +29,19 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
-from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Ids, Instances, aggregated
+from tidelog.plan.reserved_relations import ABSENT
+from tidelog.proof.explanation import NodeKind
+from tidelog.proof.proof_search import (
+    EXPLICIT_STEP,
+    NOT_EXPLAINED,
+    UNKNOWN,
+    Ending,
+    Ids,
+    InstanceFinder,
+    ProofStep,
+    RuleInstances,
+    aggregated,
+)
 
 # ---- Instances of rules where constants may be equal: over every member of each class.
 #
@@ -37,26 +50,27 @@ from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Ids, Insta
 # functions and aggregates then see members, as the meaning of equality has it.
 
 MOST_CHOICES = 200_000  # of members, for the instances of one rule that derive one fact
-ANSWER = "?- absent"
+Answers = tuple[Sequence[Ids], int]
 Key = tuple[int, ...]  # the ids of a fact's arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Treated:
-    """How equality is treated: the classes, and the relation that holds all facts of a predicate."""
+class EqualityView:
+    """How a program sees equality: classes, the relation with all facts of a predicate, and queries."""
 
     classes: Classes
     relation: Callable[[str], str]
+    answer: Callable[[Query], Answers]
 
 
 class Members:
-    """What rules derive, and what is stated, of all members of the classes of a fact."""
+    """The facts that are explicit or derived by rules, over all members of the classes of a fact."""
 
-    def __init__(self, instances: Instances, treated: Treated) -> None:
+    def __init__(self, instances: InstanceFinder, view: EqualityView) -> None:
         self._instances = instances
         self._engine = instances.engine
-        self._classes = treated.classes
-        self._relation = treated.relation
+        self._classes = view.classes
+        self._relation = view.relation
 
     # ---- constants
 
@@ -80,10 +94,10 @@ class Members:
         """The ids of values."""
         return tuple(int(self._engine.identity(value)) for value in values)
 
-    # ---- what is stated
+    # ---- explicit facts
 
-    def stated(self, predicate: str, key: Key) -> list[Key]:
-        """The explicit facts that a fact over representatives stands for."""
+    def explicit(self, predicate: str, key: Key) -> list[Key]:
+        """The explicit facts that a fact over representatives represents."""
         if predicate not in self._engine.relations():
             return []
         rows = self._classes.expand(Rows(tuple(np.array([each], np.int32) for each in key), 1))
@@ -93,10 +107,10 @@ class Members:
             return [()] if standing[0] & int(Flag.EXPLICIT) else []
         return list(zip(*columns, strict=True))
 
-    # ---- what rules derive
+    # ---- derived facts
 
-    def found(self, rule: Rule, number: int, key: Key) -> Found:
-        """The instances of a rule, over members, whose heads a fact over representatives stands for."""
+    def found(self, rule: Rule, number: int, key: Key) -> RuleInstances:
+        """The instances of a rule, over members, whose heads a fact over representatives represents."""
         bound = self._over_representatives(rule)
         table = self._engine.table(bound.head.predicate)
         table.complete()
@@ -144,18 +158,18 @@ class Members:
 
     # ---- tests and computations
 
-    def _tested(self, rule: Rule, number: int, chosen: tuple[dict[Variable, Ids], int]) -> Found:
+    def _tested(self, rule: Rule, number: int, chosen: tuple[dict[Variable, Ids], int]) -> RuleInstances:
         """The instances in which all that is computed and tested is as the rule wants it."""
         columns, count = chosen
         others = [item for item in rule.body if not isinstance(item, Atom)]
         if not others:
-            return Found(rule, number, columns, count)
+            return RuleInstances(rule, number, columns, count)
         rows = [
             row for row in self._rows(columns, count) if all(self._holds(item, row, rule) for item in others)
         ]
         names = rows[0].keys() if rows else columns.keys()
         made = {name: np.array([row[name] for row in rows], np.int32) for name in names}
-        return Found(rule, number, made, len(rows))
+        return RuleInstances(rule, number, made, len(rows))
 
     def _rows(self, columns: Mapping[Variable, Ids], count: int) -> Iterator[dict[Variable, int]]:
         lists = [ids.tolist() for ids in columns.values()]
@@ -185,7 +199,7 @@ class Members:
             for term in atom.terms
         ]
         _, count = self._engine.answer(
-            Rule(Atom(ANSWER, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
+            Rule(Atom(ABSENT, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
         )
         return not count
 
@@ -202,13 +216,13 @@ def _is_decided(negated: Atom, rule: Rule) -> bool:
 
 
 def too_many(choices: int) -> ProgramError:
-    """That classes are too large for all choices of members to be looked at."""
+    """The error where classes are too large to read all choices of members."""
     message = f"one step has {choices:,} instances over the members of its classes, too many to look at"
     help = f"up to {MOST_CHOICES:,} are looked at"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
-def keys_of(atom: Atom, found: Found, members: Members) -> Sequence[Key]:
+def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]:
     """The facts that an atom is in each instance."""
     if not found.count:
         return []  # what would be computed has no column
@@ -223,17 +237,17 @@ def keys_of(atom: Atom, found: Found, members: Members) -> Sequence[Key]:
 
 # ---- The search for proofs of smallest height where constants may be equal. Mutates itself.
 #
-# As `search` does it, backward and level by level, over facts of members. A fact holds if one is stated or
+# As `FactSearch`, backward and level by level, but over members. A fact holds if one is explicit or
 # derived that differs from it by equal constants only; two constants are equal by a chain of equalities that
-# are stated or derived. Neither is a step: the height of a proof is the number of rule instances on the
+# are explicit or derived. Neither is a step: the height of a proof is the number of rule instances on the
 # longest way down, and both are as high as what they stand on.
 #
 # Invariant: `heights` are those of the lowest proofs among what was found that do not use the goal.
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """A fact over members, however it comes about."""
+class MemberFact:
+    """A fact over members, whether it is explicit, derived, or differs from such a one by equal constants."""
 
     predicate: str
     key: Key
@@ -241,7 +255,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A fact that is stated, or that a rule derives as it is."""
+    """A fact that is explicit, or that a rule derives as it is."""
 
     predicate: str
     key: Key
@@ -249,106 +263,105 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """That two constants are one: the smaller id first."""
+    """That two constants are one, from left to right; the search itself has the smaller id on the left."""
 
     left: int
     right: int
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GroupRow:
     """A distinct row of a group that is aggregated."""
 
     group: int
     key: Key
 
 
-Node = Fact | Direct | Equal | Row
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """One way in which a node comes about; an instance of a rule is higher than its body, others are not."""
-
-    body: tuple[Node, ...]
-    is_instance: bool = False
-    found: Found | None = None  # with the instances of a rule that it is one of
-    place: int = -1  # among these; none if it is a group, whose rows are the body
-
-
-STATED = Step(())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ending:
-    """How a proof of the goal ends: with a direct fact, and equalities if it differs from the goal."""
-
-    direct: Direct
-    step: Step
-    equalities: tuple[Equal, ...] = ()
+MemberNode = MemberFact | Direct | Equal | GroupRow
 
 
 @dataclass
-class EqualSearch:
+class MemberSearch:
     """What was found on the way back from one goal."""
 
     members: Members
-    instances: Instances
-    goal: Node
+    instances: InstanceFinder
+    goal: MemberNode
     check: Callable[[], None]
-    steps: dict[Node, list[Step]] = field(default_factory=dict)
-    heights: dict[Node, int] = field(default_factory=dict)
-    # Direct facts, by the fact over representatives that stands for them.
+    steps: dict[MemberNode, list[ProofStep[MemberNode]]] = field(default_factory=dict)
+    heights: dict[MemberNode, int] = field(default_factory=dict)
+    # Direct facts, by the fact over representatives that represents them.
     _loaded: dict[tuple[str, Key], tuple[Direct, ...]] = field(default_factory=dict)
-    _waiting: list[Node] = field(default_factory=list)
+    _waiting: list[MemberNode] = field(default_factory=list)
     _groups: int = 0
 
-    def run(self, wanted: int) -> list[Ending]:
-        """How proofs of the goal end, lowest first: as many as are wanted, or all.
-
-        None of them uses the goal itself. That two constants are one has one proof, and no ending.
-        """
+    def run(self, wanted: int) -> list[Ending[MemberNode]]:
+        """How proofs of the goal end, lowest first: as many as are wanted, or all; one, of an equality."""
         self._waiting = [self.goal]
         levels = 0
         while True:
             self._expand_level()
             levels += 1
             self._relax()
+            if isinstance(self.goal, Equal):
+                if self._equal_height(self.goal) < levels or not self._waiting:
+                    return [Ending(self.goal, self.goal, self.lowest(self.goal))]
+                continue
             heights = [(self._ending_height(each), each) for each in self._endings()]
             proved = sorted((pair for pair in heights if pair[0] < UNKNOWN), key=lambda pair: pair[0])
             certain = sum(height < levels for height, _ in proved)
-            if isinstance(self.goal, Equal):
-                certain = wanted if self._equal_height(self.goal) < levels else 0
             if certain >= wanted or not self._waiting:
                 return [each for _, each in proved[:wanted]]
 
-    def _endings(self) -> Iterator[Ending]:
-        """All ways in which the goal comes about, with the fewest equalities first."""
-        if isinstance(self.goal, Direct):
-            yield from (Ending(self.goal, step) for step in self.steps.get(self.goal, ()))
-        elif isinstance(self.goal, Fact):
-            for whole in sorted(self.steps.get(self.goal, ()), key=lambda step: len(step.body)):
-                direct, *equalities = whole.body
+    def _endings(self) -> Iterator[Ending[MemberNode]]:
+        """All endings of the goal, those with the fewest equalities first."""
+        goal = self.goal
+        if isinstance(goal, Direct):
+            yield from (Ending(goal, goal, step) for step in self.steps.get(goal, ()))
+        elif isinstance(goal, MemberFact):
+            for whole in sorted(self.steps.get(goal, ()), key=lambda step: len(step.body)):
+                direct = whole.body[0]
                 assert isinstance(direct, Direct)
+                equalities = equalities_between(direct, goal)
                 for step in self.steps[direct]:
-                    yield Ending(direct, step, tuple(equalities))  # type: ignore[arg-type]
+                    yield Ending(goal, direct, step, equalities)
 
-    def _ending_height(self, ending: Ending) -> int:
-        equal = (self.heights.get(each, UNKNOWN) for each in ending.equalities)
-        return max(self.height(ending.step), *equal, 0)
+    def _ending_height(self, ending: Ending[MemberNode]) -> int:
+        return max(self._step_height(ending.step), *map(self.height, ending.equalities), 0)
 
-    def height(self, step: Step) -> int:
-        """How high a step makes what comes about by it."""
+    def _step_height(self, step: ProofStep[MemberNode]) -> int:
+        """The height of what a step gives."""
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
-    def lowest(self, node: Node) -> Step:
-        """The first of the lowest ways in which a node comes about; with the fewest equalities."""
-        return min(
-            self.steps[node], key=lambda step: (self.height(step), 0 if step.found else len(step.body))
-        )
+    # ---- what was found
 
-    # ---- what comes about how
+    def lowest(self, node: MemberNode) -> ProofStep[MemberNode]:
+        """The first of the lowest steps that give a node, with the fewest equalities."""
+        if isinstance(node, Equal):
+            return ProofStep(NodeKind.EQUAL, tuple(self._chain(node)))
+        lowest = min(
+            self.steps[node], key=lambda step: (self._step_height(step), 0 if step.found else len(step.body))
+        )
+        if isinstance(node, MemberFact):
+            direct = lowest.body[0]
+            assert isinstance(direct, Direct)
+            return ProofStep(NodeKind.REPLACED, (direct, *equalities_between(direct, node)))
+        return lowest
+
+    def height(self, node: MemberNode) -> int:
+        """The height of the lowest proof of a node, as far as one was found."""
+        return self.heights.get(equal(node.left, node.right) if isinstance(node, Equal) else node, UNKNOWN)
+
+    def fact(self, node: MemberNode) -> Atom:
+        """The fact that a node is."""
+        assert not isinstance(node, GroupRow), "a row of a group is no fact"
+        predicate, key = (
+            (EQUAL, (node.left, node.right)) if isinstance(node, Equal) else (node.predicate, node.key)
+        )
+        return Atom(predicate, tuple(Constant(self.members.decode(each)) for each in key))
+
+    # ---- steps
 
     def _expand_level(self) -> None:
         """Find all steps to the nodes that wait; the facts in bodies of rules wait for the next level."""
@@ -360,70 +373,72 @@ class EqualSearch:
             self.steps[node] = []
             self.check()
             match node:
-                case Fact():
+                case MemberFact():
                     level += self._expand_fact(node)
                 case Equal(left, _):
                     (representative,) = self.members.representatives((left,))
                     self._load(EQUAL, (representative, representative))
                 case Direct():
-                    del self.steps[node]  # an answer: its steps come with what stands for it
+                    del self.steps[node]  # an answer: its steps are found with the fact that represents it
                     self._load(node.predicate, self.members.representatives(node.key))
-                case Row():
+                case GroupRow():
                     pass  # its steps are found with the group
 
-    def _expand_fact(self, fact: Fact) -> Iterator[Node]:
-        """From the facts that differ by equal constants; which equalities that takes."""
+    def _expand_fact(self, fact: MemberFact) -> Iterator[MemberNode]:
+        """Add steps from the facts that differ by equal constants; yields the equalities needed."""
         for direct in self._load(fact.predicate, self.members.representatives(fact.key)):
-            pairs = [pair for pair in zip(direct.key, fact.key, strict=True) if pair[0] != pair[1]]
-            equalities = tuple(dict.fromkeys(equal(*pair) for pair in pairs))
-            self._add(fact, Step((direct, *equalities)))
+            pairs = equalities_between(direct, fact)
+            equalities = tuple(dict.fromkeys(equal(pair.left, pair.right) for pair in pairs))
+            self._add(fact, ProofStep(NodeKind.REPLACED, (direct, *equalities)))
             yield from equalities
 
     def _load(self, predicate: str, key: Key) -> tuple[Direct, ...]:
-        """Find all direct facts that one over representatives stands for, and how they come about."""
+        """Find all direct facts that one over representatives represents, and the steps that give them."""
         known = self._loaded.get((predicate, key))
         if known is not None:
             return known
         is_asked = isinstance(self.goal, Direct) and self.goal.predicate == predicate
-        stated = [] if is_asked else self.members.stated(predicate, key)
-        direct = [Direct(predicate, each) for each in stated]
+        explicit = [] if is_asked else self.members.explicit(predicate, key)
+        direct = [Direct(predicate, each) for each in explicit]
         for node in direct:
-            self._add(node, STATED)
+            self._add(node, EXPLICIT_STEP)
         for rule, number in self.instances.rules_of(predicate):
             found = self.members.found(rule, number, key)
             direct += self._add_groups(found) if rule.aggregations else self._add_instances(found)
         self._loaded[predicate, key] = tuple(dict.fromkeys(direct))
         return self._loaded[predicate, key]
 
-    def _add(self, node: Node, step: Step) -> None:
+    def _add(self, node: MemberNode, step: ProofStep[MemberNode]) -> None:
         self.steps.setdefault(node, []).append(step)
 
-    def _add_instances(self, found: Found) -> list[Direct]:
+    def _add_instances(self, found: RuleInstances) -> list[Direct]:
         """The facts that instances of a rule derive."""
         predicate = found.rule.head.predicate
         heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
         for place, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
-            self._add(head, Step(body, True, found, place))
+            self._add(head, ProofStep(NodeKind.RULE, body, found, place))
         return heads
 
-    def _bodies(self, found: Found) -> list[tuple[Node, ...]]:
+    def _bodies(self, found: RuleInstances) -> list[tuple[MemberNode, ...]]:
         """The facts in the bodies of instances, which wait for the next level."""
         atoms = found.rule.positive
         columns = [
-            [Fact(atom.predicate, key) for key in keys_of(atom, found, self.members)] for atom in atoms
+            [MemberFact(atom.predicate, key) for key in keys_of(atom, found, self.members)] for atom in atoms
         ]
         for column in columns:
             self._waiting += column
         return list(zip(*columns, strict=True)) if columns else [()] * found.count
 
-    def _add_groups(self, found: Found) -> Iterator[Direct]:
+    def _add_groups(self, found: RuleInstances) -> Iterator[Direct]:
         """The facts that groups give: each needs all its rows, and each row one instance of the body."""
         rule, decode = found.rule, self.members.decode
         collected, bodies = collected_variables(rule), self._bodies(found)
-        groups: dict[Key, dict[Row, list[int]]] = {}
+        groups: dict[Key, dict[GroupRow, list[int]]] = {}
         for place in range(found.count):
             rows = groups.setdefault(_key(found, rule.group, place), {})
-            rows.setdefault(Row(self._groups + len(groups), _key(found, collected, place)), []).append(place)
+            rows.setdefault(GroupRow(self._groups + len(groups), _key(found, collected, place)), []).append(
+                place
+            )
         self._groups += len(groups)
         for rows in groups.values():
             values = {name: [decode(row.key[at]) for row in rows] for at, name in enumerate(collected)}
@@ -431,9 +446,9 @@ class EqualSearch:
             if head is not None:
                 for row, places in rows.items():
                     for place in places:
-                        self._add(row, Step(bodies[place], False, found, place))
+                        self._add(row, ProofStep(NodeKind.ROW, bodies[place], found, place))
                 direct = Direct(rule.head.predicate, self.members.key(head))
-                self._add(direct, Step(tuple(rows), True, found))
+                self._add(direct, ProofStep(NodeKind.AGGREGATE, tuple(rows), found))
                 yield direct
 
     # ---- heights
@@ -441,14 +456,14 @@ class EqualSearch:
     def _relax(self) -> None:
         """Compute the heights of all that was found; no proof may use the goal."""
         goal = self.goal
-        excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, Fact) else {goal}
+        excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, MemberFact) else {goal}
         is_lower = True
         while is_lower:
             is_lower = False
             for node, steps in self.steps.items():
                 if node in excluded:
                     continue
-                now = min(map(self.height, steps), default=UNKNOWN)
+                now = min(map(self._step_height, steps), default=UNKNOWN)
                 if isinstance(node, Equal):
                     now = self._equal_height(node)
                 if now < self.heights.get(node, UNKNOWN):
@@ -469,12 +484,13 @@ class EqualSearch:
                 return limit
         return UNKNOWN
 
-    def chain(self, node: Equal) -> list[Direct]:
+    def _chain(self, node: Equal) -> list[Direct]:
         """The fewest equalities that make two constants one, none higher than need be, from left to right."""
-        limit = self._equal_height(node)
-        path = self._path(node, [edge for edge in self._edges(node) if edge[2] <= limit])
+        ordered = equal(node.left, node.right)
+        limit = self._equal_height(ordered)
+        path = self._path(ordered, [edge for edge in self._edges(ordered) if edge[2] <= limit])
         assert path is not None, "they are in one class"
-        return path
+        return path if node == ordered else path[::-1]
 
     def _path(self, node: Equal, edges: Sequence[tuple[int, int, int]]) -> list[Direct] | None:
         """The shortest way from one constant to the other by these equalities."""
@@ -495,10 +511,16 @@ class EqualSearch:
         return ways.get(node.right)
 
 
+def equalities_between(one: Direct, other: MemberFact) -> tuple[Equal, ...]:
+    """What turns a fact into one that differs from it by equal constants."""
+    pairs = zip(one.key, other.key, strict=True)
+    return tuple(dict.fromkeys(Equal(left, right) for left, right in pairs if left != right))
+
+
 def equal(one: int, other: int) -> Equal:
     """That two constants are one."""
     return Equal(min(one, other), max(one, other))
 
 
-def _key(found: Found, names: Sequence[Variable], place: int) -> Key:
+def _key(found: RuleInstances, names: Sequence[Variable], place: int) -> Key:
     return tuple(int(found.columns[name][place]) for name in names)

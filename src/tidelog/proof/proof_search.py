@@ -1,12 +1,12 @@
-"""Instances of rules, found from their heads, and the search for proofs of smallest height over them.
-Mutates itself.
+"""The search for proofs of smallest height: instances of rules, found from their heads, and the steps made of
+them. Mutates itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +21,27 @@ from tidelog.logic.values import Value
 from tidelog.plan.change_plans import Changes
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import negated_only_variables
+from tidelog.plan.reserved_relations import EXPLAINED, INSTANCES
+from tidelog.proof.explanation import NodeKind, ground_atom
 
-# ---- Instances of rules, found from their heads by plans that given facts bind. Mutates the engine's
-# scratch.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+# ---- Instances of rules, found from their heads by plans that given facts bind. Mutates the engine.
 #
 # An instance is a binding of the rule's variables under which the body is true now. What plans find goes into
-# a relation of scratch paper, one for each number of variables, which is empty again afterwards.
+# a temporary relation, one for each number of variables, which is empty again afterwards.
 
 Ids = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 NOT_EXPLAINED = "E656"
-SCRATCH = "why"  # the names of scratch relations begin so; with a space in them they are no predicates'
 FOUND = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleInstances:
     """Instances of one rule: a column of ids for each variable."""
 
     rule: Rule
@@ -45,11 +49,15 @@ class Found:
     columns: Mapping[Variable, Ids]
     count: int
 
+    def binding(self, position: int, dictionary: Dictionary) -> dict[Variable, Value]:
+        """The values of the variables in one of the instances."""
+        return {name: dictionary.decode(int(ids[position])) for name, ids in self.columns.items()}
 
-class Instances:
-    """Finds the instances of rules; plans are kept for as long as the rules are."""
 
-    def __init__(self, engine: Any) -> None:
+class InstanceFinder:
+    """Finds the instances of rules; plans are cached for as long as the rules are used."""
+
+    def __init__(self, engine: ClosingEngine) -> None:
         self.engine = engine
         self._rules: dict[str, list[tuple[Rule, int]]] = {}
         self._of: Sequence[Rule] = ()
@@ -77,33 +85,33 @@ class Instances:
         """The rules that derive a predicate, and their numbers."""
         return self._rules.get(predicate, ())
 
-    def find(self, rule: Rule, number: int, rows: Rows) -> Found:
+    def find(self, rule: Rule, number: int, rows: Positions) -> RuleInstances:
         """All instances of a rule whose heads are the given rows of the head's relation."""
         engine = self.engine
         variables = variables_of_rule(rule)
-        scratch = f"{SCRATCH} {len(variables)}"
-        for relation in {rule.head.predicate, *rule.read}:
+        temporary = f"{INSTANCES} {len(variables)}"
+        for relation in {atom.predicate for atom in (rule.head, *rule.positive, *rule.negated)}:
             engine.table(relation).complete()
-        engine.scratch(scratch, len(variables))
+        engine.scratch(temporary, len(variables))
         plan = self._plans.get(rule)
         if plan is None:
-            plan = engine.prepare_change(Changes(rule, number, (), engine).instances(scratch, variables))
+            plan = engine.prepare_change(Changes(rule, number, (), engine).instances(temporary, variables))
             self._plans[rule] = plan
         try:
             engine.run([plan], RowSet({rule.head.predicate: rows}), FOUND)
-            columns, count = engine.rows(scratch)
+            columns, count = engine.rows(temporary)
             copied = {name: column.copy() for name, column in zip(variables, columns, strict=True)}
         finally:
-            engine.clear(scratch)
-        return Found(rule, number, copied, count)
+            engine.clear(temporary)
+        return RuleInstances(rule, number, copied, count)
 
-    def rows(self, atom: Atom, found: Found) -> Rows:
+    def rows(self, atom: Atom, found: RuleInstances) -> Positions:
         """The rows of the facts that an atom is in each instance."""
         columns = [self._column(term, found) for term in atom.terms]
-        rows: Rows = self.engine.table(atom.predicate).find(columns, found.count)
+        rows: Positions = self.engine.table(atom.predicate).find(columns, found.count)
         return rows
 
-    def _column(self, term: Variable | Constant, found: Found) -> Ids:
+    def _column(self, term: Variable | Constant, found: RuleInstances) -> Ids:
         if isinstance(term, Variable):
             return found.columns[term]
         return np.full(found.count, self.engine.identity(term.value), np.int32)
@@ -119,11 +127,9 @@ def variables_of_rule(rule: Rule) -> tuple[Variable, ...]:
 
 # ---- The groups of an aggregate rule that give given facts, and the rows in them.
 
-Numbers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class AggregateGroup:
     """A group that gives a fact: the instances that are its members, and the row that each one is."""
 
     head: Numbers  # the node of the fact, alone
@@ -132,7 +138,7 @@ class Group:
     rows: int  # how many distinct ones there are
 
 
-def groups_of(found: Found, heads: Numbers, dictionary: Dictionary) -> Iterator[Group]:
+def groups_of(found: RuleInstances, heads: Numbers, dictionary: Dictionary) -> Iterator[AggregateGroup]:
     """The groups whose values are those of the heads that they were found for."""
     rule = found.rule
     collected = collected_variables(rule)
@@ -140,13 +146,13 @@ def groups_of(found: Found, heads: Numbers, dictionary: Dictionary) -> Iterator[
         rows, row_of = _numbered([found.columns[variable][members] for variable in collected], len(members))
         columns = {variable: found.columns[variable][members][rows] for variable in collected}
         values = {name: [dictionary.decode(i) for i in column.tolist()] for name, column in columns.items()}
-        first = {name: dictionary.decode(int(column[members[0]])) for name, column in found.columns.items()}
+        first = found.binding(members[0], dictionary)
         if aggregated(rule, values, len(rows)) == [_value(term, first) for term in rule.head.terms]:
-            yield Group(heads[members[:1]], members, row_of, len(rows))
+            yield AggregateGroup(heads[members[:1]], members, row_of, len(rows))
 
 
-def heads_of(rule: Rule, found: Found, dictionary: Dictionary) -> Iterator[list[Value]]:
-    """The heads that the groups among instances give, whatever they were found for."""
+def heads_of(rule: Rule, found: RuleInstances, dictionary: Dictionary) -> Iterator[list[Value]]:
+    """The heads that all groups among the instances give."""
     collected = collected_variables(rule)
     for members in _alike(found, np.zeros(found.count, np.int64), rule.group):
         columns = [found.columns[variable][members] for variable in collected]
@@ -178,7 +184,7 @@ def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> li
     return [_value(term, binding) for term in rule.head.terms]
 
 
-def _alike(found: Found, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
+def _alike(found: RuleInstances, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
     """The places of instances with the same head and the same values of the group's variables."""
     _, group_of = _numbered([heads, *(found.columns[variable] for variable in group)], found.count)
     order = np.argsort(group_of, kind="stable")
@@ -204,7 +210,7 @@ def _value(term: Term, binding: dict[Variable, Value]) -> Value:
 # ---- Facts and the instances that derive them, and the smallest heights of proofs among these. Mutates
 # itself.
 #
-# A node is a derived fact, or a row of a group of an aggregate; one stands for all explicit facts. An
+# A node is a derived fact, or a row of a group of an aggregate; one represents all explicit facts. An
 # instance has a head, which is a node, and a body of nodes; a node is proved if all of some instance's body
 # is. A fact is one higher than what it follows from, a row is not: it is no step of its own.
 #
@@ -215,7 +221,7 @@ UNKNOWN = 1 << 40  # the height of what has no proof yet
 HOLDS = 0  # the node of all explicit facts; it stands in every body, so that none is empty
 
 
-class Graph:
+class ProofGraph:
     """Nodes and instances, numbered as they are added."""
 
     def __init__(self) -> None:
@@ -226,7 +232,7 @@ class Graph:
         self.bodies: Numbers = np.zeros(0, np.int64)  # the nodes of all bodies, one after the other
         self.starts: Numbers = np.zeros(0, np.int64)  # where each body begins
         self.places: Numbers = np.zeros(0, np.int64)  # of each instance, among those that were found with it
-        self.found: list[Found] = []
+        self.found: list[RuleInstances] = []
         self._ends: list[int] = []  # how many instances there are with each of `found`
         self._steps: list[Numbers] = []  # of nodes that wait to be put together with the others
         self._instances: list[tuple[Numbers, Numbers, Numbers]] = []
@@ -239,14 +245,14 @@ class Graph:
         first, self._counted = self._counted, self._counted + count
         return np.arange(first, self._counted)
 
-    def add_instances(self, found: Found, heads: Numbers, bodies: Numbers, places: Numbers) -> None:
+    def add_instances(self, found: RuleInstances, heads: Numbers, bodies: Numbers, places: Numbers) -> None:
         """New instances: their heads, and for each a row of the nodes in its body, HOLDS among them."""
         self.found.append(found)
         self._instances.append((heads, bodies, places))
         self._instanced += len(heads)
         self._ends.append(self._instanced)
 
-    def found_with(self, instance: int) -> tuple[Found, int]:
+    def found_with(self, instance: int) -> tuple[RuleInstances, int]:
         """Where an instance was found, and its place there."""
         return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.places[instance])
 
@@ -292,7 +298,65 @@ class Graph:
         self._steps, self._instances = [], []
 
 
-# ---- The search for proofs of smallest height, backward from the fact that is to be proved. Mutates itself.
+# ---- What a search finds: the steps by which something comes to hold.
+#
+# A search chooses its nodes: numbers in a graph, or facts over ids.
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProofStep(Generic[N]):
+    """One way in which a node comes to hold; its kind is that of the node in a proof that it becomes.
+
+    The body has the nodes that it needs: the atoms of a rule's instance in their order, the rows of a group,
+    or a fact and the equalities that turn it into another.
+    """
+
+    kind: NodeKind
+    body: tuple[N, ...] = ()
+    found: RuleInstances | None = None  # with the instances of a rule that it is one of
+    place: int = -1  # among these; none if it is a group
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is an instance of a rule, so that what it gives is higher than its body."""
+        return self.kind in (NodeKind.RULE, NodeKind.AGGREGATE)
+
+
+EXPLICIT_STEP: ProofStep[Any] = ProofStep(NodeKind.EXPLICIT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ending(Generic[N]):
+    """How a proof of a goal ends: a step gives a node, which equalities turn into the goal if they differ."""
+
+    goal: N
+    node: N
+    step: ProofStep[N]
+    equalities: tuple[N, ...] = ()
+
+
+class StepSource(Protocol[N]):
+    """What a search has found on the way back from one goal."""
+
+    def run(self, wanted: int) -> Sequence[Ending[N]]:
+        """How proofs of the goal end, lowest first: as many as are wanted, or all.
+
+        None of them uses the goal itself.
+        """
+
+    def lowest(self, node: N) -> ProofStep[N]:
+        """The first of the lowest steps that give a node."""
+
+    def height(self, node: N) -> int:
+        """The number of rule instances on the longest way down from a node, by the lowest steps."""
+
+    def fact(self, node: N) -> Atom:
+        """The fact that a node is."""
+
+
+# ---- The search in a graph, backward from the fact that is to be proved. Mutates itself.
 #
 # Level by level, all instances that derive the facts of a level are found at once, and the facts in their
 # bodies are the next level. A proof of height h uses facts at most h steps away from the goal: once levels 0
@@ -300,96 +364,139 @@ class Graph:
 # is the lowest of all. So the search ends as soon as it sees a proof that is no higher than it has looked.
 
 EXPLICIT = int(Flag.EXPLICIT)
+FactNode = int | Atom  # the number of a derived fact or row in the graph, or an explicit fact
 
 
-class Search:
+class FactSearch:
     """What was found on the way back from one goal."""
 
-    def __init__(self, instances: Instances, relation: str, row: int, check: Callable[[], None]) -> None:
-        self.instances = instances
-        self.engine: Any = instances.engine
-        self.check = check
-        self.relation = relation
-        self.graph = Graph()
-        self.facts: dict[int, tuple[str, int]] = {}  # of each node that is a fact: its relation and row
+    def __init__(self, instances: InstanceFinder, relation: str, row: int, check: Callable[[], None]) -> None:
+        self._instances = instances
+        self._engine = instances.engine
+        self._check = check
+        self._graph = ProofGraph()
+        self._facts: dict[int, tuple[str, int]] = {}  # of each node that is a fact: its relation and row
         self._known: dict[str, dict[int, int]] = {}  # the nodes of facts, by relation and row
-        self._waiting: dict[str, list[int]] = {}
         self._levels = 0  # that have been searched
-        self.goal = int(self.graph.add_nodes(1, step=1)[0])
-        self.is_explicit = bool(self.engine.table(relation).flags[row] & EXPLICIT)
-        self.facts[self.goal] = relation, row
-        self._known[relation] = {row: self.goal}
+        self._lowest: dict[int, int] = {}  # the instance of the lowest step to each node
+        self._goal = int(self._graph.add_nodes(1, step=1)[0])
+        is_explicit = bool(self._engine.table(relation).flags[row] & EXPLICIT)
+        self._is_explicit = is_explicit and not relation.startswith(EXPLAINED)
+        self._facts[self._goal] = relation, row
+        self._known[relation] = {row: self._goal}
         self._waiting = {relation: [row]}
 
-    def run(self, wanted: int) -> list[int]:
-        """The instances by which proofs of the goal end, lowest first: as many as are wanted, or all.
+    def run(self, wanted: int) -> list[Ending[FactNode]]:
+        """How proofs of the goal end, lowest first; that it is explicit is the lowest of all."""
+        endings: list[Ending[FactNode]] = []
+        if self._is_explicit:
+            fact = self.fact(self._goal)
+            endings.append(Ending(fact, fact, EXPLICIT_STEP))
+        if wanted > len(endings):
+            lowest = self._search(wanted - len(endings))
+            self._lowest = self._graph.lowest()
+            endings += [Ending(self._goal, self._goal, self._step(instance)) for instance in lowest]
+        return endings
 
-        Each is the end of a proof that does not use the goal itself.
-        """
-        graph = self.graph
+    def _search(self, wanted: int) -> list[int]:
+        """The instances by which proofs of the goal end, lowest first."""
+        graph = self._graph
         while True:
             waiting, self._waiting = self._waiting, {}
             for relation, rows in waiting.items():
                 self._expand(relation, np.array(rows))
-                self.check()
+                self._check()
             self._levels += 1
-            graph.relax(self.goal)
-            ending = np.flatnonzero((graph.heads == self.goal) & (graph.worst < UNKNOWN))
+            graph.relax(self._goal)
+            ending = np.flatnonzero((graph.heads == self._goal) & (graph.worst < UNKNOWN))
             ending = ending[np.argsort(graph.worst[ending], kind="stable")]
             certain = int(np.count_nonzero(graph.worst[ending] < self._levels))
             if certain >= wanted or not self._waiting:
                 lowest: list[int] = ending[:wanted].tolist()
                 return lowest
 
-    def _expand(self, relation: str, rows: Rows) -> None:
+    # ---- what was found
+
+    def lowest(self, node: FactNode) -> ProofStep[FactNode]:
+        """The first of the lowest steps that give a node."""
+        return EXPLICIT_STEP if isinstance(node, Atom) else self._step(self._lowest[node])
+
+    def height(self, node: FactNode) -> int:
+        """The height of the lowest proof of a node."""
+        return 0 if isinstance(node, Atom) else int(self._graph.heights[node])
+
+    def fact(self, node: FactNode) -> Atom:
+        """The fact that a node is."""
+        if isinstance(node, Atom):
+            return node
+        relation, row = self._facts[node]
+        decode = self._engine.dictionary.decode
+        columns = self._engine.table(relation).columns
+        return Atom(relation, tuple(Constant(decode(int(column[row]))) for column in columns))
+
+    def _step(self, instance: int) -> ProofStep[FactNode]:
+        """An instance in the graph as a step."""
+        found, place = self._graph.found_with(instance)
+        _, *body = self._graph.body(instance)
+        is_fact = int(self._graph.heads[instance]) in self._facts
+        if is_fact and found.rule.aggregations:
+            return ProofStep(NodeKind.AGGREGATE, tuple(body), found)
+        binding = found.binding(place, self._engine.dictionary) if HOLDS in body else {}
+        atoms = zip(body, found.rule.positive, strict=True)
+        nodes = tuple(ground_atom(atom, binding) if node == HOLDS else node for node, atom in atoms)
+        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, place)
+
+    # ---- the way back
+
+    def _expand(self, relation: str, rows: Positions) -> None:
         """Find all instances that derive these facts."""
-        for rule, number in self.instances.rules_of(relation):
-            found = self.instances.find(rule, number, rows)
+        for rule, number in self._instances.rules_of(relation):
+            found = self._instances.find(rule, number, rows)
             if not found.count:
                 continue
-            heads = self._heads(relation, self.instances.rows(rule.head, found))
+            heads = self._heads(relation, self._instances.rows(rule.head, found))
             bodies = self._bodies(found)
             if rule.aggregations:
                 self._add_groups(found, heads, bodies)
             else:
-                self.graph.add_instances(found, heads, bodies, np.arange(found.count))
+                self._graph.add_instances(found, heads, bodies, np.arange(found.count))
 
-    def _bodies(self, found: Found) -> Numbers:
+    def _bodies(self, found: RuleInstances) -> Numbers:
         """The nodes of each instance's facts, one row per instance."""
         columns = [np.full(found.count, HOLDS)]
         for atom in found.rule.positive:
-            if self.instances.rules_of(atom.predicate):
-                columns.append(self._nodes(atom.predicate, self.instances.rows(atom, found)))
+            if self._instances.rules_of(atom.predicate):
+                columns.append(self._nodes(atom.predicate, self._instances.rows(atom, found)))
             else:
                 columns.append(columns[0])  # all of them are explicit
         return np.column_stack(columns)
 
-    def _add_groups(self, found: Found, heads: Numbers, bodies: Numbers) -> None:
+    def _add_groups(self, found: RuleInstances, heads: Numbers, bodies: Numbers) -> None:
         """Instances of an aggregate rule need all rows of a group, and each row one instance of the body."""
-        for group in groups_of(found, heads, self.engine.dictionary):
-            rows = self.graph.add_nodes(group.rows, step=0)
+        for group in groups_of(found, heads, self._engine.dictionary):
+            rows = self._graph.add_nodes(group.rows, step=0)
             needed = np.concatenate(([HOLDS], rows))[None, :]
-            self.graph.add_instances(found, rows[group.row_of], bodies[group.members], group.members)
-            self.graph.add_instances(found, group.head, needed, group.members[:1])
+            self._graph.add_instances(found, rows[group.row_of], bodies[group.members], group.members)
+            self._graph.add_instances(found, group.head, needed, group.members[:1])
 
-    def _heads(self, relation: str, rows: Rows) -> Numbers:
+    def _heads(self, relation: str, rows: Positions) -> Numbers:
         """The nodes of facts that have waited for this level."""
         known = self._known[relation]
         return np.array([known[row] for row in rows.tolist()])
 
-    def _nodes(self, relation: str, rows: Rows) -> Numbers:
+    def _nodes(self, relation: str, rows: Positions) -> Numbers:
         """The nodes of facts: HOLDS where explicit; others that are new wait for the next level."""
         nodes = np.full(len(rows), HOLDS)
-        derived = np.flatnonzero((self.engine.table(relation).flags[rows] & EXPLICIT) == 0)
+        derived = np.flatnonzero((self._engine.table(relation).flags[rows] & EXPLICIT) == 0)
         if not len(derived):
             return nodes
         unique, inverse = np.unique(rows[derived], return_inverse=True)
         known = self._known.setdefault(relation, {})
         new = [row for row in unique.tolist() if row not in known]
         if new:
-            added = self.graph.add_nodes(len(new), step=1)
+            added = self._graph.add_nodes(len(new), step=1)
             known.update(zip(new, added.tolist(), strict=True))
-            self.facts.update(zip(added.tolist(), ((relation, row) for row in new), strict=True))
+            self._facts.update(zip(added.tolist(), ((relation, row) for row in new), strict=True))
             self._waiting.setdefault(relation, []).extend(new)
         nodes[derived] = np.array([known[row] for row in unique.tolist()])[inverse]
         return nodes

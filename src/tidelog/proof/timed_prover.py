@@ -1,6 +1,4 @@
-"""Why facts hold when they do: stage by stage, the stretches of time and where they come from, and the
-proofs.
-"""
+"""Why facts hold at times: the stages at which they are first proved, the parts of intervals, and proofs."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.program import TimedFact as Statement
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Binding, Explanation, Kind, Node, ground_atom
+from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, ground_atom
 from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
 from tidelog.temporal.body_evaluation import Computer, Evaluation
@@ -44,8 +42,7 @@ from tidelog.temporal.timed_relation import TimedRelation
 from tidelog.temporal.timed_store import Store
 
 # ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
-# Mutates
-# itself.
+# Mutates itself.
 #
 # Backward from the goal, all instances of rules are found that derive a fact at some time, and the facts in
 # their bodies are the next level. Forward over what was found, stage k of a fact is the set of points at
@@ -60,7 +57,7 @@ Ends = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TimedFact:
+class FactKey:
     """A fact, whenever it holds."""
 
     predicate: str
@@ -68,22 +65,22 @@ class TimedFact:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Instance:
+class TimedInstance:
     """A rule without variables, and the times at which all of its body holds in the end."""
 
     ready: ReadyRule
     binding: StageBinding
-    head: TimedFact
+    head: FactKey
     times: Lists
 
 
-class Known:
+class FactTimes:
     """What is known of a fact: when it holds, and which points each stage proves first. Mutates itself."""
 
     def __init__(self, whole: Lists, given: Lists) -> None:
         self.whole = whole
         self.given = given
-        self.instances: Sequence[Instance] = ()
+        self.instances: Sequence[TimedInstance] = ()
         self.now = nothing(1)  # the points proved by the last stage
         self._gained: list[tuple[int, Lists]] = []
         self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
@@ -130,18 +127,18 @@ class Stages:
     def __init__(self, store: Store, program: Program, check: Callable[[], None]) -> None:
         self.store = store
         self.program = program
-        self.known: dict[TimedFact, Known] = {}
+        self.known: dict[FactKey, FactTimes] = {}
         self._check = check
         self._evaluation = Evaluation(store, Computer(store.engine))
         self._rules: dict[str, list[ReadyRule]] = {}
         for ready in store.ready(program):
             self._rules.setdefault(ready.head, []).append(ready)
-        self._users: dict[TimedFact, list[Instance]] = {}
-        self._waiting: list[TimedFact] = []
+        self._users: dict[FactKey, list[TimedInstance]] = {}
+        self._waiting: list[FactKey] = []
 
     # ---- backward
 
-    def prepare(self, goals: Sequence[tuple[TimedFact, Ends]]) -> None:
+    def prepare(self, goals: Sequence[tuple[FactKey, Ends]]) -> None:
         """Compute the stages that show when each goal can first be proved."""
         for fact, _ in goals:
             self._meet(fact)
@@ -155,7 +152,7 @@ class Stages:
                 return
             deep = 2 * levels
 
-    def _meet(self, fact: TimedFact) -> None:
+    def _meet(self, fact: FactKey) -> None:
         """Register a fact; how it is derived is found with the next level."""
         if fact in self.known:
             return
@@ -163,9 +160,9 @@ class Stages:
         columns = np.array(fact.key, np.int32).reshape(len(fact.key), 1)
         number = np.array([-1]) if table is None else table.facts.find(columns, 1)
         if table is None or number[0] < 0:
-            self.known[fact] = Known(nothing(1), nothing(1))
+            self.known[fact] = FactTimes(nothing(1), nothing(1))
             return
-        self.known[fact] = Known(table.lists.taken(number), self.store.given_lists(table, number))
+        self.known[fact] = FactTimes(table.lists.taken(number), self.store.given_lists(table, number))
         if fact.predicate in self.program.timed:
             self._waiting.append(fact)
 
@@ -182,7 +179,7 @@ class Stages:
                     self._meet(used)
                     self._users.setdefault(used, []).append(instance)
 
-    def _found(self, ready: ReadyRule, fact: TimedFact) -> list[Instance]:
+    def _found(self, ready: ReadyRule, fact: FactKey) -> list[TimedInstance]:
         """All instances of a rule that derive a fact at some time."""
         start = _started(ready, fact)
         if start is None:
@@ -195,9 +192,9 @@ class Stages:
                 key = tuple(sorted(names))
                 lists = groups.lists.taken(np.array([place]))
                 times[key] = join(times[key], lists) if key in times else lists
-        return [Instance(ready, dict(key), fact, lists) for key, lists in times.items()]
+        return [TimedInstance(ready, dict(key), fact, lists) for key, lists in times.items()]
 
-    def facts_of(self, instance: Instance) -> list[TimedFact]:
+    def facts_of(self, instance: TimedInstance) -> list[FactKey]:
         """The facts in the body of an instance that are not negated."""
         atoms = (
             atom
@@ -208,10 +205,10 @@ class Stages:
         facts = (self.ground(atom, instance.binding) for atom in atoms)
         return [fact for fact in facts if fact is not None]
 
-    def ground(self, atom: Atom, binding: StageBinding) -> TimedFact | None:
+    def ground(self, atom: Atom, binding: StageBinding) -> FactKey | None:
         """The fact that an atom is; None if a variable has no value."""
         key = [self._identity(term, binding) for term in atom.terms]
-        return None if None in key else TimedFact(atom.predicate, tuple(key))  # type: ignore[arg-type]
+        return None if None in key else FactKey(atom.predicate, tuple(key))  # type: ignore[arg-type]
 
     def _identity(self, term: Term, binding: StageBinding) -> int | None:
         if isinstance(term, Variable):
@@ -224,7 +221,7 @@ class Stages:
         """So many stages, or as many as there are, of all facts that are known."""
         for known in self.known.values():
             known.begin()
-        changed: Sequence[TimedFact] = list(self.known)
+        changed: Sequence[FactKey] = list(self.known)
         stage = 0
         while changed and (stages is None or stage < stages):
             stage += 1
@@ -232,7 +229,7 @@ class Stages:
             touched = dict.fromkeys(each for fact in changed for each in self._users.get(fact, ()))
             if stage == 1:  # those without facts in their bodies too
                 touched |= dict.fromkeys(each for known in self.known.values() for each in known.instances)
-            gained: dict[TimedFact, Lists] = {}
+            gained: dict[FactKey, Lists] = {}
             for instance in touched:
                 new = self._gained(instance)
                 if new.size:
@@ -242,7 +239,7 @@ class Stages:
                 self.known[fact].gain(stage, lists)
             changed = list(gained)
 
-    def _gained(self, instance: Instance) -> Lists:
+    def _gained(self, instance: TimedInstance) -> Lists:
         """The points that an instance proves now, and nothing has proved before."""
         known = self.known[instance.head]
         lists = self.body_times(instance, lambda fact: self.known[fact].now)
@@ -250,7 +247,7 @@ class Stages:
             lists = lists.moved(by)
         return minus(meet(lists, known.whole), known.now)
 
-    def body_times(self, instance: Instance, read: Callable[[TimedFact], Lists]) -> Lists:
+    def body_times(self, instance: TimedInstance, read: Callable[[FactKey], Lists]) -> Lists:
         """The times at which the body of an instance holds, if its facts hold at these."""
         lists = instance.times
         for literal in instance.ready.rule.body:
@@ -259,7 +256,7 @@ class Stages:
         return lists
 
     def metric_times(
-        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[TimedFact], Lists]
+        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[FactKey], Lists]
     ) -> Lists:
         """The times at which a metric atom holds, if its facts hold at these."""
         if isinstance(metric, Atom):
@@ -271,7 +268,7 @@ class Stages:
         return evaluate_metric(metric.operator, metric.interval, operands, self.store.timeline)
 
 
-def _started(ready: ReadyRule, fact: TimedFact) -> Groups | None:
+def _started(ready: ReadyRule, fact: FactKey) -> Groups | None:
     """The variables of a head as a fact has them; None if it does not fit."""
     bound: dict[str, int] = {}
     for term, identity in zip(ready.terms, fact.key, strict=True):
@@ -330,7 +327,7 @@ OPPOSITE = {**LOOKING_BACK, **DIAMONDS, "since": "diamondplus", "until": "diamon
 class Goal:
     """A fact throughout a stretch of time."""
 
-    fact: TimedFact
+    fact: FactKey
     ends: Ends
 
 
@@ -344,11 +341,11 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class StretchPart:
     """A part of a stretch, given, or by an instance of a rule whose literals are needed at some time."""
 
     ends: Ends
-    instance: Instance | None = None
+    instance: TimedInstance | None = None
     needed: tuple[Needed, ...] = ()
 
 
@@ -359,12 +356,12 @@ class Planner:
         self._stages = stages
         self._timeline = stages.store.timeline
 
-    def pieces(self, goal: Goal) -> list[Piece]:
+    def pieces(self, goal: Goal) -> list[StretchPart]:
         """The pieces of a goal, in the order of time."""
         known = self._stages.known[goal.fact]
         rest = stretch(goal.ends)
         given = meet(known.given, rest)
-        found = [Piece(ends) for ends in stretches(given)]
+        found = [StretchPart(ends) for ends in stretches(given)]
         rest = minus(rest, given)
         for stage in known.stages_of(goal.ends):
             for instance in known.instances if stage else ():
@@ -373,9 +370,9 @@ class Planner:
                     found += made
         return sorted(found, key=lambda piece: piece.ends)
 
-    def _pieces_by(self, instance: Instance, stage: int, rest: Lists) -> tuple[list[Piece], Lists]:
+    def _pieces_by(self, instance: TimedInstance, stage: int, rest: Lists) -> tuple[list[StretchPart], Lists]:
         """What an instance proves of what is left, by the facts of the stage before, and what is left."""
-        found: list[Piece] = []
+        found: list[StretchPart] = []
         whole = self._stages.known[instance.head].whole
         holding = self._stages.body_times(instance, lambda fact: self._before(fact, stage))
         for body in stretches(meet(holding, _back(instance, rest))):
@@ -385,16 +382,16 @@ class Planner:
             for ends in stretches(meet(meet(times, rest), whole)):
                 (leading,) = stretches(meet(_back(instance, stretch(ends)), stretch(body)))
                 needed = self.literals(instance, leading, stage)
-                found.append(Piece(ends, instance, needed))
+                found.append(StretchPart(ends, instance, needed))
             rest = minus(rest, meet(times, whole))
         return found, rest
 
-    def _before(self, fact: TimedFact, stage: int) -> Lists:
+    def _before(self, fact: FactKey, stage: int) -> Lists:
         return self._stages.known[fact].at(stage - 1)
 
     # ---- literals
 
-    def literals(self, instance: Instance, ends: Ends, stage: int) -> tuple[Needed, ...]:
+    def literals(self, instance: TimedInstance, ends: Ends, stage: int) -> tuple[Needed, ...]:
         """The literals of an instance at a stretch of time, in the order of the rule."""
         body = instance.ready.rule.body
         return tuple(self._literal(literal, instance.binding, ends, stage) for literal in body)
@@ -477,7 +474,7 @@ class Planner:
         return part
 
 
-def _back(instance: Instance, lists: Lists) -> Lists:
+def _back(instance: TimedInstance, lists: Lists) -> Lists:
     """The times of the body that lead to times of the head."""
     for by in instance.ready.back:
         lists = lists.moved(by)
@@ -490,7 +487,7 @@ def _set(ends: Ends | None) -> Lists:
 
 # ---- From stretches of time and where they come from to proofs, from the earliest stage up.
 
-Without = Callable[[TimedFact], Node]  # the proof of a fact that holds always
+Without = Callable[[FactKey], ProofNode]  # the proof of a fact that holds always
 
 
 class TimedTrees:
@@ -504,10 +501,10 @@ class TimedTrees:
         self._origin = origin
         self._without = without
         self._most = most
-        self._plans: dict[Goal, tuple[list[Piece], int]] = {}  # with how many pieces are left out
-        self._made: dict[Goal, Node] = {}
+        self._plans: dict[Goal, tuple[list[StretchPart], int]] = {}  # with how many pieces are left out
+        self._made: dict[Goal, ProofNode] = {}
 
-    def proof(self, goal: Goal) -> Node:
+    def proof(self, goal: Goal) -> ProofNode:
         """The proof of a fact throughout a stretch."""
         self._make([goal])
         return self._made[goal]
@@ -531,7 +528,7 @@ class TimedTrees:
     def _is_timed(self, goal: Goal) -> bool:
         return goal.fact.predicate in self._stages.program.timed
 
-    def _node(self, goal: Goal) -> Node:
+    def _node(self, goal: Goal) -> ProofNode:
         """A fact throughout a stretch: its one piece, or all of them below it."""
         if not self._is_timed(goal):
             return self._without(goal.fact)
@@ -540,21 +537,23 @@ class TimedTrees:
         if len(nodes) == 1 and not elided:
             return nodes[0]
         time, height = self._interval(goal.ends), max(node.height for node in nodes)
-        return Node(Kind.STRETCHES, self._atom(goal.fact), nodes, height, time=time, elided=elided)
+        return ProofNode(NodeKind.STRETCHES, self._atom(goal.fact), nodes, height, time=time, elided=elided)
 
-    def _piece(self, fact: TimedFact, piece: Piece) -> Node:
+    def _piece(self, fact: FactKey, piece: StretchPart) -> ProofNode:
         atom, time, instance = self._atom(fact), self._interval(piece.ends), piece.instance
         if instance is None:
             values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
             stated = Statement(fact.predicate, values, interval=time)
-            return Node(Kind.EXPLICIT, atom, origin=self._origin(stated), time=time)
+            return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(stated), time=time)
         children = tuple(self._needed(each, instance) for each in piece.needed)
         height = 1 + max((child.height for child in children), default=0)
-        return Node(Kind.RULE, atom, children, height, instance.ready.rule, instance.ready.number, time=time)
+        return ProofNode(
+            NodeKind.RULE, atom, children, height, instance.ready.rule, instance.ready.number, time=time
+        )
 
     # ---- literals
 
-    def _needed(self, needed: Needed, instance: Instance) -> Node:
+    def _needed(self, needed: Needed, instance: TimedInstance) -> ProofNode:
         """A literal of an instance, with what it stands on."""
         binding = self._binding(instance)
         literal = needed.literal
@@ -562,19 +561,19 @@ class TimedTrees:
             return held(literal, binding)
         time = self._interval(needed.ends)
         if isinstance(literal, Negation | MetricNegation):
-            return Node(Kind.NEGATION, grounded_metric(literal, binding), time=time)
+            return ProofNode(NodeKind.NEGATION, grounded_metric(literal, binding), time=time)
         goals = [each for each in needed.below if isinstance(each, Goal)]
         if isinstance(literal, Atom) and goals:
             return self._made[goals[0]]
         children = tuple(self._needed(each, instance) for each in needed.below if isinstance(each, Needed))
         height = max((child.height for child in children), default=0)
-        return Node(Kind.METRIC, grounded_metric(literal, binding), children, height, time=time)
+        return ProofNode(NodeKind.METRIC, grounded_metric(literal, binding), children, height, time=time)
 
-    def _binding(self, instance: Instance) -> Binding:
+    def _binding(self, instance: TimedInstance) -> Binding:
         decode = self._stages.store.engine.dictionary.decode
         return {Variable(name): decode(identity) for name, identity in instance.binding.items()}
 
-    def _atom(self, fact: TimedFact) -> Atom:
+    def _atom(self, fact: FactKey) -> Atom:
         decode = self._stages.store.engine.dictionary.decode
         return Atom(fact.predicate, tuple(Constant(decode(identity)) for identity in fact.key))
 
@@ -615,7 +614,7 @@ class TimedProver:
     """Finds proofs in what is derived over time; `without` proves what holds always."""
 
     def __init__(
-        self, time: Temporal, origin: Origin, without: Callable[[Fact], Node], check: Callable[[], None]
+        self, time: Temporal, origin: Origin, without: Callable[[Fact], ProofNode], check: Callable[[], None]
     ) -> None:
         self._time = time
         self._origin = origin
@@ -642,7 +641,7 @@ class TimedProver:
     def _goals(
         self, atom: Atom, asked: Ends | None, query: Query, answers: Relation, stages: Stages
     ) -> Iterator[Goal]:
-        """What is to be proved: each answer at the time that is asked for, or when it is one."""
+        """What is to be proved: each answer at the requested time, or at its own."""
         columns = [column.tolist() for column in answers.coded.columns]
         for place in range(len(answers)):
             binding = {name: column[place] for name, column in zip(query.variables, columns, strict=True)}
@@ -654,13 +653,13 @@ class TimedProver:
             else:
                 yield Goal(fact, asked)
 
-    def _always(self, fact: TimedFact) -> Node:
+    def _always(self, fact: FactKey) -> ProofNode:
         decode = self._time.engine.dictionary.decode
         return self._without(Fact(fact.predicate, tuple(map(decode, fact.key))))
 
 
 def _beyond(query: Query) -> ProgramError:
-    """That what a fact follows from is not there: forgotten, or beyond where facts were derived."""
+    """The error where what a fact follows from is not kept, or lies beyond the derived times."""
     message = f"`{query.text.strip()}` holds, but what it follows from at this time is not kept"
     help = "ask for a time near the data, and not before the time that was advanced to"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))

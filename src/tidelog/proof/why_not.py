@@ -23,34 +23,34 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.logic.values import Value
 from tidelog.plan.join_order import negated_only_variables
+from tidelog.plan.reserved_relations import DOUBTED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
-from tidelog.proof.proof_search import SCRATCH, Found, Instances, heads_of
+from tidelog.proof.proof_search import InstanceFinder, RuleInstances, heads_of
 from tidelog.proof.prover import the_atom
 
 # ---- Why a fact does not hold, as data, and as people and programs read it.
 
 
-class State(Enum):
+class LiteralState(Enum):
     """What is known of a literal."""
 
     HOLDS = "holds"
     FAILS = "fails"
     OPEN = "open"  # it cannot be decided: nothing that holds binds its variables
-    GIVEN = "given"  # it follows, but differs from what was asked for
+    GIVEN = "given"  # it follows, but differs from the fact in question
 
 
-MARKS = {State.HOLDS: "✓", State.FAILS: "✗", State.OPEN: "?", State.GIVEN: "≠"}
+MARKS = {LiteralState.HOLDS: "✓", LiteralState.FAILS: "✗", LiteralState.OPEN: "?", LiteralState.GIVEN: "≠"}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JudgedLiteral:
     """A literal of an instance that comes near."""
 
     literal: Literal
-    state: State
+    state: LiteralState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Failure:
 
     rule: Rule
     number: int
-    parts: tuple[Part, ...]
+    parts: tuple[JudgedLiteral, ...]
     repairs: tuple[Atom, ...] = ()  # facts that complete the rule, each by itself
     more: int = 0  # repairs that are not among them
 
@@ -68,7 +68,7 @@ class Failure:
 class WhyNot:
     """Why a fact does not hold.
 
-    A repair is a fact that would complete a rule, were it stated; variables in it stand for anything.
+    A repair is a fact that would complete a rule if it were added; variables in it match anything.
     """
 
     fact: Atom
@@ -149,14 +149,13 @@ class WhyNot:
 
 # ---- Why a fact does not hold: for each rule that could give it, the instance that comes nearest.
 #
-# Literals are left out of the body, as few as possible, until what is left holds for the fact that is asked
-# about. What cannot be decided without a literal that is left out, because nothing else binds its variables,
-# stays open. Where one atom alone was left out and nothing is open, the atom is a repair: stated, it
-# completes the rule.
+# Literals are left out of the body, as few as possible, until what is left holds for the fact in
+# question. What cannot be decided without a literal that is left out, because nothing else binds its
+# variables, stays open. Where one atom alone was left out and nothing is open, the atom is a repair: added,
+# it completes the rule.
 
 NOT_A_FACT = "E657"
 MOST_TRIED = 100  # combinations of literals that are left out, before one literal after the other is
-GOAL = f"{SCRATCH} not"  # the relation of the fact that is asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +164,23 @@ class Attempt:
 
     omitted: frozenset[int]
     open: frozenset[int]
-    found: Found
+    found: RuleInstances
 
 
-class Doubter:
+class WhyNotSearch:
     """Finds out why facts do not hold."""
 
-    def __init__(self, instances: Instances, program: Program, check: Callable[[], None]) -> None:
+    def __init__(self, instances: InstanceFinder, program: Program, check: Callable[[], None]) -> None:
         self._instances = instances
         self._engine = instances.engine
         self._program = program
         self._check = check
 
     def explain(self, query: Query, limit: int) -> WhyNot:
-        """Why a fact does not hold, with so many repairs by each rule and literal."""
+        """Why a fact does not hold, with at most `limit` repairs for each rule and literal."""
         atom = self._goal(query)
         values = [term.value for term in atom.terms if isinstance(term, Constant)]
-        relation = f"{GOAL} {len(values)}"
+        relation = f"{DOUBTED} {len(values)}"
         self._engine.scratch(relation, len(values))
         try:
             columns = [np.array([self._engine.identity(value)], np.int32) for value in values]
@@ -193,7 +192,7 @@ class Doubter:
         return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
 
     def _goal(self, query: Query) -> Atom:
-        """The fact that is asked about; an error if it is none, or holds."""
+        """The fact in question; raises ProgramError if the query is not a single fact, or holds."""
         text = query.text.strip()
         atom = the_atom(query.rule)
         if atom is None or query.variables:
@@ -257,16 +256,15 @@ class Doubter:
 
     # ---- what was found
 
-    def _binding(self, found: Found, place: int) -> dict[Variable, Value]:
-        decode = self._engine.dictionary.decode
-        return {name: decode(int(column[place])) for name, column in found.columns.items()}
-
-    def _parts(self, rule: Rule, attempt: Attempt) -> tuple[Part, ...]:
+    def _parts(self, rule: Rule, attempt: Attempt) -> tuple[JudgedLiteral, ...]:
         """The literals of the nearest instance, each with what is known of it."""
-        binding = self._binding(attempt.found, 0)
-        states = {**dict.fromkeys(attempt.open, State.OPEN), **dict.fromkeys(attempt.omitted, State.FAILS)}
+        binding = attempt.found.binding(0, self._engine.dictionary)
+        states = {
+            **dict.fromkeys(attempt.open, LiteralState.OPEN),
+            **dict.fromkeys(attempt.omitted, LiteralState.FAILS),
+        }
         return tuple(
-            Part(grounded(literal, binding), states.get(place, State.HOLDS))
+            JudgedLiteral(grounded(literal, binding), states.get(place, LiteralState.HOLDS))
             for place, literal in enumerate(rule.body)
         )
 
@@ -285,10 +283,10 @@ class Doubter:
         facts = [ground_atom(literal, binding) for binding in islice(bindings, limit)]
         return facts, max(0, len(rows) - limit)
 
-    def _other_value(self, rule: Rule, number: int, found: Found) -> Failure:
+    def _other_value(self, rule: Rule, number: int, found: RuleInstances) -> Failure:
         """The body of an aggregate rule holds, but the group has other values."""
         given = (tuple(map(Constant, row)) for row in heads_of(rule, found, self._engine.dictionary))
-        parts = tuple(Part(Atom(rule.head.predicate, terms), State.GIVEN) for terms in given)
+        parts = tuple(JudgedLiteral(Atom(rule.head.predicate, terms), LiteralState.GIVEN) for terms in given)
         return Failure(rule, number, parts)
 
 

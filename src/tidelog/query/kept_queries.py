@@ -1,20 +1,19 @@
-"""The queries that are kept, and the rules by which maintainers keep their answers right. Mutates itself.
+"""Queries that are kept, and the rules by which maintainers maintain their answers. Mutates itself.
 
-As long as not everything is derived, all kept queries together are rewritten by magic sets into one
-program. Its relations live in the engine beside the explicit facts; a transaction maintains them, and
-nothing else. A binding of a prepared query is a fact of its relation of bindings. When rules change, the
-queries are rewritten anew, and what differs are rules that come and go. Once everything is derived, a live
-query is a rule like any other, and a prepared one is looked up.
+As long as the program is not materialised, all kept queries together are rewritten by magic sets into one
+program. Its relations are in the engine next to the explicit facts, and are all that a transaction
+maintains. A binding of a prepared query is a fact of its relation of bindings. When rules change, the
+queries are rewritten again, and the difference is rules that are added and removed. Once the program is
+materialised, a live query is a rule like any other, and a prepared one is looked up.
 
-Invariant: between transactions the relations of `kept` are what their rules derive from the facts that are
-there.
+Invariant: between transactions the relations of `kept` hold what their rules derive from the current facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidelog.data.rows import Rows
 from tidelog.logic.program import (
@@ -32,16 +31,19 @@ from tidelog.logic.program import (
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import expected_growth
-from tidelog.query.magic import arities_of
+from tidelog.plan.reserved_relations import KEPT_BOTTOM, kept_query
+from tidelog.query.magic import arities_of, rows_by_relation
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import MagicOptions, is_closed, rewrite
 
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 NO_UPDATE = Update({}, {})
-INCONSISTENT = "?- bottom, kept"  # not the relation of queries that are asked once: they drop theirs
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeptQuery:
     """A query that is kept: its answers are in the relation `name`, the columns of parameters first."""
 
     name: str
@@ -50,18 +52,18 @@ class Asked:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """What is answered."""
+        """The variables whose values are the answers."""
         head = (term for term in self.query.rule.head.terms if isinstance(term, Variable))
         return tuple(variable for variable in head if variable not in self.parameters)
 
     @property
     def bindings(self) -> str:
-        """The relation of the bindings that are asked for."""
+        """The relation of the requested bindings of the parameters."""
         return f"{self.name} bindings"
 
     @property
     def backward(self) -> str:
-        """What each binding on a cycle is an answer to: if that is one of its answers, both have the same."""
+        """The relation of pairs of bindings that answer each other, and so have the same answers."""
         return f"{self.name} backward"
 
     @property
@@ -73,81 +75,81 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is maintained for queries: rules, the bindings they begin with, and their relations."""
+class KeptProgram:
+    """What is maintained for queries: rules, their seeds, and the relations of both."""
 
     rules: tuple[Rule, ...] = ()
     seeds: frozenset[Fact] = frozenset()
     arities: Mapping[str, int] = field(default_factory=dict)
-    stated: frozenset[str] = frozenset()  # derived predicates that were known to have explicit facts
+    explicit: frozenset[str] = frozenset()  # derived predicates with explicit facts
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A transaction as maintainers see it, and what is kept afterwards."""
+class QueryStep:
+    """A transaction as maintainers see it, and what is maintained afterwards."""
 
     update: Update
     before: Program
     after: Program
-    kept: Kept
+    kept: KeptProgram
 
 
-class Demands:
+class KeptQueries:
     """All kept queries of a reasoner."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: ClosingEngine) -> None:
         self._engine = engine
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, KeptQuery] = {}
         self._is_full = False  # whether maintainers know the program's own rules too
-        self._programs: tuple[Program, Kept, Program] | None = None  # the last one that was put together
+        self._programs: tuple[Program, KeptProgram, Program] | None = None  # the last result of `whole`
         self._costs: dict[tuple[Atom, frozenset[Variable]], float] = {}
-        self._made: set[str] = set()  # relations, those of the past too
-        self.kept = Kept()
+        self._made: set[str] = set()  # all relations that were defined, whether they are still used or not
+        self.kept = KeptProgram()
 
     @property
     def are_there(self) -> bool:
-        """Whether something is maintained for queries."""
+        """Whether anything is maintained for queries."""
         return bool(self.kept.arities)
 
     @property
-    def watched(self) -> Mapping[str, Asked]:
+    def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the relations of their answers."""
         return {name: asked for name, asked in self._asked.items() if not asked.parameters}
 
     def name_for(self, arity: int) -> str:
-        """A name for the answers of a query, which no kept one has; names of the past are used again."""
+        """A free name for the answers of a query; names of queries that are kept no longer are used again."""
         number = 1
-        while (name := f"?- {number} of {arity}") in self._asked:
+        while (name := kept_query(number, arity)) in self._asked:
             number += 1
         return name
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[KeptQuery, ...]:
         """All kept queries."""
         return tuple(self._asked.values())
 
-    def find(self, name: str) -> Asked | None:
+    def find(self, name: str) -> KeptQuery | None:
         """The query of this name, if it is kept."""
         return self._asked.get(name)
 
     # ---- transactions
 
-    def step(self, update: Update, before: Program, after: Program) -> Step:
-        """A transaction with all that it means for kept queries."""
+    def step(self, update: Update, before: Program, after: Program) -> QueryStep:
+        """A transaction together with the changes of rules and seeds that it needs for kept queries."""
         kept = self.kept
         if self._asked and self._is_outdated(update, before, after):
-            kept = self._rewritten(after, self._asked, kept.stated | update.added.keys())
+            kept = self._rewritten(after, self._asked, kept.explicit | update.added.keys())
         return self._step(update, before, after, kept)
 
-    def asking(self, asked: Asked, program: Program) -> Step:
-        """What is to be done so that a query be kept."""
-        kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.stated)
+    def asking(self, asked: KeptQuery, program: Program) -> QueryStep:
+        """The step by which a query begins to be kept."""
+        kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.explicit)
         return self._step(NO_UPDATE, program, program, kept)
 
-    def forgetting(self, asked: Asked, program: Program) -> Step:
-        """What is to be done so that a query be kept no longer."""
+    def forgetting(self, asked: KeptQuery, program: Program) -> QueryStep:
+        """The step by which a query stops being kept."""
         others = {name: each for name, each in self._asked.items() if name != asked.name}
-        kept = self._rewritten(program, others, self.kept.stated)
+        kept = self._rewritten(program, others, self.kept.explicit)
         bindings = self._facts_of(asked.bindings) if asked.bindings in self.kept.arities else {}
         return self._step(Update(bindings, {}), program, program, kept)
 
@@ -156,25 +158,28 @@ class Demands:
         if self._is_full:
             return False
         return after.rules is not before.rules or bool(
-            (update.added.keys() - self.kept.stated) & after.derived
+            (update.added.keys() - self.kept.explicit) & after.derived
         )
 
-    def _step(self, update: Update, before: Program, after: Program, kept: Kept) -> Step:
+    def _step(self, update: Update, before: Program, after: Program, kept: KeptProgram) -> QueryStep:
         if kept is self.kept and (self._is_full or after.rules is before.rules):
-            return Step(update, self.whole(before, kept), self.whole(after, kept), kept)
+            return QueryStep(update, self.whole(before, kept), self.whole(after, kept), kept)
         first, last = self.whole(before, self.kept), self.whole(after, kept)
-        return Step(
+        old, new = frozenset(first.rules), frozenset(last.rules)
+        dictionary = self._engine.dictionary
+        return QueryStep(
             Update(
-                {**update.removed, **self._rows(self.kept.seeds - kept.seeds)},
-                {**update.added, **self._rows(kept.seeds - self.kept.seeds)},
-                *rule_changes(first.rules, last.rules),
+                {**update.removed, **rows_by_relation(self.kept.seeds - kept.seeds, dictionary)},
+                {**update.added, **rows_by_relation(kept.seeds - self.kept.seeds, dictionary)},
+                tuple(rule for rule in first.rules if rule not in new),
+                tuple(rule for rule in last.rules if rule not in old),
             ),
             first,
             last,
             kept,
         )
 
-    def whole(self, program: Program, kept: Kept) -> Program:
+    def whole(self, program: Program, kept: KeptProgram) -> Program:
         """The program that maintainers know, the same object for the same program."""
         if self._is_full and not kept.rules:
             return program
@@ -185,19 +190,19 @@ class Demands:
         rules = kept.rules if not own else (*own, *kept.rules) if kept.rules else own
         if known is not None and known[1] is kept and known[0].rules is program.rules:
             rules = known[2].rules
-        added = {name: _predicate(name, arity) for name, arity in kept.arities.items()}
+        added = {name: untyped_predicate(name, arity) for name, arity in kept.arities.items()}
         made = replace(program, rules=rules, predicates={**program.predicates, **added})
         self._programs = program, kept, made
         return made
 
-    def define(self, kept: Kept) -> None:
+    def define(self, kept: KeptProgram) -> None:
         """Create the relations of kept queries."""
         for name, arity in kept.arities.items():
             self._engine.define(name, arity)
         self._made.update(kept.arities)
 
-    def adopt(self, step: Step, asked: Asked | None = None, *, forgotten: bool = False) -> None:
-        """Take note of a transaction that was carried out."""
+    def adopt(self, step: QueryStep, asked: KeptQuery | None = None, *, forgotten: bool = False) -> None:
+        """Adopt what a step maintains, once it was executed."""
         self.kept = step.kept
         if asked is not None and forgotten:
             del self._asked[asked.name]
@@ -206,12 +211,17 @@ class Demands:
         elif asked is not None:
             self._asked[asked.name] = asked
 
+    @property
+    def are_inconsistent(self) -> bool:
+        """Whether the rules of kept queries derive `bottom()`."""
+        return self._size(KEPT_BOTTOM) > 0
+
     def check_consistency(self, program: Program) -> None:
-        """Raise Inconsistent if kept queries have found `bottom()`."""
-        if INCONSISTENT in self._engine.relations() and self._engine.size(INCONSISTENT):
+        """Raise Inconsistent if the rules of kept queries derive `bottom()`."""
+        if self.are_inconsistent:
             raise inconsistency(program)
 
-    # ---- before and after everything is derived
+    # ---- before and after the program is materialised
 
     def withdraw(self) -> None:
         """Drop all relations of kept queries, and the counters."""
@@ -221,25 +231,25 @@ class Demands:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Forget the relations of kept queries, which are gone; the queries can be asked anew."""
+        """Forget the relations of kept queries, which were dropped; the queries can be kept again."""
         self._made = set()
-        self.kept = Kept()
+        self.kept = KeptProgram()
         self._is_full = False
         self._programs = None
         self._costs = {}
 
-    def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> Step:
-        """What is to be done so that all queries be kept again, with the bindings that were asked for."""
+    def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> QueryStep:
+        """The step by which all queries are kept again, with the bindings that were requested before."""
         kept = self._rewritten(program, self._asked, frozenset())
         return self._step(Update({}, bindings), program, program, kept)
 
-    def begin_anew(self, program: Program) -> Step:
-        """What is to be done so that queries be kept by a program of which everything is derived."""
+    def begin_anew(self, program: Program) -> QueryStep:
+        """The step by which queries are kept once the program is materialised."""
         self._is_full = True
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
 
-    def resume(self, asked: Iterable[Asked], program: Program) -> None:
-        """Keep these queries for a program of which everything is derived, their answers too."""
+    def resume(self, asked: Iterable[KeptQuery], program: Program) -> None:
+        """Keep these queries of a materialised program, their answers included."""
         self._is_full = True
         self._asked = {each.name: each for each in asked}
         self.kept = self._rewritten(program, self._asked, frozenset())
@@ -247,25 +257,27 @@ class Demands:
 
     # ---- rewriting
 
-    def _rewritten(self, program: Program, asked: Mapping[str, Asked], stated: Collection[str]) -> Kept:
+    def _rewritten(
+        self, program: Program, asked: Mapping[str, KeptQuery], explicit: Collection[str]
+    ) -> KeptProgram:
         """What is to be maintained for queries."""
         if self._is_full:
             rules = tuple(each.rule for each in asked.values() if not each.parameters)
-            return Kept(rules, arities={rule.head.predicate: len(rule.head.terms) for rule in rules})
+            return KeptProgram(rules, arities={rule.head.predicate: len(rule.head.terms) for rule in rules})
         if not asked:
-            return Kept()
+            return KeptProgram()
         derived = program.derived
-        known = frozenset(stated) & derived | {name for name in derived if self._size(name)}
+        known = frozenset(explicit) & derived | {name for name in derived if self._size(name)}
         rules = tuple(each.rule for each in asked.values())
         rules += tuple(rule for each in asked.values() for rule in _sharing(each, program, known))
         if BOTTOM in program.predicates:
-            rules = (*rules, Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
+            rules = (*rules, Rule(Atom(KEPT_BOTTOM, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
-        made = rewrite(program.rules, rules, MagicOptions(known, self._cost, frozenset(bindings)))
-        return Kept(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
+        made = rewrite(program.rules, rules, Options(known, self._cost, frozenset(bindings)))
+        return KeptProgram(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
-        """What an atom costs, the same as long as queries are kept: rewriting anew must not differ."""
+        """The cost of an atom, the same as long as queries are kept: rewriting then gives the same rules."""
         key = atom, frozenset(bound)
         if key not in self._costs:
             is_known = self._size(atom.predicate) > 0
@@ -277,25 +289,15 @@ class Demands:
 
     # ---- facts
 
-    def _rows(self, facts: Iterable[Fact]) -> dict[str, Rows]:
-        encode = self._engine.dictionary.encode_values
-        return {
-            name: Rows(
-                tuple(encode([fact.values[place] for fact in some]) for place in range(len(some[0].values))),
-                len(some),
-            )
-            for name, some in facts_by_predicate(facts).items()
-        }
-
     def _facts_of(self, relation: str) -> dict[str, Rows]:
         columns, count = self._engine.rows(relation)
         return {relation: Rows(columns, count)} if count else {}
 
 
-def _sharing(asked: Asked, program: Program, stated: Collection[str]) -> tuple[Rule, ...]:
-    """The rule of a query's backward relation, if it asks what one place of a transitive predicate reaches.
+def _sharing(asked: KeptQuery, program: Program, explicit: Collection[str]) -> tuple[Rule, ...]:
+    """The rule of a query's backward relation, if it asks what one node of a transitive predicate reaches.
 
-    Two places that reach each other reach the same: the answers of one serve for both.
+    Two nodes that reach each other reach the same: the answers of one serve for both.
     """
     body, parameters, variables = asked.query.rule.body, asked.parameters, asked.variables
     if len(body) != 1 or len(parameters) != 1 or len(variables) != 1:
@@ -303,7 +305,7 @@ def _sharing(asked: Asked, program: Program, stated: Collection[str]) -> tuple[R
     (atom,) = body
     if not isinstance(atom, Atom) or set(atom.terms) != {*parameters, *variables} or len(atom.terms) != 2:
         return ()
-    if not is_closed(atom.predicate, program.rules, stated):
+    if not is_closed(atom.predicate, program.rules, explicit):
         return ()
     begin, other = parameters[0], variables[0]
     swapped = {begin: other, other: begin}
@@ -312,5 +314,6 @@ def _sharing(asked: Asked, program: Program, stated: Collection[str]) -> tuple[R
     return (Rule(Atom(asked.backward, (begin, other)), (Atom(asked.bindings, (begin,)), around, back)),)
 
 
-def _predicate(name: str, arity: int) -> Predicate:
+def untyped_predicate(name: str, arity: int) -> Predicate:
+    """A predicate of a relation that holds any values."""
     return Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)

@@ -1,6 +1,6 @@
 """Answers by magic sets: the query rewrites the program, and only what it asks for is derived.
 
-What was derived is forgotten with the answers; `query.kept_queries` keeps it for queries that stay.
+What was derived is dropped with the answers; `query.kept_queries` maintains it for queries that stay.
 
 Invariant: the relations of the program are not touched.
 """
@@ -10,20 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tidelog.data.columns import Batch, column_of_values
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Rows
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
+from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
-from tidelog.query.strategy import Answers, Place, QueryEngine, inconsistency
-from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
-from tidelog.rewrite.renaming import AdornedKind
+from tidelog.plan.reserved_relations import MAGIC_ANSWERS, MAGIC_BOTTOM
+from tidelog.query.strategy import Answers, QueryContext, inconsistency, shown_patterns
+from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
+from tidelog.rewrite.renaming import Kind
 
-ANSWERS = "?- magic"  # names with a space are no predicates'
-ONCE = "once"  # what tells the relations of a query that is asked once from those of queries that are kept
-DERIVED = "derived"  # where the rewritten program is noted
-INCONSISTENT = "?- bottom"
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+ONCE = "once"  # distinguishes the relations of a query that is asked once from those of kept queries
+DERIVED = "derived"  # the key of the rewritten program in the notes of a context
 
 
 class Magic:
@@ -31,62 +36,54 @@ class Magic:
 
     name = "magic"
 
-    def answer(self, query: Query, place: Place) -> Answers:
+    def answer(self, query: Query, context: QueryContext) -> Answers:
         """The rows of the query's head."""
-        made = rewritten(query, place)
-        engine = place.engine
+        made = rewritten(query, context)
+        engine = context.engine
         with relations(made, engine):
-            for seed in made.seeds:
-                engine.load(seed.predicate, batch([seed]))
-            place.notes[DERIVED] = made
+            add_facts(made.seeds, engine)
+            context.notes[DERIVED] = made
             numbers = {id(rule): number for number, rule in enumerate(made.rules)}
-            engine.derive(strata(made.rules), numbers, place.listen, place.check, place.modules)
-            if place.is_constrained and engine.size(INCONSISTENT):
-                raise inconsistency(place.program)
-            return engine.rows(ANSWERS)
+            engine.derive(strata(made.rules), numbers, context.listen, context.check, context.modules)
+            if context.is_constrained and engine.size(MAGIC_BOTTOM):
+                raise inconsistency(context.program)
+            return engine.rows(MAGIC_ANSWERS)
 
-    def explain(self, query: Query, place: Place) -> str:
-        """What is asked for in which pattern, and what has to be derived in full."""
-        return described(rewritten(query, place), place)
+    def explain(self, query: Query, context: QueryContext) -> str:
+        """The patterns that the query asks for, and the predicates that are derived in full."""
+        return described(rewritten(query, context), context)
 
 
-def rewritten(query: Query, place: Place) -> Rewritten:
-    """The program that answers the query, and finds out whether the program is inconsistent."""
-    known = place.notes.get(query.rule)
+def rewritten(query: Query, context: QueryContext) -> Rewritten:
+    """The program that answers the query, and shows whether the original one is inconsistent."""
+    known = context.notes.get(query.rule)
     if known is None:
-        known = place.notes[query.rule] = _rewrite(query, place)
+        known = context.notes[query.rule] = _rewrite(query, context)
     assert isinstance(known, Rewritten)
     return known
 
 
-def _rewrite(query: Query, place: Place) -> Rewritten:
-    asked = [replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))]
-    if place.is_constrained:
-        asked.append(Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
-    options = MagicOptions(place.stated, expected_growth(place.engine))
-    return rewrite(place.program.rules, asked, options).apart(ONCE)
+def _rewrite(query: Query, context: QueryContext) -> Rewritten:
+    asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
+    if context.is_constrained:
+        asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
+    options = Options(context.explicit, expected_growth(context.engine))
+    return rewrite(context.program.rules, asked, options).apart(ONCE)
 
 
-def described(made: Rewritten, place: Place) -> str:
+def described(made: Rewritten, context: QueryContext) -> str:
     """A rewritten program in a few words."""
-    known = place.program.predicates
-    patterns = [
-        f"{known[each.predicate].written} {each.adornment or '()'}"
-        for each in made.relations.values()
-        if each.kind is AdornedKind.ADORNED and each.predicate in known
-    ]
-    shown = ", ".join(patterns[:MOST_PATTERNS]) + (", …" if len(patterns) > MOST_PATTERNS else "")
+    known = context.program.predicates
+    adorned = (each for each in made.relations.values() if each.kind is Kind.ADORNED)
+    shown = shown_patterns(((each.predicate, each.adornment) for each in adorned), context.program)
     whole = [known[name].written for name in made.in_full if name in known]
     full = f"; in full, for the sake of negation or aggregates: {', '.join(whole)}" if whole else ""
     return f"derives {shown or 'the answers alone'} by {counted(len(made.rules), 'rule')}{full}"
 
 
-MOST_PATTERNS = 6  # named in an explanation
-
-
 @contextmanager
-def relations(made: Rewritten, engine: QueryEngine) -> Iterator[None]:
-    """The relations of a rewritten program are there in the block, and gone afterwards."""
+def relations(made: Rewritten, engine: ClosingEngine) -> Iterator[None]:
+    """Define the relations of a rewritten program inside the block, and drop them afterwards."""
     arities = arities_of(made)
     for name, arity in arities.items():
         engine.define(name, arity)
@@ -105,7 +102,20 @@ def arities_of(made: Rewritten) -> dict[str, int]:
     return {**arities, **{seed.predicate: len(seed.values) for seed in made.seeds}}
 
 
-def batch(facts: Iterable[Fact]) -> Batch:
-    """Facts of one relation as data."""
-    rows = [fact.values for fact in facts]
-    return Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows))
+def add_facts(facts: Iterable[Fact], engine: ClosingEngine) -> None:
+    """Add facts to their relations, as explicit ones."""
+    for relation, rows in rows_by_relation(facts, engine.dictionary).items():
+        engine.add(relation, rows.columns, rows.count)
+
+
+def rows_by_relation(facts: Iterable[Fact], dictionary: Dictionary) -> dict[str, Rows]:
+    """Facts as rows of ids."""
+    by_relation: dict[str, list[tuple[Value, ...]]] = {}
+    for fact in facts:
+        by_relation.setdefault(fact.predicate, []).append(fact.values)
+    return {
+        name: Rows(
+            tuple(dictionary.encode_values(column) for column in zip(*values, strict=True)), len(values)
+        )
+        for name, values in by_relation.items()
+    }

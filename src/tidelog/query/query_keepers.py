@@ -1,11 +1,11 @@
-"""Keeping queries: they come and go, and bindings are added; queries that are asked again; prepared ones."""
+"""Queries that are maintained, queries that are asked again after each transaction, and prepared ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,65 +14,68 @@ from tidelog.data.rows import Rows, without
 from tidelog.engine.interrupts import Lock, locked
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
-from tidelog.logic.program import Atom, Constant, Literal, Predicate, Program, Query, Rule, Variable
+from tidelog.logic.program import Atom, Constant, Literal, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.type_inference import LazySchema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
-from tidelog.query.kept_queries import Asked, Demands, Step
+from tidelog.plan.reserved_relations import BINDING, CONSTANTS, REQUERIED
+from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep, untyped_predicate
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.renaming import renamed_body
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_literals
 
-# ---- Keeping queries: they come and go, and bindings are added, in transactions of their own. Mutates the
-# engine.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+# ---- Queries that are maintained. Mutates the engine.
 #
-# Nobody is told of these transactions: no fact of the program changes in them.
+# They and their bindings are added and dropped in transactions of their own. Listeners are not
+# told of these, since no fact of the program changes.
 
 NOT_KEPT = "E653"
-ASKED = "?- asked"  # holds the binding that is asked for now
 Row = tuple[int, ...]
 
 
 def no_longer_kept() -> ProgramError:
-    """That a query was kept once."""
+    """The error of using a query that is not kept any more."""
     message = "the query is no longer kept"
     return ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
 
 
-class Keeper(Protocol):
-    """What keeps queries, as those see it who have asked them."""
+class QueryKeeper(Protocol):
+    """What keeps queries, as prepared and live queries use it."""
 
-    engine: Any
+    engine: ClosingEngine
 
-    def forget(self, asked: Asked) -> None:
-        """Stop keeping a query; has no effect the second time."""
+    def forget(self, asked: KeptQuery) -> None:
+        """Stop keeping a query; has no effect if it is not kept."""
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
 
-    def answer(self, asked: Asked, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding of parameters."""
 
-    def rows(self, asked: Asked) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
 
 
-class Keeping:
-    """What kept queries need of a reasoner.
+class MaintainedQueries:
+    """Queries whose answers maintainers maintain.
 
-    `carry_out` lets a step be maintained, all of it or none; `program` gives the program as it is now.
+    `carry_out` executes a step, all of it or nothing; `program` gives the program as it is now.
     """
 
     def __init__(
         self,
-        engine: Any,
-        demands: Demands,
-        carry_out: Callable[[Step], None],
+        engine: ClosingEngine,
+        demands: KeptQueries,
+        carry_out: Callable[[QueryStep], None],
         program: Callable[[], Program],
     ) -> None:
         self.engine = engine
@@ -80,30 +83,30 @@ class Keeping:
         self._carry_out = carry_out
         self._program = program
 
-    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Maintain the answers to a query from now on."""
-        asked = Asked(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
+        asked = KeptQuery(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
         step = self.demands.asking(asked, self._program())
         self._carry_out(step)
         self.demands.adopt(step, asked)
         return asked
 
-    def forget(self, asked: Asked) -> None:
-        """Stop maintaining the answers to a query, and what only it needed; has no effect the second time."""
+    def forget(self, asked: KeptQuery) -> None:
+        """Stop maintaining a query, and what only it needs; has no effect if it is not kept."""
         if self.demands.find(asked.name) is not asked:
             return
         step = self.demands.forgetting(asked, self._program())
         self._carry_out(step)
         self.demands.adopt(step, asked, forgotten=True)
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
         if self.demands.find(asked.name) is not asked:
             raise no_longer_kept()
 
-    def rows(self, asked: Asked) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
-        self._program()  # a fault may have left something to be mended
+        self._program()  # recovers, if a fault has ended a transaction
         answers: Answers = self.engine.rows(asked.name)
         return answers
 
@@ -112,8 +115,8 @@ class Keeping:
         encode = self.engine.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, asked: Asked, row: Row) -> Answers:
-        """The answers for a binding, which is asked for if it was not before."""
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
+        """The answers for a binding, which is maintained from now on."""
         self.check(asked)
         self._program()
         if not asked.parameters:
@@ -124,16 +127,16 @@ class Keeping:
         if asked.bindings in self.demands.kept.arities:
             rows = self._bound(asked, rows)
             body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
-        return self._match(rows, Atom(ASKED, asked.parameters), body, asked.variables)
+        return self._match(rows, Atom(BINDING, asked.parameters), body, asked.variables)
 
-    def _bound(self, asked: Asked, rows: Rows) -> Rows:
-        """A binding with the same answers that is asked for: by now, if it was not before."""
+    def _bound(self, asked: KeptQuery, rows: Rows) -> Rows:
+        """A maintained binding with the same answers: the binding itself, added now, if there is no other."""
         if self.engine.standing(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
             return rows
         if asked.backward in self.demands.kept.arities and self.engine.size(asked.backward):
             (other,), (found,) = asked.variables, asked.parameters
             body = tuple(Atom(name, (found, other)) for name in (asked.name, asked.backward))
-            columns, count = self._match(rows, Atom(ASKED, (other,)), body, (found,))
+            columns, count = self._match(rows, Atom(BINDING, (other,)), body, (found,))
             if count:
                 return Rows(tuple(column[:1] for column in columns), 1)
         program = self._program()
@@ -143,69 +146,68 @@ class Keeping:
     def _match(
         self, rows: Rows, given: Atom, body: tuple[Literal, ...], variables: tuple[Variable, ...]
     ) -> Answers:
-        """The values of variables for which a body holds, together with a given fact."""
-        self.engine.define(ASKED, len(given.terms))
+        """The values of variables for which a body holds together with a fact."""
+        self.engine.define(BINDING, len(given.terms))
         try:
-            self.engine.add(ASKED, rows.columns, 1)
-            self.engine.begin([ASKED])
-            answers: Answers = self.engine.answer(Rule(Atom(ASKED, variables), (given, *body)))
+            self.engine.add(BINDING, rows.columns, 1)
+            self.engine.begin([BINDING])
+            answers: Answers = self.engine.answer(Rule(Atom(BINDING, variables), (given, *body)))
         finally:
-            self.engine.drop(ASKED)
+            self.engine.drop(BINDING)
         return answers
 
 
-# ---- Queries that stay, where facts are kept over representatives of equal constants. Mutates itself.
+# ---- Queries that are asked again, where facts are over representatives of equal constants. Mutates itself.
 #
-# Their answers are looked up, as those of any query there. A live query keeps the answers that it had; after
-# a transaction that may have changed them they are looked up anew, and the difference is what changed: that
-# costs as much as asking again. A prepared query is looked up with its values in the place of parameters.
+# A live query caches its answers; after a transaction that may have changed them it is asked again, and the
+# difference is its change. A prepared query is asked with its values in the place of parameters.
 #
-# Invariant: between transactions the answers of live queries are those that asking gives.
+# Invariant: between transactions the cached answers of live queries are those that asking again gives.
 
 Find = Callable[[Query, bool], Answers]
 
 
-class LookingUp:
-    """All queries that stay; `find` looks answers up, as they are usually shown or with all members.
+class RequeriedQueries:
+    """Queries that are asked again; `find` looks answers up, as they are usually shown or with all members.
 
-    `recover` mends what a fault may have left, answers included.
+    `recover` repairs what a fault has left, cached answers included.
     """
 
-    def __init__(self, engine: Any, find: Find, recover: Callable[[], object]) -> None:
+    def __init__(self, engine: ClosingEngine, find: Find, recover: Callable[[], object]) -> None:
         self.engine = engine
         self._find = find
         self._recover = recover
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, KeptQuery] = {}
         self._known: dict[str, Rows] = {}  # the answers of live queries
 
     @property
-    def watched(self) -> Mapping[str, Asked]:
+    def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the names of their answers."""
         return {name: self._asked[name] for name in self._known}
 
-    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Keep a query, and its answers unless it has parameters."""
         number = 1
-        while (name := f"?- looked up {number}") in self._asked:
+        while (name := f"{REQUERIED} {number}") in self._asked:
             number += 1
-        asked = Asked(name, query, parameters)
+        asked = KeptQuery(name, query, parameters)
         if not parameters:
             self._known[name] = Rows(*self._find(query, True))
         self._asked[name] = asked
         return asked
 
-    def forget(self, asked: Asked) -> None:
-        """Stop keeping a query; has no effect the second time."""
+    def forget(self, asked: KeptQuery) -> None:
+        """Stop keeping a query; has no effect if it is not kept."""
         if self._asked.get(asked.name) is asked:
             del self._asked[asked.name]
             self._known.pop(asked.name, None)
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
         if self._asked.get(asked.name) is not asked:
             raise no_longer_kept()
 
-    def rows(self, asked: Asked) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
         self._recover()
         known = self._known[asked.name]
@@ -216,7 +218,7 @@ class LookingUp:
         encode = self.engine.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, asked: Asked, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding."""
         self.check(asked)
         decode = self.engine.dictionary.decode
@@ -230,7 +232,7 @@ class LookingUp:
         return self._find(replace(asked.query, rule=made), False)
 
     def changes(self, changed: frozenset[str]) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """What came and went in the answers of live queries, by name, given the predicates that changed."""
+        """The inserted and deleted answers of live queries, by name, given the predicates that changed."""
         came: dict[str, Rows] = {}
         went: dict[str, Rows] = {}
         for name, known in self._known.items():
@@ -243,7 +245,7 @@ class LookingUp:
         return _present(came), _present(went)
 
     def look_up_anew(self) -> None:
-        """Ask live queries again, and replace their answers."""
+        """Ask live queries again, and replace their cached answers."""
         for name in self._known:
             self._known[name] = Rows(*self._find(self._asked[name].query, True))
 
@@ -254,26 +256,25 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 
 # ---- Prepared queries: asked many times, with other values each time. Mutates the kept queries.
 #
-# Invariant: what was derived for earlier bindings is kept, and used for later ones.
+# Invariant: what was derived for earlier bindings is maintained, and used for later ones.
 
 WRONG_BINDING = "E652"
-GIVEN = "?- given"  # what stands for the parameters while a query is resolved
 
 
 def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable, ...]]:
-    """A query, and the variables that stand for its parameters; those of the program have their values."""
+    """A query, and the variables that represent its parameters; those of the program have their values."""
     literals = parse_literals(Source("<query>", text))
     names = [name for name in dict.fromkeys(_parameters(literals)) if name not in program.parameters]
     if not names:
         return resolve_query(literals, program, text), ()
     variables = tuple(Variable(f"${name}") for name in names)
-    given = ast.Atom(ast.Call(ast.Name(GIVEN), tuple(ast.Variable(each.name) for each in variables)))
-    known = {GIVEN: Predicate(GIVEN, len(names), (None,) * len(names), (ColumnType.ANY,) * len(names), GIVEN)}
+    given = ast.Atom(ast.Call(ast.Name(CONSTANTS), tuple(ast.Variable(each.name) for each in variables)))
+    known = {CONSTANTS: untyped_predicate(CONSTANTS, len(names))}
     query = resolve_query((given, *_with_variables(literals, names)), program, text, known)
     body = tuple(
         literal
         for literal in query.rule.body
-        if not (isinstance(literal, Atom) and literal.predicate == GIVEN)
+        if not (isinstance(literal, Atom) and literal.predicate == CONSTANTS)
     )
     return replace(query, rule=replace(query.rule, body=body)), variables
 
@@ -301,7 +302,7 @@ def _with_variables(node: Any, names: Collection[str]) -> Any:
     return node
 
 
-class Prepared:
+class PreparedQuery:
     """A query with parameters, ready to be asked any number of times.
 
     >>> import tidelog as tl
@@ -317,8 +318,8 @@ class Prepared:
 
     def __init__(
         self,
-        asked: Asked,
-        keeping: Keeper,
+        asked: KeptQuery,
+        keeping: QueryKeeper,
         lock: Lock,
         schema: Callable[[Query, tuple[str, ...]], LazySchema],
     ) -> None:
@@ -336,7 +337,7 @@ class Prepared:
     def __call__(self, /, *values: object, **named: object) -> Relation:
         """The answers for these values of the parameters.
 
-        Where a name is a word of Python, an underscore behind it is passed over: `query(from_="alice")`.
+        Where a name is a keyword of Python, an underscore behind it is ignored: `query(from_="alice")`.
         """
         row = self._keeping.encode(self._ordered(values, named))
         columns, count = self._keeping.answer(self._asked, row)
@@ -347,10 +348,10 @@ class Prepared:
 
     @locked
     def close(self) -> None:
-        """Forget all bindings, and what was derived for them alone; it cannot be asked any more."""
+        """Drop all bindings, and what was derived for them alone; the query cannot be asked any more."""
         self._keeping.forget(self._asked)
 
-    def __enter__(self) -> Prepared:
+    def __enter__(self) -> PreparedQuery:
         return self
 
     def __exit__(

@@ -1,6 +1,4 @@
-"""The strategies by name, and how one is chosen: from what is derived, what is bound, and the program's
-shape.
-"""
+"""The strategies by name, and how one is chosen for a query."""
 
 from __future__ import annotations
 
@@ -10,89 +8,131 @@ from dataclasses import dataclass
 from tidelog.errors import Diagnostic, ProgramError, counted, suggest
 from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
-from tidelog.query.lookup import Full, Lookup, derived_in
 from tidelog.query.magic import Magic, rewritten
-from tidelog.query.strategy import Place, Strategy, as_streaming
+from tidelog.query.strategy import Answers, QueryContext, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.renaming import AdornedKind
 
+# ---- Answers from relations that are whole: `lookup` takes what is there, `full` derives everything first.
+
+NOT_DERIVED = "E651"
+
+
+class Lookup:
+    """Matches the query against the known facts; derives nothing."""
+
+    name = "lookup"
+
+    def answer(self, query: Query, context: QueryContext) -> Answers:
+        """The rows of the query's head; raises ProgramError if something it asks for is not derived yet."""
+        missing = context.derived_in(query) if context.look_up is None else list(context.program.predicates)
+        if missing and not context.is_materialised:
+            written = context.program.predicates[missing[0]].written
+            message = f"`{written}` is not derived yet, so it cannot be looked up"
+            help = "use another strategy, or derive everything first"
+            raise ProgramError(Diagnostic(NOT_DERIVED, message, help=help))
+        if not context.is_materialised:
+            context.engine.begin({atom.predicate for atom in (*query.rule.positive, *query.rule.negated)})
+        return context.answer(query)
+
+    def explain(self, query: Query, context: QueryContext) -> str:
+        """What it would do."""
+        return "matches the query against the facts that are there"
+
+
+class Full:
+    """Derives everything, once, and looks the answers up."""
+
+    name = "full"
+
+    def answer(self, query: Query, context: QueryContext) -> Answers:
+        """The rows of the query's head."""
+        context.materialise()
+        return context.answer(query)
+
+    def explain(self, query: Query, context: QueryContext) -> str:
+        """What it would do."""
+        count = len(context.program.rules)
+        return f"derives everything by {counted(count, 'rule')}, and looks the answers up"
+
+
 # ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
 #
-# Invariant: either way the answers are the same; only the time differs.
+# Invariant: all strategies give the same answers; only their speed differs.
 
 FEW = 200  # facts: deriving everything from so few takes less time than rewriting the program
 PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
-MANY_RULES, MANY_TIMES = 50, 4  # that rewriting makes, in all and of each one
+MANY_RULES, MANY_TIMES = 50, 4  # rules that rewriting makes, in all and of each original one
 TABLED = 600  # facts from which one can derive in the time that tables take for one of these rules
-FEW_OF = 10  # of so many rules, one more that is run costs next to nothing
+FEW_OF = 10  # one rule more costs next to nothing where there are this many
 MANY_FACTS = 50_000  # from which a ground query is faster by tables than everything is derived
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StrategyChoice:
     """The strategy to be used, and why."""
 
     strategy: str
     reason: str
 
 
-def choose(query: Query, place: Place) -> Choice:
+def choose(query: Query, context: QueryContext) -> StrategyChoice:
     """The strategy that is expected to be fastest.
 
     Everything is derived only where the query needs every rule: what it does not ask for may not end.
     """
-    if place.is_materialised:
-        return Choice("lookup", "everything is derived already")
-    if place.look_up is not None:
-        return Choice("full", "facts are kept over representatives of equal constants")
-    asked = derived_in(query, place)
-    if not asked and not place.is_constrained:
-        return Choice("lookup", "only stated facts are asked for")
-    needed = _needed(asked, place)
-    is_all = len(needed) == len(place.program.rules)
-    if is_all and _facts(needed, place) <= FEW:
-        return Choice("full", f"every rule is needed, and there are no more than {FEW} facts")
+    if context.is_materialised:
+        return StrategyChoice("lookup", "everything is derived already")
+    if context.look_up is not None:
+        return StrategyChoice("full", "facts are kept over representatives of equal constants")
+    asked = context.derived_in(query)
+    if not asked and not context.is_constrained:
+        return StrategyChoice("lookup", "only stated facts are asked for")
+    needed = _needed(asked, context)
+    is_all = len(needed) == len(context.program.rules)
+    if is_all and _facts(needed, context) <= FEW:
+        return StrategyChoice("full", f"every rule is needed, and there are no more than {FEW} facts")
     if _is_free(query) and is_all:
-        return Choice("full", "nothing is bound, and every rule is needed")
-    if _is_free(query) and _are_rest_harmless(needed, place):
-        return Choice("full", "nothing is bound, and nearly all rules are needed")
-    is_large = not is_all or _facts(needed, place) >= MANY_FACTS
+        return StrategyChoice("full", "nothing is bound, and every rule is needed")
+    if _is_free(query) and _are_rest_harmless(needed, context):
+        return StrategyChoice("full", "nothing is bound, and nearly all rules are needed")
+    is_large = not is_all or _facts(needed, context) >= MANY_FACTS
     if is_large and all(_are_bound(query)):
-        return Choice("tabling", "nothing is free: a few subgoals are true or not")
-    if place.is_tabled and any(_are_bound(query)):
-        return Choice("tabling", "there are tables, which know what was asked before")
-    return _by_rewriting(query, needed, place)
+        return StrategyChoice("tabling", "nothing is free: a few subgoals are true or not")
+    if context.is_tabled and any(_are_bound(query)):
+        return StrategyChoice("tabling", "there are tables, which know what was asked before")
+    return _by_rewriting(query, needed, context)
 
 
-def _by_rewriting(query: Query, needed: Sequence[int], place: Place) -> Choice:
+def _by_rewriting(query: Query, needed: Sequence[int], context: QueryContext) -> StrategyChoice:
     """Magic sets, unless they make too many rules, or have nothing to bind."""
-    made = rewritten(query, place)
+    made = rewritten(query, context)
     bound, rules = _bound(made), len(made.rules)
-    is_all = len(needed) == len(place.program.rules)
-    facts = _facts(needed, place)
+    is_all = len(needed) == len(context.program.rules)
+    facts = _facts(needed, context)
     if not bound and is_all:
-        return Choice("full", "nothing is bound, and every rule is needed")
+        return StrategyChoice("full", "nothing is bound, and every rule is needed")
     many = f"rewriting would make {counted(rules, 'rule')} of {len(needed):,}"
     is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
     if is_all and facts < (TABLED * rules if is_manifold else PLANNED * rules**2):
-        return Choice("full", f"{many}: too many for so few facts")
+        return StrategyChoice("full", f"{many}: too many for so few facts")
     if is_manifold and bound:
-        return Choice("tabling", f"{many}: tables need those only that are met")
-    count = f"{len(needed):,} of {counted(len(place.program.rules), 'rule')}"
+        return StrategyChoice("tabling", f"{many}: tables need those only that are met")
+    count = f"{len(needed):,} of {counted(len(context.program.rules), 'rule')}"
     if not bound:
-        return Choice("magic", f"nothing is bound, but {count} are enough")
-    names = [place.program.predicates[name].written for name in bound if name in place.program.predicates]
-    return Choice(
+        return StrategyChoice("magic", f"nothing is bound, but {count} are enough")
+    names = [context.program.predicates[name].written for name in bound if name in context.program.predicates]
+    return StrategyChoice(
         "magic", f"arguments of {', '.join(names[:3]) or 'a closure'} are bound; {count} are needed"
     )
 
 
-def _are_rest_harmless(needed: Collection[int], place: Place) -> bool:
-    """Whether the rules that are not needed are few, and compute nothing: to run them too comes to an end."""
-    rest = [rule for number, rule in enumerate(place.program.rules) if number not in needed]
+def _are_rest_harmless(needed: Collection[int], context: QueryContext) -> bool:
+    """Whether the rules that are not needed are few, and compute nothing, so that running them ends."""
+    rest = [rule for number, rule in enumerate(context.program.rules) if number not in needed]
     computing = (isinstance(literal, Assignment) for rule in rest for literal in (*rule.body, *rule.after))
-    return FEW_OF * len(rest) <= len(place.program.rules) and not any(computing)
+    return FEW_OF * len(rest) <= len(context.program.rules) and not any(computing)
 
 
 def _are_bound(query: Query) -> Iterator[bool]:
@@ -109,12 +149,12 @@ def _is_free(query: Query) -> bool:
     return False
 
 
-def _needed(predicates: Collection[str], place: Place) -> list[int]:
+def _needed(predicates: Collection[str], context: QueryContext) -> list[int]:
     """The numbers of the rules that these predicates depend on."""
-    rules = place.program.rules
+    rules = context.program.rules
     graph = dependency_graph(rules)
     found, waiting = set(predicates), list(predicates)
-    if place.is_constrained:
+    if context.is_constrained:
         found.add(BOTTOM)
         waiting.append(BOTTOM)
     while waiting:
@@ -125,15 +165,15 @@ def _needed(predicates: Collection[str], place: Place) -> list[int]:
     return [number for number, rule in enumerate(rules) if rule.head.predicate in found]
 
 
-def _facts(needed: Collection[int], place: Place) -> int:
+def _facts(needed: Collection[int], context: QueryContext) -> int:
     """How many explicit facts the rules read."""
-    rules = place.program.rules
-    read = {name for number in needed for name in rules[number].read}
-    return sum(place.engine.size(name) for name in read)
+    rules = context.program.rules
+    read = {atom.predicate for number in needed for atom in (*rules[number].positive, *rules[number].negated)}
+    return sum(context.engine.size(name) for name in read)
 
 
 def _bound(made: Rewritten) -> list[str]:
-    """The predicates that are asked for with some argument bound."""
+    """The predicates that the query asks for with an argument bound."""
     found = {
         each.predicate: None
         for each in made.relations.values()
@@ -142,7 +182,7 @@ def _bound(made: Rewritten) -> list[str]:
     return list(found)
 
 
-# ---- The strategies by name: one is registered here, by one line. A reasoner makes one of each.
+# ---- The strategies by name. A new one is registered here, by one line; a reasoner makes one of each.
 
 AUTO = "auto"
 STREAMED = Tabling.name  # gives its first answers early
@@ -159,17 +199,17 @@ NOT_OVER_REPRESENTATIVES = "E608"
 BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
 
 
-def chosen(name: str, query: Query, place: Place) -> Choice:
+def chosen(name: str, query: Query, context: QueryContext) -> StrategyChoice:
     """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
     check_name(name)
     if name == AUTO:
-        return choose(query, place)
-    by_axioms = place.look_up is not None and name not in WHOLE
-    return Choice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
+        return choose(query, context)
+    by_axioms = context.look_up is not None and name not in WHOLE
+    return StrategyChoice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
 
 
 def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:
-    """That something does not work where facts are kept over representatives of equal constants."""
+    """The error of what does not work where facts are kept over representatives of equal constants."""
     message = f"{what} does not go with equality by rewriting"
     return ProgramError(Diagnostic(NOT_OVER_REPRESENTATIVES, message, help=help))
 
@@ -181,7 +221,7 @@ def settle(used: Iterable[Strategy]) -> None:
 
 
 def are_following(used: Iterable[Strategy]) -> bool:
-    """Whether a strategy keeps something that follows the facts as they come and go."""
+    """Whether a strategy keeps tables that must see which facts are inserted and deleted."""
     return any(strategy.is_following for strategy in filter(None, map(as_streaming, used)))
 
 

@@ -1,4 +1,4 @@
-"""Tables of one component, filled in rounds, and facts that go. Mutates itself and the engine."""
+"""The tables of one component: how rounds fill them, and how deleted facts are retracted. Mutates itself."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import numpy as np
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
 from tidelog.plan.compile import collected_variables
+from tidelog.plan.reserved_relations import CALLED, COLLECTED, CONTEXT, INSERTED, JOINED, RETRACTED
 from tidelog.query.strategy import Answers
 from tidelog.query.table_rules import (
+    CallPattern,
     Dispatch,
-    Drive,
+    DrivenRule,
     Grouping,
-    Pattern,
     Variant,
     accepting,
     answers_of,
     drives,
     relations_of,
+    relations_read,
     resting,
     run_once,
     run_together,
@@ -34,59 +36,64 @@ if TYPE_CHECKING:
 
 # ---- Tables of one component, filled in rounds. Mutates itself and the engine.
 #
-# A component holds the predicates that depend on each other, the patterns in which they are asked for, and
-# the rules of these. A round lets in what was asked, has all that is asked of lower components completed, and
-# runs the rules that read something new.
+# A component holds the predicates that depend on each other, the patterns in which they are asked, and the
+# rules of these. A round calls what was asked, completes what is asked of lower components, and runs the
+# rules that read new rows.
 #
-# Invariant: between runs, the answers to all that is asked are there.
+# Invariant: between runs, the tables hold the answers to all subgoals that were asked.
 
 
 @dataclass
-class Table:
-    """A pattern in use: the rules that answer it, and the one that lets calls in."""
+class SubgoalTable:
+    """A pattern in use: the rules that answer it, and the one that turns what is asked into calls."""
 
-    pattern: Pattern
-    variant: Variant | None = None  # made when there is a call
-    accept: Drive | None = None  # unless patterns that subsume it have come into use since
+    pattern: CallPattern
+    variant: Variant | None = None  # written when there is a call
+    accept: DrivenRule | None = None  # unless patterns that subsume it have come into use since
     demands: list[Rule] = field(default_factory=list)
     steps: list[Rule] = field(default_factory=list)
-    driven: tuple[list[Drive], list[Drive]] = ([], [])  # demands and steps, by what is new in the component
-    following: dict[tuple[Rule, int], Drive] = field(default_factory=dict)  # by facts that came, atom by atom
+    driven: tuple[list[DrivenRule], list[DrivenRule]] = (
+        [],
+        [],
+    )  # demands and steps, by what is new in the component
+    following: dict[tuple[Rule, int], DrivenRule] = field(
+        default_factory=dict
+    )  # by inserted facts, atom by atom
 
 
-OWNED = ("joined ", "within ", "collect ")  # what names of relations begin with that one component uses
+OWNED = (JOINED, CONTEXT, COLLECTED)  # what names of relations of one component begin with
 FEW_DENSE_BYTES = 1 << 20
 
 
-class Component:
+class TabledComponent:
     """The tables of predicates that depend on each other, or are evaluated together for other reasons."""
 
     def __init__(
         self,
         predicates: Sequence[str],
-        engine: ClosingEngine,
-        write: Callable[[Pattern], Variant],
-        beside: Sequence[str] = (),
+        engine: TabledEngine,
+        write: Callable[[CallPattern], Variant],
+        together_with: Sequence[str] = (),
     ) -> None:
         self.predicates = tuple(predicates)
         self.engine = engine
-        self.tables: dict[Pattern, Table] = {}
+        self.tables: dict[CallPattern, SubgoalTable] = {}
         self.last_used = 0
-        self.secured = 0  # how often tables had been let go when there were some for all that it asks
-        self.is_detached = False  # tables that it has read are no longer there
+        self.secured = 0  # how many drops of tables there had been when all that it asks last had tables
+        self.is_detached = False  # tables that it has read were dropped
         self._write = write
-        self._answers = frozenset(map(answers_of, (*predicates, *beside)))
+        self._answers = frozenset(map(answers_of, (*predicates, *together_with)))
         self._mine = frozenset(map(answers_of, predicates))
-        self._bytes: int | None = None  # if that was looked at since something came
-        self._relations: dict[str, None] = {}  # all that it owns, but for what is asked and called
-        self._asking: dict[str, Table] = {}  # tables by the relations of what is asked
+        self._bytes: int | None = None  # None, if rows were added since it was computed
+        self._relations: dict[str, None] = {}  # all that it owns, except those of asked and called subgoals
+        self._asking: dict[str, SubgoalTable] = {}  # tables by the relations of asked subgoals
         self._group: Group | None = None  # of all its relations
         self._dispatch: list[Dispatch | None] = [None, None]  # of demands and of steps
 
     # ---- relations
 
     def has(self, relation: str) -> bool:
-        """Whether a relation of its own is there."""
+        """Whether it has made a relation."""
         return relation in self._relations
 
     def owns(self, relation: str) -> bool:
@@ -106,11 +113,11 @@ class Component:
             self._bytes = sum(map(self.engine.bytes_of, self.relations))
         return self._bytes
 
-    def table(self, pattern: Pattern) -> Table:
-        """The table of a pattern, begun now if it is not there."""
+    def table(self, pattern: CallPattern) -> SubgoalTable:
+        """The table of a pattern, made now if there is none."""
         known = self.tables.get(pattern)
         if known is None:
-            known = self.tables[pattern] = self._asking[pattern.asked] = Table(pattern)
+            known = self.tables[pattern] = self._asking[pattern.asked] = SubgoalTable(pattern)
             arity = len(pattern.binding.bound)
             self.engine.define(pattern.asked, arity, FEW_DENSE_BYTES)
             self.engine.define(pattern.called, arity, FEW_DENSE_BYTES)
@@ -125,7 +132,7 @@ class Component:
             self._group = None
 
     def drop(self) -> None:
-        """Forget all tables."""
+        """Drop all tables."""
         for relation in self.relations:
             self.engine.drop(relation)
         self.tables, self._asking, self._relations, self._bytes = {}, {}, {}, None
@@ -133,14 +140,14 @@ class Component:
         self.is_detached = False
 
     def clear(self) -> None:
-        """Forget what the tables hold; the rules stay ready."""
+        """Empty the tables; their prepared rules stay."""
         for relation in self.relations:
             self.engine.clear(relation)
 
     # ---- rounds
 
     def advance(self) -> list[str]:
-        """Begin a round: let in what was asked, the most general first; which relations have new rows."""
+        """Begin a round: call what was asked, the most general first; returns the relations with new rows."""
         if self._group is None:
             self._group = self.engine.group(self.relations)
         fresh = self.engine.advance_group(self._group)
@@ -153,7 +160,7 @@ class Component:
             found |= dict.fromkeys(self._accept(list(tables)))
         return list(found)
 
-    def _accept(self, tables: Sequence[Table]) -> list[str]:
+    def _accept(self, tables: Sequence[SubgoalTable]) -> list[str]:
         """Call what was asked unless calls of more general patterns answer it; return what is called.
 
         None of the patterns is more general than another.
@@ -166,19 +173,19 @@ class Component:
                 self.engine.reveal(table.pattern.called)
         return called
 
-    def _accepting(self, table: Table) -> Drive:
-        """The rule that lets calls in."""
+    def _accepting(self, table: SubgoalTable) -> DrivenRule:
+        """The rule that turns what is asked into calls."""
         if table.accept is None:
             rule = accepting(table.pattern, self._general(table.pattern))
-            table.accept = Drive(rule, 0, (table.pattern.asked,), self.engine)
+            table.accept = DrivenRule(rule, 0, (table.pattern.asked,), self.engine)
         return table.accept
 
-    def demands(self, fresh: Collection[str]) -> Iterator[Drive]:
-        """The rules that may ask for something because of what is new of these relations."""
+    def demands(self, fresh: Collection[str]) -> Iterator[DrivenRule]:
+        """The rules that may ask for something because of new rows of these relations."""
         return self._dispatched(0).due(fresh)
 
-    def steps(self, fresh: Collection[str]) -> Iterator[Drive]:
-        """The rules that may find answers in what is new of these relations."""
+    def steps(self, fresh: Collection[str]) -> Iterator[DrivenRule]:
+        """The rules that may find answers in new rows of these relations."""
         return self._dispatched(1).due(fresh)
 
     def _dispatched(self, kind: int) -> Dispatch:
@@ -190,8 +197,8 @@ class Component:
             )
         return known
 
-    def _use(self, table: Table) -> None:
-        """Create the rules of a table that has calls; tables that it subsumes then skip what it answers."""
+    def _use(self, table: SubgoalTable) -> None:
+        """Write the rules of a table that has calls; tables that it subsumes then skip what it answers."""
         if table.variant is None:
             table.variant = self._write(table.pattern)
             self._prepare(table)
@@ -201,7 +208,7 @@ class Component:
                     if special.variant is not None:
                         self._prepare(special)
 
-    def _general(self, pattern: Pattern) -> tuple[Pattern, ...]:
+    def _general(self, pattern: CallPattern) -> tuple[CallPattern, ...]:
         """The patterns with calls that subsume a pattern."""
         return tuple(
             each.pattern
@@ -209,8 +216,8 @@ class Component:
             if each.variant is not None and each.pattern.subsumes(pattern)
         )
 
-    def _prepare(self, table: Table) -> None:
-        """Make ready the rules of a table, which let those calls rest that more general ones answer."""
+    def _prepare(self, table: SubgoalTable) -> None:
+        """Prepare the rules of a table, which skip the calls that more general ones answer."""
         variant = table.variant
         assert variant is not None
         for name, arity in relations_of((*variant.demands, *variant.steps)):
@@ -225,29 +232,28 @@ class Component:
         table.following = {}
         self._dispatch = [None, None]
 
-    def _drives(self, rules: Iterable[Rule]) -> list[Drive]:
-        """Rules driven by what is new in the component."""
+    def _drives(self, rules: Iterable[Rule]) -> list[DrivenRule]:
+        """Rules driven by the new rows of the component."""
         return [drive for rule in rules for drive in drives(rule, self._own(rule), self.engine)]
 
     def _own(self, rule: Rule) -> set[str]:
-        """What a rule reads that grows while the component is completed."""
+        """The relations that a rule reads and that grow while the component is completed."""
         read = {atom.predicate for atom in rule.positive}
-        return {name for name in read if name in self._answers or name.startswith((*OWNED, "call "))}
+        return {name for name in read if name in self._answers or name.startswith((*OWNED, CALLED))}
 
-    # ---- facts that come
+    # ---- inserted facts
 
     def can_follow(self, grown: Collection[str]) -> bool:
-        """Whether its tables only get more answers when these relations grow, and it can find them."""
-        reading = [rule for rule in self._rules() if not rule.read.isdisjoint(grown)]
+        """Whether its tables can be extended when these relations grow: they only get more answers."""
+        reading = [rule for rule in self._rules() if not relations_read(rule).isdisjoint(grown)]
         return not (reading and self.is_detached) and not any(
-            rule.head.predicate.startswith("collect ")
-            or any(atom.predicate in grown for atom in rule.negated)
+            rule.head.predicate.startswith(COLLECTED) or any(atom.predicate in grown for atom in rule.negated)
             for rule in reading
         )
 
     def reads(self, relations: Collection[str]) -> bool:
         """Whether its rules read one of the relations."""
-        return any(not rule.read.isdisjoint(relations) for rule in self._rules())
+        return any(not relations_read(rule).isdisjoint(relations) for rule in self._rules())
 
     def _rules(self) -> Iterator[Rule]:
         for table in self.tables.values():
@@ -255,45 +261,45 @@ class Component:
                 yield from (*table.variant.demands, *table.variant.steps)
 
     def follow(self, grown: Mapping[str, str], demands: bool, check: Callable[[], None]) -> Iterator[str]:
-        """Find what follows from facts that came, which relations hold that go by the names given.
+        """Derive what follows from inserted facts, given the names of the relations that hold them.
 
-        Yields the relations that have got something new.
+        Yields the relations with new facts.
         """
         for table in self.tables.values():
             for rule in table.demands if demands else table.steps:
                 for place, literal in enumerate(rule.body):
                     if isinstance(literal, Atom) and literal.predicate in grown:
-                        drive = self._follower(table, rule, place, grown[literal.predicate])
+                        drive = self._extending(table, rule, place, grown[literal.predicate])
                         if not drive.is_idle and drive.run(check):
                             yield rule.head.predicate
 
-    def _follower(self, table: Table, rule: Rule, place: int, came: str) -> Drive:
-        """A rule with the atom at a place read from what came."""
+    def _extending(self, table: SubgoalTable, rule: Rule, place: int, inserted: str) -> DrivenRule:
+        """A rule whose atom at a position reads the inserted facts."""
         known = table.following.get((rule, place))
         if known is None:
             atom = rule.body[place]
             assert isinstance(atom, Atom)
-            body = (*rule.body[:place], Atom(came, atom.terms), *rule.body[place + 1 :])
-            known = table.following[rule, place] = Drive(
-                replace(rule, body=body), place, (came,), self.engine
+            body = (*rule.body[:place], Atom(inserted, atom.terms), *rule.body[place + 1 :])
+            known = table.following[rule, place] = DrivenRule(
+                replace(rule, body=body), place, (inserted,), self.engine
             )
         return known
 
-    def call_anew(self, taken: Mapping[str, str]) -> dict[str, str]:
+    def call_again(self, retracted: Mapping[str, str]) -> dict[str, str]:
         """Call ground subgoals again that were true and whose answers were deleted.
 
-        `taken` are the relations of the deleted answers. Subgoals that had not been called are called now.
-        For the others, returns the relations of what is to be called again, by the relation of all calls.
+        `retracted` are the relations of the deleted answers. Subgoals that had not been called are called
+        now. For the others, returns the relations of what to call again, by the relation of all calls.
         """
         engine = self.engine
         again: dict[str, str] = {}
         for table in list(self.tables.values()):
-            lost = taken.get(answers_of(table.pattern.predicate))
+            lost = retracted.get(answers_of(table.pattern.predicate))
             if lost is None or not table.pattern.is_ground:
                 continue
             rule = accepting(table.pattern, self._general(table.pattern))
             called, given = rule.head, Atom(lost, rule.head.terms)
-            name = again[called.predicate] = f"came {called.predicate}"
+            name = again[called.predicate] = f"{INSERTED}{called.predicate}"
             engine.define(name, len(called.terms), FEW_DENSE_BYTES)
             engine.clear(name)
             run_once(Rule(Atom(name, called.terms), (given, called)), engine)
@@ -303,14 +309,14 @@ class Component:
         return again
 
     def forget_plans(self) -> None:
-        """Discard all plans: relations that they read have begun to lose facts."""
+        """Discard all plans: relations that they read have tombstones now, or no longer."""
         for table in self.tables.values():
             table.accept = None
             for drive in (*table.driven[0], *table.driven[1], *table.following.values()):
                 drive.forget_plan()
 
     def group(self) -> bool:
-        """Answer by aggregates what has been collected; whether there was something."""
+        """Aggregate the collected rows; returns whether there were any."""
         found = False
         for table in self.tables.values():
             for grouping in table.variant.groupings if table.variant is not None else ():
@@ -321,7 +327,7 @@ class Component:
         return found
 
 
-def _bound(table: Table) -> int:
+def _bound(table: SubgoalTable) -> int:
     """How many arguments of a table's pattern are bound."""
     return table.pattern.adornment.count("b")
 
@@ -337,49 +343,49 @@ def _proceed() -> None:
     """The check that never stops anything."""
 
 
-# ---- Facts that go, worked into the tables of a component. Mutates the engine.
+# ---- Deleted facts are retracted from the tables of a component. Mutates the engine.
 #
 # Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, for deletion and rederivation.
-# All rows of tables that an instance with a fact that went has given are taken away, and those that another
-# instance gives are put back. What is asked and called stays: to know more answers than needed does no harm.
+# All rows of tables that an instance with a deleted fact has given are deleted, and those that another
+# instance gives are inserted again. What is asked and called stays: answers that are not needed do no harm.
 #
-# A subgoal without variables rests once it is true, and may not have looked at all its instances: if its
-# answer is taken away, it is called anew.
+# A subgoal without variables is skipped once it is true, and may not have read all its instances: if its
+# answer is deleted, it is called again.
 #
-# Invariant: once the component is completed again, the answers to all that is asked are there, and no others.
+# Invariant: once the component is completed again, the tables hold the answers to what is asked, no others.
 
-MOST_CHANGED = (
-    3  # atoms of a rule from whose relations something goes: of more there are too many combinations
-)
+MOST_CHANGED = 3  # atoms of a rule whose relations have deleted facts: more have too many combinations
 
 
 class Retraction:
-    """What goes from a component's tables because facts went from relations that it reads.
+    """What is deleted from a component's tables because facts were deleted that it reads.
 
-    `gone` names for each of these the relation that holds what went; it is no longer in the relation itself.
+    `deleted` names, for each relation, the one that holds its deleted facts.
     """
 
-    def __init__(self, component: Component, gone: dict[str, str], check: Callable[[], None]) -> None:
+    def __init__(
+        self, component: TabledComponent, deleted: dict[str, str], check: Callable[[], None]
+    ) -> None:
         self.component = component
-        self.engine: ClosingEngine = component.engine
-        self.gone = gone
+        self.engine: TabledEngine = component.engine
+        self.deleted = deleted
         self.check = check
-        self.taken: dict[str, str] = {}  # relations of what was taken away, by those it was taken from
+        self.retracted: dict[str, str] = {}  # the relations of retracted rows, by the relations they were in
 
     @property
     def is_feasible(self) -> bool:
-        """Whether no rule reads too many relations from which something went."""
-        return all(len(self._changed(rule)) <= MOST_CHANGED for rule in self._written())
+        """Whether no rule reads too many relations with deleted facts."""
+        return all(len(self._with_deletions(rule)) <= MOST_CHANGED for rule in self._unskipped())
 
-    def take(self) -> None:
-        """Take all rows away that an instance with something that went has given."""
-        rules = [self._noting(rule) for rule in self._written()]
+    def retract(self) -> None:
+        """Delete all rows that an instance with a deleted fact has given."""
+        rules = [self._retracting(rule) for rule in self._unskipped()]
         for rule in rules:
             self.engine.define(rule.head.predicate, len(rule.head.terms))
             self.engine.clear(rule.head.predicate)
         for rule in rules:
-            for places in _choices(self._changed(rule)):
-                run_once(_reading(rule, places, self.gone), self.engine)
+            for places in _choices(self._with_deletions(rule)):
+                run_once(_reading(rule, places, self.deleted), self.engine)
                 self.check()
         names = {rule.head.predicate for rule in rules}
         driven = (step for rule in rules for step in self._driven(rule) if step.relation in names)
@@ -388,76 +394,76 @@ class Retraction:
         while fresh := self.engine.advance_group(group):
             for step in steps.due(fresh):
                 step.run(self.check)
-        self.taken = {name.removeprefix(TAKEN): name for name in names if self.engine.size(name)}
-        for relation, taken in self.taken.items():
-            self.engine.remove(relation, *self.engine.rows(taken))
+        self.retracted = {name.removeprefix(RETRACTED): name for name in names if self.engine.size(name)}
+        for relation, retracted in self.retracted.items():
+            self.engine.remove(relation, *self.engine.rows(retracted))
 
-    def put_back(self) -> None:
-        """Put those back that another instance gives."""
+    def restore(self) -> None:
+        """Insert those again that another instance gives."""
         for table in self.component.tables.values():
             for rule in table.steps:
-                taken = self.taken.get(rule.head.predicate)
-                if taken is not None:
-                    run_once(replace(rule, body=(Atom(taken, rule.head.terms), *rule.body)), self.engine)
+                retracted = self.retracted.get(rule.head.predicate)
+                if retracted is not None:
+                    run_once(replace(rule, body=(Atom(retracted, rule.head.terms), *rule.body)), self.engine)
                     self.check()
 
     def answers(self) -> Iterator[tuple[str, Answers]]:
-        """The answers that went, by relation, once the component is completed."""
+        """The deleted answers, by relation, once the component is completed."""
         for relation in map(answers_of, self.component.predicates):
-            if relation in self.taken:
-                columns, count = self.engine.rows(self.taken[relation])
-                went = self.engine.standing(relation, columns, count) == 0
-                if went.any():
-                    yield relation, (tuple(column[went] for column in columns), int(np.count_nonzero(went)))
+            if relation in self.retracted:
+                columns, count = self.engine.rows(self.retracted[relation])
+                is_deleted = self.engine.standing(relation, columns, count) == 0
+                if is_deleted.any():
+                    yield (
+                        relation,
+                        (tuple(column[is_deleted] for column in columns), int(np.count_nonzero(is_deleted))),
+                    )
 
     # ---- rules
 
-    def _written(self) -> Iterator[Rule]:
-        """The rules of the component that fill tables, as they were written."""
+    def _unskipped(self) -> Iterator[Rule]:
+        """The rules of the component that fill tables, before calls are skipped."""
         for table in self.component.tables.values():
             for rule in table.variant.steps if table.variant is not None else ():
                 if self.component.owns(rule.head.predicate):
                     yield rule
 
-    def _noting(self, rule: Rule) -> Rule:
-        """A rule that notes which rows of tables its instances have given, those at rest included."""
-        body = (literal for literal in rule.body if not self._lets_rest(literal))
-        return Rule(Atom(TAKEN + rule.head.predicate, rule.head.terms), (rule.head, *body))
+    def _retracting(self, rule: Rule) -> Rule:
+        """A rule that finds the rows of tables that its instances have given, for skipped calls too."""
+        body = (literal for literal in rule.body if not self._skips_calls(literal))
+        return Rule(Atom(RETRACTED + rule.head.predicate, rule.head.terms), (rule.head, *body))
 
-    def _lets_rest(self, literal: Literal) -> bool:
+    def _skips_calls(self, literal: Literal) -> bool:
         return isinstance(literal, Negation) and (
-            literal.atom.predicate.startswith("call ") or self.component.owns(literal.atom.predicate)
+            literal.atom.predicate.startswith(CALLED) or self.component.owns(literal.atom.predicate)
         )
 
-    def _changed(self, rule: Rule) -> list[int]:
-        """The places of the atoms from whose relations something went."""
+    def _with_deletions(self, rule: Rule) -> list[int]:
+        """The positions of the atoms whose relations have deleted facts."""
         return [
             place
             for place, literal in enumerate(rule.body)
-            if isinstance(literal, Atom) and literal.predicate in self.gone
+            if isinstance(literal, Atom) and literal.predicate in self.deleted
         ]
 
-    def _driven(self, rule: Rule) -> Iterator[Drive]:
-        """A rule driven by what is taken from the component's own tables, whatever went elsewhere."""
+    def _driven(self, rule: Rule) -> Iterator[DrivenRule]:
+        """A rule driven by retracted rows of its component's tables, with each choice of other deletions."""
         for place, literal in enumerate(rule.body[1:], 1):
             if isinstance(literal, Atom) and self.component.owns(literal.predicate):
-                name = TAKEN + literal.predicate
+                name = RETRACTED + literal.predicate
                 driven = _reading(rule, (place,), {literal.predicate: name})
-                for places in ((), *_choices(self._changed(rule))):
-                    yield Drive(_reading(driven, places, self.gone), place, (name,), self.engine)
-
-
-TAKEN = "taken "
+                for places in ((), *_choices(self._with_deletions(rule))):
+                    yield DrivenRule(_reading(driven, places, self.deleted), place, (name,), self.engine)
 
 
 def _choices(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Each choice of at least one place."""
+    """Each choice of at least one position."""
     for count in range(1, len(places) + 1):
         yield from combinations(places, count)
 
 
 def _reading(rule: Rule, places: Sequence[int], names: Mapping[str, str]) -> Rule:
-    """The rule with the atoms at these places read from other relations."""
+    """The rule with the atoms at these positions reading other relations."""
     body = list(rule.body)
     for place in places:
         atom = body[place]

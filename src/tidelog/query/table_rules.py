@@ -1,6 +1,4 @@
-"""The rules of tables: what a subgoal asks for, what answers it, each driven by what is new of one of its
-atoms.
-"""
+"""The rules of tables: what a subgoal asks for and what answers it, and how they run on new rows."""
 
 from __future__ import annotations
 
@@ -16,6 +14,8 @@ from tidelog.logic.strata import components, dependency_graph
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, full_plan
 from tidelog.plan.join_order import Statistics
+from tidelog.plan.plan_cache import Freshness, PlannedSizes
+from tidelog.plan.reserved_relations import ANSWERED, ASKED, CALLED, COLLECTED, CONTEXT, JOINED
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.magic_sets import STATED, reading_explicit, substituted
@@ -28,23 +28,22 @@ if TYPE_CHECKING:
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
 #
-# A *pattern* is a predicate with its arguments bound or free: `tc bf` is asked for whatever stands in its
-# bound arguments. Of each pattern there is a relation of what is *asked*, and one of what is *called*, which
-# is evaluated; of each predicate one relation of answers, which all its patterns share: a fact is a fact,
-# whoever asked for it.
+# A *pattern* is a predicate with its arguments bound or free: in `tc bf` the first argument is bound. Each
+# pattern has a relation of the subgoals that are *asked*, as rows of bound arguments, and one of those that
+# are *called*, which are evaluated; each predicate has one relation of answers, which its patterns share.
 #
-# The rules of a pattern begin with its calls. Two literals let a call rest: `~call` of a more general
-# pattern, which answers it, and `~answer` of a subgoal without variables, which is true. Neither loses
-# anything: the facts that the rule would find are there, or are found by others.
+# The rules of a pattern begin with its calls. Two literals skip a call: `~call` of a more general pattern,
+# which answers it, and `~answer` of a subgoal without variables, which is known to be true. No answer is
+# lost: the facts that the rule would find are known, or are found by other rules.
 #
-# Invariant: whatever is asked of predicates below is asked by `demands`, from the same literals that precede
-# it in the `steps`: once that is complete, steps read it as if it were stated.
+# Invariant: `demands` ask lower components for all that the `steps` read of them, from the same preceding
+# literals: once these are complete, steps read their answers as if they were explicit facts.
 
-FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own, rather than to be made twice
+FEWEST_JOINED = 2  # atoms whose join has a relation of its own, rather than being computed twice
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class CallPattern:
     """A predicate, and for each argument `b` if it is bound, `f` if it is free."""
 
     predicate: str
@@ -52,35 +51,35 @@ class Pattern:
 
     @property
     def asked(self) -> str:
-        """The relation of the bound arguments that are asked for."""
-        return f"ask {_plain(self.predicate)} {self.adornment}"
+        """The relation of the bound arguments that are asked."""
+        return f"{ASKED}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def called(self) -> str:
         """The relation of those among them that are evaluated."""
-        return f"call {_plain(self.predicate)} {self.adornment}"
+        return f"{CALLED}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def context(self) -> str:
-        """The relation of what is asked on behalf of what."""
-        return f"within {_plain(self.predicate)} {self.adornment}"
+        """The relation of which call asks for which."""
+        return f"{CONTEXT}{_plain(self.predicate)} {self.adornment}"
 
     @property
     def binding(self) -> Binding:
-        """The places that are bound, and those that are free."""
+        """The positions that are bound, and those that are free."""
         return Binding.of(self.adornment)
 
     @property
     def is_ground(self) -> bool:
-        """Whether nothing is free: such a subgoal is true or not."""
+        """Whether nothing is free, so that a subgoal is true or false."""
         return "f" not in self.adornment
 
-    def subsumes(self, other: Pattern) -> bool:
+    def subsumes(self, other: CallPattern) -> bool:
         """Whether the pattern is more general: it binds some of the other's bound arguments, and no others.
 
-        >>> Pattern("tc", "bf").subsumes(Pattern("tc", "bb"))
+        >>> Pattern("tc", "bf").subsumes(CallPattern("tc", "bb"))
         True
-        >>> Pattern("tc", "bf").subsumes(Pattern("tc", "fb"))
+        >>> Pattern("tc", "bf").subsumes(CallPattern("tc", "fb"))
         False
         """
         if self.predicate != other.predicate or self == other:
@@ -88,24 +87,24 @@ class Pattern:
         marks = zip(self.adornment, other.adornment, strict=True)
         return all(mine == "f" or mark == "b" for mine, mark in marks)
 
-    def among(self, other: Pattern, terms: Sequence[Term]) -> tuple[Term, ...]:
-        """Of the bound terms of a more special pattern, those that this one binds too."""
+    def among(self, other: CallPattern, terms: Sequence[Term]) -> tuple[Term, ...]:
+        """The bound terms of a more specific pattern that this one binds too."""
         at = dict(zip(other.binding.bound, terms, strict=True))
         return tuple(at[place] for place in self.binding.bound)
 
 
 def answers_of(predicate: str) -> str:
     """The relation of a predicate's answers."""
-    return f"answer {_plain(predicate)}"
+    return f"{ANSWERED}{_plain(predicate)}"
 
 
 def _plain(predicate: str) -> str:
-    return predicate.replace(SEPARATOR, " ~")  # those that maintenance makes are not to be mistaken for it
+    return predicate.replace(SEPARATOR, " ~")  # else maintenance would take it for a name of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What a rule aggregates is collected first, then grouped."""
+    """An aggregate rule: its rows are collected in a relation, then grouped."""
 
     collected: str
     rule: Rule
@@ -117,13 +116,13 @@ class Variant:
 
     demands: tuple[Rule, ...]
     steps: tuple[Rule, ...]
-    asked: tuple[Pattern, ...]  # by demands and steps
+    asked: tuple[CallPattern, ...]  # by demands and steps
     groupings: tuple[Grouping, ...]
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """A program as it is tabled: closures linear, aggregates apart, explicit facts read by rules."""
+    """A program as it is tabled: closures linear, aggregates separate, explicit facts read by rules."""
 
     rules_of: Mapping[str, tuple[Rule, ...]]
     components: tuple[tuple[str, ...], ...]  # each after those that it depends on
@@ -131,11 +130,11 @@ class Definitions:
     bindable: Mapping[str, frozenset[int]]  # the arguments of a predicate that no rule aggregates
 
     @staticmethod
-    def of(rules: Iterable[Rule], stated: Collection[str]) -> Definitions:
-        """The definitions that rules give; of the derived predicates, those `stated` have facts too."""
+    def of(rules: Iterable[Rule], explicit: Collection[str]) -> Definitions:
+        """The definitions of rules; `explicit` are the derived predicates that have explicit facts too."""
         rules = tuple(rules)
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = (reading_explicit(name, arities[name]) for name in sorted(arities.keys() & stated))
+        given = (_explicit_rule(name, arities[name]) for name in sorted(arities.keys() & explicit))
         whole = linearise(split_rules(map(substituted, (*rules, *given))))
         rules_of: dict[str, tuple[Rule, ...]] = {}
         for rule in whole:
@@ -149,7 +148,7 @@ class Definitions:
         )
 
     def read_by(self, component: int) -> set[str]:
-        """The predicates that a component's rules read, stated ones by their own names."""
+        """The predicates that a component's rules read, those of explicit facts by their own names."""
         rules = (rule for name in self.components[component] for rule in self.rules_of[name])
         return {name.removesuffix(STATED) for rule in rules for name in rule.read}
 
@@ -173,7 +172,7 @@ class Definitions:
 
 
 def variant(
-    pattern: Pattern,
+    pattern: CallPattern,
     definitions: Definitions,
     cost: Cost = unknown_sizes,
     rules: Sequence[Rule] | None = None,
@@ -192,8 +191,10 @@ def variant(
     return Variant(tuple(writer.demands), tuple(writer.steps), tuple(writer.asked), tuple(writer.groupings))
 
 
-def _guarded(pattern: Pattern, definitions: Definitions, rules: Sequence[Rule] | None) -> Sequence[Guarded]:
-    """The rules of a pattern, each with the guard that lets calls in; linear recursion is factored."""
+def _guarded(
+    pattern: CallPattern, definitions: Definitions, rules: Sequence[Rule] | None
+) -> Sequence[Guarded]:
+    """The rules of a pattern, each with its guard, which reads the calls; linear recursion is factored."""
     answers = answers_of(pattern.predicate)
     if rules is None:
         rules = definitions.rules_of[pattern.predicate]
@@ -218,17 +219,17 @@ def _guarded(pattern: Pattern, definitions: Definitions, rules: Sequence[Rule] |
 class _Writer:
     """Gathers the rules of a pattern. Mutable."""
 
-    pattern: Pattern
+    pattern: CallPattern
     definitions: Definitions
     cost: Cost
     own: Collection[str]
     demands: dict[Rule, None] = field(default_factory=dict)
     steps: dict[Rule, None] = field(default_factory=dict)
-    asked: dict[Pattern, None] = field(default_factory=dict)
+    asked: dict[CallPattern, None] = field(default_factory=dict)
     groupings: list[Grouping] = field(default_factory=list)
 
     def write(self, made: Guarded, number: int) -> None:
-        """Take a rule: what it asks for, and what it answers."""
+        """Add what a rule asks for, and what it answers."""
         begin = self._beginning(made)
         given = {variable for literal in begin for variable in literal_variables(literal)}
         passing = Passing(self.definitions.rules_of.keys(), self.own, self._cost)
@@ -241,38 +242,38 @@ class _Writer:
                 is_own = atom.predicate in self.own
                 if joined >= (FEWEST_JOINED if is_own else 1):
                     name = (
-                        f"joined {_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
+                        f"{JOINED}{_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
                     )
                     done, joined = [self._cut(name, done, ordered[place:], made)], 0
                 self._ask(atom, ages, done, is_own)
                 atom = Atom(answers_of(atom.predicate), atom.terms)
                 done = [*done, Negation(atom) if isinstance(literal, Negation) else atom]
             else:
-                done = [*done, _stated(literal)]
+                done = [*done, _explicit(literal)]
             joined += isinstance(literal, Atom)
             if not isinstance(literal, Negation):
                 ages.update({each: place + 2 for each in literal_variables(literal) if each not in ages})
         self._answer(made, done, number)
 
     def _beginning(self, made: Guarded) -> list[Literal]:
-        """The guard, and what lets calls rest that have no variables."""
+        """The guard, and what skips calls without variables that are known to be true."""
         guard, pattern = made.guard, self.pattern
         assert guard is not None
         bound = _called_terms(pattern, guard)
         begin: list[Literal] = [guard]
         if guard.predicate == answers_of(pattern.predicate):
-            begin.append(Atom(pattern.called, bound))  # others may have asked for it
+            begin.append(Atom(pattern.called, bound))  # it may answer other calls
         if pattern.is_ground:
             begin.append(Negation(Atom(answers_of(pattern.predicate), bound)))
         return begin
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
-        read = _stated(atom)
+        read = _explicit(atom)
         assert isinstance(read, Atom)
         return self.cost(read, bound)
 
     def _cut(self, name: str, done: Sequence[Literal], following: Sequence[Literal], made: Guarded) -> Atom:
-        """What is done so far in a relation of its own, with the variables that are needed later."""
+        """Store the join so far in a relation of its own, with the variables that are needed later."""
         rule = made.rule
         needed = {variable for literal in (made.head, *following) for variable in literal_variables(literal)}
         if rule.aggregations:
@@ -288,7 +289,7 @@ class _Writer:
         return joined
 
     def _ask(self, atom: Atom, ages: Mapping[Variable, int], done: Sequence[Literal], is_own: bool) -> None:
-        pattern = Pattern(atom.predicate, self.definitions.adornment(atom, ages))
+        pattern = CallPattern(atom.predicate, self.definitions.adornment(atom, ages))
         self.asked[pattern] = None
         terms = pattern.binding.bound_terms(atom)
         if Atom(pattern.called, terms) not in done:
@@ -300,24 +301,24 @@ class _Writer:
         if not rule.aggregations:
             self.steps[replace(rule, head=made.head, body=tuple(done))] = None
             return
-        collected = f"collect {_plain(self.pattern.predicate)} {self.pattern.adornment} {number}"
+        collected = f"{COLLECTED}{_plain(self.pattern.predicate)} {self.pattern.adornment} {number}"
         self.steps[Rule(Atom(collected, collected_variables(rule)), tuple(done))] = None
         self.groupings.append(Grouping(collected, replace(rule, head=made.head)))
 
 
-def resting(rule: Rule, pattern: Pattern, general: Sequence[Pattern]) -> Rule:
-    """A rule of a pattern that lets those calls rest which calls of the general patterns answer."""
+def resting(rule: Rule, pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
+    """A rule of a pattern that skips the calls which calls of the general patterns answer."""
     guard = rule.body[0]
     assert isinstance(guard, Atom)
     if not general or guard.predicate not in (pattern.called, pattern.context, answers_of(pattern.predicate)):
-        return rule  # it goes on from a join, whose rows were found for calls that did not rest
+        return rule  # it continues from a join, whose rows were found for calls that were not skipped
     terms = _called_terms(pattern, guard)
     answered = (Negation(Atom(each.called, each.among(pattern, terms))) for each in general)
     return replace(rule, body=(guard, *answered, *rule.body[1:]))
 
 
-def _called_terms(pattern: Pattern, guard: Atom) -> tuple[Term, ...]:
-    """The bound arguments of the call that a guard lets in."""
+def _called_terms(pattern: CallPattern, guard: Atom) -> tuple[Term, ...]:
+    """The bound arguments of the call that a guard reads."""
     if guard.predicate == pattern.called:
         return guard.terms
     if guard.predicate == pattern.context:
@@ -325,8 +326,8 @@ def _called_terms(pattern: Pattern, guard: Atom) -> tuple[Term, ...]:
     return pattern.binding.bound_terms(guard)
 
 
-def accepting(pattern: Pattern, general: Sequence[Pattern]) -> Rule:
-    """The rule that lets what is asked be called, unless a more general call answers it, or it is true."""
+def accepting(pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
+    """The rule that calls what is asked, unless a more general call answers it, or it is known to be true."""
     places = pattern.binding.bound
     terms = tuple(Variable(f"x{place}") for place in places)
     body: list[Literal] = [Atom(pattern.asked, terms)]
@@ -336,6 +337,11 @@ def accepting(pattern: Pattern, general: Sequence[Pattern]) -> Rule:
     return Rule(Atom(pattern.called, terms), tuple(body))
 
 
+def relations_read(rule: Rule) -> set[str]:
+    """The relations that a rule reads."""
+    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
+
+
 def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
     """The relations that rules name, and their arities."""
     for rule in rules:
@@ -343,8 +349,14 @@ def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
             yield atom.predicate, len(atom.terms)
 
 
-def _stated(literal: Literal) -> Literal:
-    """The literal, by the name of the relation that has the explicit facts."""
+def _explicit_rule(predicate: str, arity: int) -> Rule:
+    """The rule by which explicit facts of a derived predicate are answers."""
+    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
+    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
+
+
+def _explicit(literal: Literal) -> Literal:
+    """The literal, reading the relation that has the explicit facts."""
     match literal:
         case Atom(predicate, terms):
             return Atom(predicate.removesuffix(STATED), terms)
@@ -355,7 +367,7 @@ def _stated(literal: Literal) -> Literal:
 
 
 def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
-    """The places that can be bound before the rules aggregate."""
+    """The positions that can be bound before the rules aggregate."""
     places = range(len(rules[0].head.terms))
     return frozenset(
         place
@@ -364,46 +376,44 @@ def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
     )
 
 
-# ---- Rules of tables, each driven by what is new of one of its atoms. Mutates itself.
+# ---- Rules of tables, each driven by the new rows of one of its atoms. Mutates itself.
 #
-# A rule whose atom has constants is of no use to rows without them. Rules are therefore found by these
-# constants, as Prolog finds clauses by their arguments: a round costs what its rows can drive, however many
-# rules there are.
+# A rule whose driving atom has constants matches no row without them. Rules are therefore indexed by these
+# constants, as Prolog indexes clauses by arguments: the cost of a round depends on its new rows, not on the
+# number of rules.
 #
-# Invariant: each instance with something new is found exactly once, whichever rules are passed over.
+# Invariant: each instance with a new row is found exactly once, whichever rules are skipped.
 
-GROWN = 4  # plans are made anew when a relation has grown by this factor
-SMALL = 1000  # … and is no longer this small
-LOOKED_OVER = 8  # rounds after which plans are looked over
-MANY = 1000  # new rows whose constants are not looked at: plans do so faster
-EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of what is still growing
+FRESHNESS = Freshness(grown=4, small=1000, every=8)  # every: rounds
+MANY = 1000  # new rows from which on constants are left to the plans, which compare them faster
+EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of relations that are still growing
 
 
-class Growing:
-    """Statistics of relations of which some are still growing: of these there will be more than there are."""
+class GrowingStatistics:
+    """Statistics where some relations are still growing: these are expected to have at least some rows."""
 
     def __init__(self, known: Statistics, growing: Collection[str]) -> None:
         self._known = known
         self._growing = growing
 
     def size(self, relation: str) -> int:
-        """How many facts a relation has, or will have."""
+        """How many facts a relation has, or is expected to have."""
         size = self._known.size(relation)
         return max(size, EXPECTED_SIZE) if relation in self._growing else size
 
     def distinct(self, relation: str, column: int) -> float:
-        """How many distinct values a column has, or will have."""
+        """How many distinct values a column has, or is expected to have."""
         distinct = self._known.distinct(relation, column)
         return max(distinct, EXPECTED_DISTINCT) if relation in self._growing else distinct
 
     def matching(self, relation: str, column: int, value: Value) -> int:
-        """How many facts have this value in a column, or will have."""
+        """How many facts have this value in a column, or are expected to have it."""
         matching = self._known.matching(relation, column, value)
         return max(matching, EXPECTED_MATCHING) if relation in self._growing else matching
 
 
-class Drive:
-    """A rule of tables, driven by what is new of the atom at a place in its body."""
+class DrivenRule:
+    """A rule of tables, driven by the new rows of the atom at a position in its body."""
 
     def __init__(self, rule: Rule, place: int, own: Collection[str], engine: ClosingEngine) -> None:
         atom = rule.body[place]
@@ -423,7 +433,7 @@ class Drive:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Where the driving atom has constants."""
+        """The columns in which the driving atom has constants."""
         return tuple(self._constants)
 
     @property
@@ -441,7 +451,7 @@ class Drive:
         return not passed.any()
 
     def run(self, check: Callable[[], None]) -> int:
-        """Find what follows from what is new; returns how many facts that are new."""
+        """Derive what follows from new rows; returns how many new facts there are."""
         if self._generation != self._engine.generation:
             self.forget_plan()
         ready = self.ready()
@@ -453,34 +463,34 @@ class Drive:
         return outcome.new
 
     def ready(self) -> Runnable | None:
-        """What finds it; None while that cannot be anything."""
+        """The prepared plan; None while it cannot match anything."""
         if self._ready is None:
             self._ready = self._prepared()
         return self._ready
 
     def _prepared(self) -> Runnable | None:
-        """A plan ready to run; none while indexes for it would be in vain."""
+        """A plan ready to run; None while a relation that it reads is empty: indexes would be wasted."""
         engine, rule = self._engine, self.rule
         if not all(map(engine.size, self._read)):
             return None
-        plan = delta_plan(rule, 0, self._own, self._place, Growing(engine, self._own))
+        plan = delta_plan(rule, 0, self._own, self._place, GrowingStatistics(engine, self._own))
         self._generation = engine.generation
         ready = engine.prepare(plan)
         engine.plan_to_keep((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
         return ready
 
     def forget_plan(self) -> None:
-        """Discard the plan: relations have changed so much that it may be wrong or slow."""
+        """Discard the plan, which may be wrong or slow since relations have changed."""
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: ClosingEngine) -> list[Drive]:
-    """A rule driven by each of its atoms in turn, of those whose relations are given."""
-    return [Drive(rule, place, own, engine) for place in delta_pivots(rule, own)]
+def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[DrivenRule]:
+    """A rule driven by each of its atoms in turn whose relation is one of `own`."""
+    return [DrivenRule(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
 
-class Prepared:
-    """A rule driven by each of its atoms in turn, of those whose relations are given."""
+class PreparedRule:
+    """A rule driven by each of its atoms in turn whose relation is one of `own`."""
 
     def __init__(self, rule: Rule, own: Collection[str], engine: ClosingEngine) -> None:
         self.rule = rule
@@ -488,8 +498,8 @@ class Prepared:
         self._drives = drives(rule, own, engine)
         self._read = rule.read
         self._growing = {name for drive in self._drives for name in drive.growing}
-        self._lossy: list[str] = []
-        self._limits: dict[str, int] = {}
+        self._with_tombstones: list[str] = []
+        self._sizes = PlannedSizes(FRESHNESS)
 
     @property
     def matches(self) -> int:
@@ -497,43 +507,40 @@ class Prepared:
         return sum(drive.matches for drive in self._drives)
 
     def run(self, fresh: Collection[str], check: Callable[[], None]) -> int:
-        """Find what follows from what is new in the fresh relations; returns how many facts that are new."""
+        """Derive what follows from new rows of the fresh relations; returns how many new facts there are."""
         due = (drive for drive in self._drives if drive.relation in fresh and not drive.is_idle)
         return sum(drive.run(check) for drive in due)
 
-    def look_over(self) -> None:
-        """Discard plans if relations have grown much since they were made, or have lost facts."""
+    def refresh_plans(self) -> None:
+        """Discard plans if relations have grown much since, or have tombstones where they had none."""
         size = self._engine.size
-        lossy = list(filter(self._engine.has_dead, self._read))
-        if lossy != self._lossy or any(size(name) > limit for name, limit in self._limits.items()):
+        with_tombstones = list(filter(self._engine.has_dead, self._read))
+        is_stale = with_tombstones != self._with_tombstones or self._sizes.stale(size)
+        if is_stale:
             for drive in self._drives:
                 drive.forget_plan()
-            self._lossy, self._limits = lossy, {}
-        self._limits = self._limits or limits(self._growing, self._engine)
-
-
-def limits(relations: Iterable[str], engine: ClosingEngine) -> dict[str, int]:
-    """The sizes of relations up to which plans that are made now are good ones."""
-    return {name: max(GROWN * engine.size(name), SMALL) for name in relations}
+            self._with_tombstones = with_tombstones
+        if is_stale or not self._sizes.are_known:
+            self._sizes.note(self._growing, size)
 
 
 class Dispatch:
-    """Rules by what drives them: a relation, and the constants that they ask of its rows."""
+    """An index of rules by the relation that drives them, and the constants that its rows must have."""
 
-    def __init__(self, found: Iterable[Drive], engine: ClosingEngine) -> None:
+    def __init__(self, found: Iterable[DrivenRule], engine: TabledEngine) -> None:
         self._engine = engine
         self._drives = tuple(found)
-        self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[Drive]]]] = {}
+        self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[DrivenRule]]]] = {}
         for drive in self._drives:
             by_columns = self._by_key.setdefault(drive.relation, {})
             by_columns.setdefault(drive.columns, {}).setdefault(drive.key, []).append(drive)
+        self._growing = {name for drive in self._drives for name in drive.growing}
         self._generation = engine.generation
-        self._limits: dict[str, int] = {}  # the sizes up to which plans are good ones
-        self._asked = 0
+        self._sizes = PlannedSizes(FRESHNESS)
 
-    def due(self, fresh: Iterable[str]) -> Iterator[Drive]:
-        """The rules that can find something in what is new of these relations."""
-        self._look_over()
+    def due(self, fresh: Iterable[str]) -> Iterator[DrivenRule]:
+        """The rules that new rows of these relations can drive."""
+        self._refresh_plans()
         for relation in fresh:
             by_columns = self._by_key.get(relation)
             if by_columns:
@@ -546,33 +553,32 @@ class Dispatch:
                         for some in by_key.values():
                             yield from some
 
-    def _look_over(self) -> None:
+    def _refresh_plans(self) -> None:
         """Discard plans that read relations that were dropped or have grown much."""
         size = self._engine.size
-        self._asked += 1
+        is_due = self._sizes.is_due()
+        grown: Collection[str] = ()
         if self._generation != self._engine.generation:
             self._generation = self._engine.generation
-            grown = set(self._limits)
-        elif self._asked % LOOKED_OVER == 0:
-            grown = {name for name, limit in self._limits.items() if size(name) > limit}
-        else:
-            grown = set()
-        if grown or not self._limits:
+            grown = set(self._sizes.relations)
+        elif is_due:
+            grown = self._sizes.stale(size)
+        if grown or not self._sizes.are_known:
             for drive in self._drives:
                 if not drive.growing.isdisjoint(grown):
                     drive.forget_plan()
-            self._limits = limits({name for drive in self._drives for name in drive.growing}, self._engine)
+            self._sizes.note(self._growing, size)
 
 
 def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """What rows have in some columns."""
+    """The distinct keys of rows in some columns."""
     return set(zip(*(columns[place].tolist() for place in places), strict=True))
 
 
 def run_together(
-    found: Iterable[Drive], engine: ClosingEngine, check: Callable[[], None]
-) -> list[tuple[Drive, int]]:
-    """Run rules in turn; those that could find something, and how many new facts they have found."""
+    found: Iterable[DrivenRule], engine: TabledEngine, check: Callable[[], None]
+) -> list[tuple[DrivenRule, int]]:
+    """Run rules in turn; returns those that could match, each with the number of new facts."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
     if not prepared:
         return []
@@ -581,8 +587,8 @@ def run_together(
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
 
-def run_once(rule: Rule, engine: ClosingEngine) -> int:
-    """Find all that a rule gives; returns how many facts are new."""
+def run_once(rule: Rule, engine: TabledEngine) -> int:
+    """Derive all that a rule gives; returns how many facts are new."""
     if not all(engine.size(atom.predicate) for atom in rule.positive):
         return 0
     return engine.prepare(full_plan(rule, 0, engine))().new

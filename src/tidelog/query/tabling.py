@@ -15,33 +15,47 @@ from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
-from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency, together
-from tidelog.query.table_rounds import Component, Retraction
-from tidelog.query.table_rules import Definitions, Drive, Pattern, Variant, answers_of, run_together, variant
+from tidelog.plan.reserved_relations import DELETED, INSERTED
+from tidelog.query.strategy import (
+    TABLE_MEMORY,
+    Answers,
+    QueryContext,
+    inconsistency,
+    shown_patterns,
+    together,
+)
+from tidelog.query.table_rounds import Retraction, TabledComponent
+from tidelog.query.table_rules import (
+    CallPattern,
+    Definitions,
+    DrivenRule,
+    Variant,
+    answers_of,
+    relations_read,
+    run_together,
+    variant,
+)
 from tidelog.rewrite.magic_sets import substituted
 
-if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+# ---- Queries with parameters for their constants, and streams of answers.
 
-# ---- What is asked of tables, and the answers as they are found.
-
-GIVEN = "given "  # what the names of variables begin with that stand for constants
+BOUND = "given "  # what the names of variables begin with that represent constants
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query without its constants, and these."""
+class ParameterisedQuery:
+    """A query with variables for its constants, and the constants."""
 
     rule: Rule
     values: tuple[Value, ...]
 
     @staticmethod
-    def of(query: Rule) -> Asked:
-        """The query: each constant of an atom in it becomes a variable, which is bound.
+    def of(query: Rule) -> ParameterisedQuery:
+        """The query with a bound variable for each constant of its atoms.
 
         >>> from tidelog.logic.values import integer
         >>> one, x = Constant(integer(1)), Variable("x")
-        >>> asked = Asked.of(Rule(Atom("?", (x,)), (Atom("edge", (one, x)),)))
+        >>> asked = ParameterisedQuery.of(Rule(Atom("?", (x,)), (Atom("edge", (one, x)),)))
         >>> asked.rule.head.terms
         (Variable(name='given 0'), Variable(name='x'))
         """
@@ -59,33 +73,33 @@ class Asked:
 
         def variable(term: Term) -> Term:
             if isinstance(term, Constant):
-                return given.setdefault(term.value, Variable(f"{GIVEN}{len(given)}"))
+                return given.setdefault(term.value, Variable(f"{BOUND}{len(given)}"))
             return term
 
         body = tuple(map(bound, query.body))
         head = Atom(query.head.predicate, (*given.values(), *query.head.terms))
-        return Asked(replace(query, head=head, body=body), tuple(given))
+        return ParameterisedQuery(replace(query, head=head, body=body), tuple(given))
 
 
-class Stream:
+class AnswerStream:
     """The answers to a query, as they are found."""
 
     def __init__(self, source: Generator[Answers]) -> None:
         self._source = source
         self._found: deque[Answers] = deque()
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> AnswerStream:
         return self
 
     def __next__(self) -> Answers:
         return self._found.popleft() if self._found else next(self._source)
 
     def settle(self) -> None:
-        """Find all answers that are left now."""
+        """Find all remaining answers now."""
         self._found.extend(self._source)
 
     def close(self) -> None:
-        """Look for no more answers."""
+        """Stop looking for answers."""
         self._source.close()
 
 
@@ -96,40 +110,42 @@ class Stream:
 #
 # A query is a rule whose constants are bound arguments: it asks, as any rule does, and its answers are read
 # from its table. Components are completed in turns: what a component asks of lower ones is complete before it
-# reads them, so that negation and aggregates need nothing special. What is asked later, and was asked before
-# or is less general, costs a look. Facts that come are worked in before the next query; facts that go, and
-# rules that change, undo the tables that depend on them.
+# reads them, so that negation and aggregates need nothing special. A subgoal that was asked before, or is
+# answered by a more general one, costs a lookup. Changes of facts are applied before the next query; tables
+# that cannot follow them, or whose rules change, are dropped.
 #
 # Invariant: between queries every component is complete, or has no tables.
 
-SHAPES = 64  # of queries, whose rules are kept ready
-FEW = 1000  # rows of tables that may come, and
-SELDOM = 16  # queries that may be asked, before it is looked at how much memory tables take
+SHAPES = 64  # of queries, whose rules stay prepared
+NEW_ROWS = 1000  # that tables may get, and
+MORE_QUERIES = 16  # that may be asked, before the memory of tables is measured again
 
 
 @dataclass
-class Shape:
-    """A kind of query that has been asked: its pattern, its component, and the one evaluated with it."""
+class QueryShape:
+    """A query without its constants: its pattern, its component, and the one evaluated with it."""
 
-    pattern: Pattern
-    component: Component
-    merged: Component | None
-    stated: tuple[str, ...]  # the relations of explicit facts that it reads itself
-    lossy: frozenset[str] = frozenset()  # of these, those that have lost facts, when it was last asked
+    pattern: CallPattern
+    component: TabledComponent
+    merged: TabledComponent | None
+    explicit: tuple[str, ...]  # the relations of explicit facts that it reads itself
+    with_tombstones: frozenset[str] = (
+        frozenset()
+    )  # of these, those that had tombstones when it was last asked
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """What tables there are."""
+class TableCounts:
+    """How large tables are."""
 
-    tables: int  # patterns with calls
+    tables: int  # patterns with calls; the names of the fields are keys of JSON
     asked: int  # subgoals
     called: int  # of these, evaluated
     answers: int
     bytes: int
 
 
-class Tables:
+class ProgramTables:
     """The tables of a program."""
 
     def __init__(
@@ -142,62 +158,63 @@ class Tables:
         listen: Listener = lambda event: None,
     ) -> None:
         self.memory = memory
-        self.evicted = 0  # components whose tables were let go for want of memory
+        self.evicted = 0  # components whose tables were dropped to free memory
         self._engine = engine
         self.check = check
         self.listen = listen
         self._rules = tuple(rules)
-        self._components: dict[tuple[str, ...], Component] = {}
-        self._asked: dict[str, Component] = {}  # by the relations in which something is asked of them
-        self._shapes: dict[Rule, Shape] = {}
+        self._components: dict[tuple[str, ...], TabledComponent] = {}
+        self._asked: dict[str, TabledComponent] = {}  # by the relations of asked subgoals
+        self._shapes: dict[Rule, QueryShape] = {}
         self._clock = 0
-        self._losses = 0  # how often tables were let go
+        self._drops = 0  # how often tables were dropped
         self.version = 0  # changes when explicit facts or rules have changed
-        self._came = 0  # rows of tables since their memory was looked at, and …
-        self._looked_at = 0, -1  # … when that was, and how much there might be
-        self._current: Stream | None = None
+        self._new_rows = 0  # rows added since the memory of tables was measured, and …
+        self._measured = 0, -1  # … when that was, and the limit then
+        self._current: AnswerStream | None = None
         self._define()
 
-    # ---- what is defined
+    # ---- definitions
 
     def _define(self) -> None:
-        """Read the rules anew, and see which derived predicates have explicit facts."""
+        """Read the rules again, and which derived predicates have explicit facts."""
         derived = self._derived = {rule.head.predicate for rule in self._rules}
-        self._stated = frozenset(name for name in derived if self._engine.size(name))
-        self._lossy: frozenset[str] = frozenset()
-        self._definitions = Definitions.of(self._rules, self._stated)
-        read = {name for rule in self._rules for name in rule.read}
-        self._explicit = sorted((read - derived) | self._stated)  # relations of explicit facts that are read
+        self._with_explicit = frozenset(name for name in derived if self._engine.size(name))
+        self._with_tombstones: frozenset[str] = frozenset()
+        self._definitions = Definitions.of(self._rules, self._with_explicit)
+        read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
+        # The relations of explicit facts that are read.
+        self._explicit = sorted((read - derived) | self._with_explicit)
 
-    def _component(self, predicate: str) -> Component:
+    def _component(self, predicate: str) -> TabledComponent:
         """The component of a derived predicate."""
         names = self._definitions.components[self._definitions.component_of[predicate]]
         known = self._components.get(names)
         if known is None:
-            known = self._components[names] = Component(names, self._engine, self._write)
+            known = self._components[names] = TabledComponent(names, self._engine, self._write)
         return known
 
-    def _write(self, pattern: Pattern) -> Variant:
-        """The rules of a pattern; there are tables for all that they ask."""
+    def _write(self, pattern: CallPattern) -> Variant:
+        """The rules of a pattern, with tables for all that they ask."""
         return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine)))
 
     def _with_tables(self, made: Variant) -> Variant:
         for asked in made.asked:
             component = self._asked[asked.asked] = self._component(asked.predicate)
             component.table(asked)
-        self._came += FEW  # plans to come will have indexes
+        self._new_rows += NEW_ROWS  # its plans will have indexes
         return made
 
     # ---- queries
 
-    def answers(self, query: Rule) -> Stream:
-        """The answers to a query, those of each round as soon as they are found; none comes twice.
+    def answers(self, query: Rule) -> AnswerStream:
+        """The answers to a query, each once, those of each round as soon as they are found.
 
-        Whoever closes the stream early lets go of the tables that are not complete.
+        Closing the stream early drops the tables that are not complete.
         """
         self.settle()
         self.catch_up()
-        self._current = Stream(self._answers(Asked.of(query)))
+        self._current = AnswerStream(self._answers(ParameterisedQuery.of(query)))
         return self._current
 
     def settle(self) -> None:
@@ -206,14 +223,14 @@ class Tables:
             self._current.settle()
             self._current = None
 
-    def _answers(self, asked: Asked) -> Generator[Answers]:
+    def _answers(self, asked: ParameterisedQuery) -> Generator[Answers]:
         engine = self._engine
         self._clock += 1
         shape = self._shape(asked.rule)
-        engine.show(shape.stated)
-        lossy = self._lossy_among(shape.stated)
-        if lossy != shape.lossy:
-            shape.lossy = lossy
+        engine.show(shape.explicit)
+        with_tombstones = self._tombstoned(shape.explicit)
+        if with_tombstones != shape.with_tombstones:
+            shape.with_tombstones = with_tombstones
             shape.component.forget_plans()
         ids = [np.array([engine.identity(value)], np.int32) for value in asked.values]
         engine.add(shape.pattern.asked, ids, 1)
@@ -229,7 +246,7 @@ class Tables:
         shape.component.clear()
         self._evict()
 
-    def _shape(self, rule: Rule) -> Shape:
+    def _shape(self, rule: Rule) -> QueryShape:
         known = self._shapes.pop(rule, None)
         if known is None:
             while len(self._shapes) >= SHAPES:
@@ -238,27 +255,30 @@ class Tables:
         self._shapes[rule] = known  # last used, last dropped
         return known
 
-    def _made_shape(self, rule: Rule) -> Shape:
-        """A query as a rule of a predicate of its own, together with the component that is read first."""
+    def _made_shape(self, rule: Rule) -> QueryShape:
+        """A query as a rule of its own predicate, evaluated together with the highest component it reads."""
         definitions = self._definitions
         name = f"?{len(self._shapes)} {self._clock}"
-        bound = sum(term.name.startswith(GIVEN) for term in rule.head.terms if isinstance(term, Variable))
-        pattern = Pattern(name, "b" * bound + "f" * (len(rule.head.terms) - bound))
+        pattern = _pattern_of(name, rule)
         merged = self._merged(rule)
-        beside = () if merged is None else merged.predicates
+        together_with = () if merged is None else merged.predicates
 
-        def write(_: Pattern) -> Variant:
-            made = variant(pattern, definitions, expected_growth(self._engine), (rule,), (name, *beside))
+        def write(_: CallPattern) -> Variant:
+            made = variant(
+                pattern, definitions, expected_growth(self._engine), (rule,), (name, *together_with)
+            )
             return self._with_tables(made)
 
-        component = Component((name,), self._engine, write, beside)
+        component = TabledComponent((name,), self._engine, write, together_with)
         component.table(pattern)
-        return Shape(pattern, component, merged, tuple(rule.read - definitions.rules_of.keys()))
+        return QueryShape(
+            pattern, component, merged, tuple(relations_read(rule) - definitions.rules_of.keys())
+        )
 
-    def _merged(self, rule: Rule) -> Component | None:
-        """The component whose rounds the query follows, so that its first answers come early.
+    def _merged(self, rule: Rule) -> TabledComponent | None:
+        """The component that is completed together with the query, so that first answers are found early.
 
-        It is the highest of those that are read; none, if the query negates something that may depend on it.
+        It is the highest of those that are read; None, if the query negates what may depend on it.
         """
         component_of = self._definitions.component_of
         read = [component_of[atom.predicate] for atom in rule.positive if atom.predicate in component_of]
@@ -267,11 +287,10 @@ class Tables:
             return None
         return self._component(self._definitions.components[max(read)][0])
 
-    def patterns(self, query: Rule) -> list[Pattern]:
+    def patterns(self, query: Rule) -> list[CallPattern]:
         """The patterns that a query may ask, itself or through others; nothing is evaluated."""
-        asked = Asked.of(query)
-        bound = len(asked.values)
-        pattern = Pattern("?", "b" * bound + "f" * (len(asked.rule.head.terms) - bound))
+        asked = ParameterisedQuery.of(query)
+        pattern = _pattern_of("?", asked.rule)
         first = variant(pattern, self._definitions, expected_growth(self._engine), (asked.rule,), ("?",))
         found = dict.fromkeys(first.asked)
         waiting = list(found)
@@ -284,8 +303,8 @@ class Tables:
 
     # ---- completing
 
-    def _complete(self, members: Sequence[Component]) -> Generator[None]:
-        """Complete components, after whatever they ask of lower ones; yields after each round of theirs."""
+    def _complete(self, members: Sequence[TabledComponent]) -> Generator[None]:
+        """Complete components, after what they ask of lower ones; yields after each of their rounds."""
         running = [members]
         rounds = [self._rounds(members)]
         try:
@@ -306,8 +325,8 @@ class Tables:
             self._shapes = {rule: shape for rule, shape in self._shapes.items() if shape.component.tables}
             raise
 
-    def _rounds(self, members: Sequence[Component]) -> Iterator[Component | None]:
-        """Rounds until nothing is new; yields each component to be completed, and None after each round."""
+    def _rounds(self, members: Sequence[TabledComponent]) -> Iterator[TabledComponent | None]:
+        """Run rounds until nothing is new; yields components to be completed, and None after each round."""
         self._secure(members)
         while True:
             fresh = [relation for component in members for relation in component.advance()]
@@ -319,29 +338,29 @@ class Tables:
             yield from self._demanded(demand.rule.head.predicate for demand, new in demands if new)
             steps = self._run(step for component in members for step in component.steps(fresh))
             new = sum(new for _, new in steps)
-            self._came += new
+            self._new_rows += new
             self.listen(TablesGrew(new))
             yield None
 
-    def _run(self, found: Iterable[Drive]) -> list[tuple[Drive, int]]:
-        """Run rules; how many new facts each has found."""
+    def _run(self, found: Iterable[DrivenRule]) -> list[tuple[DrivenRule, int]]:
+        """Run rules; returns how many new facts each has found."""
         return run_together(found, self._engine, self.check)
 
-    def _secure(self, members: Sequence[Component]) -> None:
-        """Ensure that there are tables for all that the members ask: some may have been dropped."""
+    def _secure(self, members: Sequence[TabledComponent]) -> None:
+        """Make tables for all that the members ask: some may have been dropped."""
         for component in members:
             component.last_used = self._clock
-            if component.secured != self._losses:
+            if component.secured != self._drops:
                 for table in list(component.tables.values()):
                     if table.variant is not None:
                         self._with_tables(table.variant)
-                component.secured = self._losses
+                component.secured = self._drops
 
-    def _demanded(self, relations: Iterable[str]) -> list[Component]:
+    def _demanded(self, relations: Iterable[str]) -> list[TabledComponent]:
         """The components of which something new is asked, the lowest first.
 
-        What was asked of a component and is not complete yet is not asked again: so nothing that may ask it,
-        too, is completed before it.
+        What was asked of a component that is not complete is not asked again: so no other component that may
+        ask it is completed before it.
         """
         number = self._definitions.component_of
         found = dict.fromkeys(self._asked[relation] for relation in relations)
@@ -350,13 +369,13 @@ class Tables:
     # ---- memory
 
     @property
-    def tally(self) -> Tally:
-        """What tables there are, those of queries apart."""
+    def tally(self) -> TableCounts:
+        """How large tables are, those of queries apart."""
         size = self._engine.size
         components = self._components.values()
         patterns = [table.pattern for each in components for table in each.tables.values() if table.variant]
         predicates = {pattern.predicate for pattern in patterns}
-        return Tally(
+        return TableCounts(
             len(patterns),
             sum(size(pattern.asked) for each in components for pattern in each.tables),
             sum(size(pattern.called) for pattern in patterns),
@@ -367,12 +386,12 @@ class Tables:
     def _evict(self) -> None:
         """Drop the least recently used tables until the others fit into the memory.
 
-        Checking whether they do costs as much as a small query: it is done only when it may have changed.
+        Measuring costs as much as a small query: it is done only when the result may be different.
         """
-        when, memory = self._looked_at
-        if self._came < FEW and self._clock - when < SELDOM and memory == self.memory:
+        when, memory = self._measured
+        if self._new_rows < NEW_ROWS and self._clock - when < MORE_QUERIES and memory == self.memory:
             return
-        self._came, self._looked_at = 0, (self._clock, self.memory)
+        self._new_rows, self._measured = 0, (self._clock, self.memory)
         held = {component: component.bytes for component in self._components.values() if component.tables}
         for component in sorted(held, key=lambda each: each.last_used):
             if sum(held.values()) <= self.memory:
@@ -384,100 +403,100 @@ class Tables:
     # ---- changes
 
     def catch_up(self) -> None:
-        """Work in how explicit facts have changed since the last query."""
+        """Apply the changes of explicit facts since the last query."""
         engine = self._engine
-        if {name for name in self._derived if engine.size(name)} != self._stated:
+        if {name for name in self._derived if engine.size(name)} != self._with_explicit:
             self._redefine()
-        self._look_over()
+        self._refresh_plans()
         followed = {name: engine.follow(name) for name in self._explicit}
         engine.show(self._explicit)
         disturbed = {name for name, changes in followed.items() if changes is None}
-        gone = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
+        deleted = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
         came = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
-        if disturbed or gone or came:
+        if disturbed or deleted or came:
             self.version += 1
             try:
-                self._pass_on(disturbed, gone, came)
+                self._propagate(disturbed, deleted, came)
             except BaseException:
                 for component in self._components.values():
                     self._drop(component)
                 raise
 
-    def _look_over(self) -> None:
-        """Discard plans if relations that they read have begun to lose facts, or no longer do."""
-        lossy = self._lossy_among(self._explicit)
-        if lossy != self._lossy:
-            self._lossy = lossy
+    def _refresh_plans(self) -> None:
+        """Discard plans if relations that they read have tombstones now, or no longer."""
+        with_tombstones = self._tombstoned(self._explicit)
+        if with_tombstones != self._with_tombstones:
+            self._with_tombstones = with_tombstones
             asking = (shape.component for shape in self._shapes.values())
             for component in (*self._components.values(), *asking):
                 component.forget_plans()
 
-    def _lossy_among(self, relations: Iterable[str]) -> frozenset[str]:
-        """The relations some of whose rows are no facts: each of these is looked at before it is read."""
+    def _tombstoned(self, relations: Iterable[str]) -> frozenset[str]:
+        """The relations with tombstones: plans check the flags of their rows."""
         return frozenset(filter(self._engine.has_dead, relations))
 
-    def _pass_on(self, disturbed: set[str], went: dict[str, Answers], came: dict[str, Answers]) -> None:
-        """Go through the components from the lowest on, and let their tables follow.
+    def _propagate(self, disturbed: set[str], went: dict[str, Answers], came: dict[str, Answers]) -> None:
+        """Apply changes to the tables of components, the lowest first.
 
-        Those that cannot begin anew when they are next asked.
+        Tables that cannot follow are dropped, and filled again when they are next asked.
         """
-        gone = {name: self._deliver("gone", name, facts) for name, facts in went.items()}
-        grown = {name: self._deliver("came", name, facts) for name, facts in came.items()}
+        deleted = {name: self._stored(DELETED, name, facts) for name, facts in went.items()}
+        inserted = {name: self._stored(INSERTED, name, facts) for name, facts in came.items()}
         for number, names in enumerate(self._definitions.components):
             component = self._components.get(names)
-            changed = {*gone, *grown}
+            changed = {*deleted, *inserted}
             if component is None or not component.tables:
                 read = self._definitions.read_by(number)
                 if not {*read, *map(answers_of, read)}.isdisjoint((*disturbed, *changed)):
                     disturbed.update(map(answers_of, names))
                 continue
-            retraction = Retraction(component, gone, self.check)
+            retraction = Retraction(component, deleted, self.check)
             if component.reads(disturbed) or not (component.can_follow(changed) and retraction.is_feasible):
                 disturbed.update(map(answers_of, names))
                 self._drop(component)
             elif component.reads(changed):
-                self._follow(component, retraction, grown)
+                self._follow(component, retraction, inserted)
 
-    def _follow(self, component: Component, retraction: Retraction, grown: dict[str, str]) -> None:
-        """Complete a component anew after facts went and came that it reads; note how its answers changed."""
+    def _follow(self, component: TabledComponent, retraction: Retraction, inserted: dict[str, str]) -> None:
+        """Complete a component again after changes of facts that it reads; store how its answers changed."""
         self._secure([component])
-        if component.reads(retraction.gone):
-            retraction.take()
+        if component.reads(retraction.deleted):
+            retraction.retract()
         relations = [name for name in map(answers_of, component.predicates) if component.has(name)]
         marks = {name: self._engine.size(name) for name in relations}
-        retraction.put_back()
-        again = component.call_anew(retraction.taken)
-        for lower in self._demanded(component.follow({**grown, **again}, True, self.check)):
+        retraction.restore()
+        again = component.call_again(retraction.retracted)
+        for lower in self._demanded(component.follow({**inserted, **again}, True, self.check)):
             deque(self._complete([lower]), maxlen=0)
-        deque(component.follow({**grown, **again}, False, self.check), maxlen=0)
+        deque(component.follow({**inserted, **again}, False, self.check), maxlen=0)
         deque(self._complete([component]), maxlen=0)
         for name, mark in marks.items():
             if self._engine.size(name) > mark:
-                grown[name] = self._deliver("came", name, self._engine.appended(name, mark))
+                inserted[name] = self._stored(INSERTED, name, self._engine.appended(name, mark))
         for name, facts in retraction.answers():
-            retraction.gone[name] = self._deliver("gone", name, facts)
+            retraction.deleted[name] = self._stored(DELETED, name, facts)
 
-    def _deliver(self, how: str, relation: str, facts: Answers) -> str:
-        """A relation that holds what has gone from another, or come to it, all of it as new."""
+    def _stored(self, how: str, relation: str, facts: Answers) -> str:
+        """A relation that holds the deleted or inserted facts of another, all of them as new."""
         columns, rows = facts
-        name = f"{how} {relation}"
+        name = how + relation
         self._engine.define(name, len(columns))
         self._engine.clear(name)
         self._engine.add(name, columns, rows)
         self._engine.advance([name])
         return name
 
-    def _drop(self, component: Component) -> None:
-        """Drop a component's tables; others that read them cannot follow changes any more."""
+    def _drop(self, component: TabledComponent) -> None:
+        """Drop a component's tables; others that have read them cannot follow changes any more."""
         answers = {answers_of(name) for name in component.predicates}
         component.drop()
-        self._losses += 1
+        self._drops += 1
         for other in self._components.values():
             if other.tables and other.reads(answers):
                 other.is_detached = True
 
     def redefine(self, rules: Sequence[Rule]) -> None:
-        """Set the rules; tables that do not depend on a changed rule are kept."""
+        """Replace the rules; tables that do not depend on a changed rule stay."""
         if rules is not self._rules and tuple(rules) != self._rules:
             self.settle()
             self._rules = tuple(rules)
@@ -501,8 +520,14 @@ class Tables:
             self._drop(self._components.pop(names))
 
 
-# ---- Answers by subsumptive tabling: what is asked from the top down is tabled, and kept for what is asked
-# next.
+def _pattern_of(name: str, query: Rule) -> CallPattern:
+    """The pattern of a query without constants, by this name: the arguments for constants are bound."""
+    terms = query.head.terms
+    bound = sum(term.name.startswith(BOUND) for term in terms if isinstance(term, Variable))
+    return CallPattern(name, "b" * bound + "f" * (len(terms) - bound))
+
+
+# ---- The strategy: answers from tables, which stay for the next queries.
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011. `query.table_rules` makes the rules of tables,
@@ -514,47 +539,47 @@ INCONSISTENT = Rule(Atom("?", ()), (Atom(BOTTOM, ()),))
 
 
 class Tabling:
-    """Answers from tables, which it fills as far as they are asked for."""
+    """Answers from tables, which are filled as far as queries ask for it."""
 
     name = "tabling"
 
     def __init__(self) -> None:
-        self.kept: Tables | None = None
-        self._consistent = -1  # the version of the tables that were seen to be
+        self.kept: ProgramTables | None = None
+        self._consistent = -1  # the version of the tables with which that was checked
 
-    def tables(self, place: Place) -> Tables:
-        """The tables of a place, as its program is now."""
-        rules = place.program.rules
+    def tables(self, context: QueryContext) -> ProgramTables:
+        """The tables of a context, as its program is now."""
+        rules = context.program.rules
         known = self.kept
         if known is None:
-            known = self.kept = Tables(cast("ClosingEngine", place.engine), rules)
+            known = self.kept = ProgramTables(cast("TabledEngine", context.engine), rules)
         known.redefine(rules)
-        known.memory = place.table_memory
-        known.check, known.listen = place.check, place.listen
+        known.memory = context.table_memory
+        known.check, known.listen = context.check, context.listen
         return known
 
-    def answer(self, query: Query, place: Place) -> Answers:
+    def answer(self, query: Query, context: QueryContext) -> Answers:
         """The rows of the query's head."""
-        return together(list(self.stream(query, place)), len(query.rule.head.terms))
+        return together(list(self.stream(query, context)), len(query.rule.head.terms))
 
-    def stream(self, query: Query, place: Place) -> Generator[Answers]:
+    def stream(self, query: Query, context: QueryContext) -> Generator[Answers]:
         """The same, those of each round as soon as they are found."""
-        tables = self.tables(place)
-        if place.is_constrained:
-            self._check(tables, place)
+        tables = self.tables(context)
+        if context.is_constrained:
+            self._check(tables, context)
         yield from tables.answers(query.rule)
 
-    def _check(self, tables: Tables, place: Place) -> None:
+    def _check(self, tables: ProgramTables, context: QueryContext) -> None:
         """Raise Inconsistent if the program is inconsistent with the current facts and rules."""
         tables.catch_up()
         if self._consistent != tables.version:
             if any(rows for _, rows in tables.answers(INCONSISTENT)):
-                raise inconsistency(place.program)
+                raise inconsistency(context.program)
             self._consistent = tables.version
 
     @property
     def is_following(self) -> bool:
-        """Whether there are tables, which follow the facts as they come and go."""
+        """Whether there are tables, to which changes of facts must be applied."""
         return self.kept is not None
 
     def settle(self) -> None:
@@ -562,16 +587,11 @@ class Tabling:
         if self.kept is not None:
             self.kept.settle()
 
-    def explain(self, query: Query, place: Place) -> str:
-        """What would be asked in which pattern, and what tables there are."""
-        tables = self.tables(place)
-        written = place.program.predicates
-        asked = [
-            f"{written[each.predicate].written} {each.adornment or '()'}"
-            for each in tables.patterns(query.rule)
-            if each.predicate in written
-        ]
-        shown = ", ".join(asked[:MOST_PATTERNS]) + (", …" if len(asked) > MOST_PATTERNS else "")
+    def explain(self, query: Query, context: QueryContext) -> str:
+        """The patterns that the query would ask, and how large tables are."""
+        tables = self.tables(context)
+        patterns = ((each.predicate, each.adornment) for each in tables.patterns(query.rule))
+        shown = shown_patterns(patterns, context.program)
         tally = tables.tally
         kept = (
             f"{counted(tally.answers, 'answer')} to {counted(tally.asked, 'subgoal')}"
@@ -579,6 +599,3 @@ class Tabling:
             else "nothing"
         )
         return f"asks for {shown or 'stated facts only'}; {kept} in tables so far"
-
-
-MOST_PATTERNS = 6  # named in an explanation

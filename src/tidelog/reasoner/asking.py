@@ -18,10 +18,10 @@ from tidelog.logic.resolve import resolve_query, warn
 from tidelog.logic.type_inference import LazySchema
 from tidelog.query import registry as strategies
 from tidelog.query.magic import DERIVED
-from tidelog.query.query_keepers import Keeping, LookingUp, Prepared, resolve_prepared
-from tidelog.query.registry import Choice
-from tidelog.query.strategy import Answers, Place, Strategy, parts_of, together
-from tidelog.query.tabling import Tabling, Tally
+from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries, resolve_prepared
+from tidelog.query.registry import StrategyChoice
+from tidelog.query.strategy import Answers, QueryContext, Strategy, parts_of, together
+from tidelog.query.tabling import TableCounts, Tabling
 from tidelog.reasoner.commit import Runtime
 from tidelog.reasoner.relation_types import SchemasOf
 from tidelog.reasoner.subscriptions import Callback, LiveQuery, Subscriptions
@@ -39,7 +39,7 @@ class Asking(ABC):
     runtime: Runtime
     _lock: Lock
 
-    def __init__(self, keeping: Keeping, looking_up: LookingUp) -> None:
+    def __init__(self, keeping: MaintainedQueries, looking_up: RequeriedQueries) -> None:
         self._keeping = keeping
         self._looking_up = looking_up
         self._strategies: dict[str, Strategy] = {}
@@ -48,11 +48,11 @@ class Asking(ABC):
         self.warn: Callable[[Sequence[Diagnostic]], None] = warn  # what becomes of doubts about queries
 
     @abstractmethod
-    def _place(self) -> Place:
+    def _place(self) -> QueryContext:
         """Where queries are asked: all explicit facts are loaded."""
 
     @abstractmethod
-    def _place_by_axioms(self) -> Place:
+    def _place_by_axioms(self) -> QueryContext:
         """The same with the axioms of equality as rules, whatever is derived over representatives."""
 
     @property
@@ -140,7 +140,7 @@ class Asking(ABC):
         return partial(self.schemas.of_answers, query, variables)
 
     @property
-    def tables(self) -> Tally | None:
+    def tables(self) -> TableCounts | None:
         """What there is in tables; None where no query was answered by some."""
         kept = self._strategies.get(strategies.STREAMED)
         return kept.kept.tally if isinstance(kept, Tabling) and kept.kept is not None else None
@@ -159,7 +159,7 @@ class Asking(ABC):
         done = self._strategy(choice.strategy).explain(query, place)
         return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
 
-    def _chosen(self, strategy: str, query: Query) -> tuple[Place, Choice]:
+    def _chosen(self, strategy: str, query: Query) -> tuple[QueryContext, StrategyChoice]:
         """How a query is answered, and where."""
         place = self._place()
         choice = strategies.chosen(strategy, query, place)
@@ -183,12 +183,12 @@ class Asking(ABC):
 
     # ---- again and again
 
-    def _keeper(self) -> Keeping | LookingUp:
+    def _keeper(self) -> MaintainedQueries | RequeriedQueries:
         """What keeps queries: relations of their own, or looking up where facts are over representatives."""
         return self._keeping if self._place().look_up is None else self._looking_up
 
     @locked
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedQuery:
         """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
 
         Unless everything is derived already, what is derived for one binding is kept for the next, and kept
@@ -197,7 +197,7 @@ class Asking(ABC):
         query, parameters = resolve_prepared(text, self._program)
         self._check_kept(query, self._program)
         keeping = self._keeper()
-        return Prepared(keeping.keep(query, parameters), keeping, self._lock, self._schema_of)
+        return PreparedQuery(keeping.keep(query, parameters), keeping, self._lock, self._schema_of)
 
     def _check_kept(self, query: Query, program: Program) -> None:
         """Raise ProgramError if the answers to a query cannot be maintained by a program."""

@@ -16,7 +16,7 @@ from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.maintenance.recompute import former
-from tidelog.query.kept_queries import Demands, Step
+from tidelog.query.kept_queries import KeptQueries, QueryStep
 from tidelog.temporal.timed_changes import GivenBefore
 
 # ---- An engine at work: its limits, its kernels, and those who are told what it does. Mutates itself.
@@ -148,7 +148,7 @@ class Rehearsed(Exception):  # noqa: N818 – no error: the update was never mea
 class Committing:
     """The maintainer at work, for the program and for kept queries alike."""
 
-    def __init__(self, runtime: Runtime, maintainer: Maintainer, demands: Demands) -> None:
+    def __init__(self, runtime: Runtime, maintainer: Maintainer, demands: KeptQueries) -> None:
         self.maintainer = maintainer
         self._runtime = runtime
         self._demands = demands
@@ -189,7 +189,7 @@ class Committing:
             raise
         return net
 
-    def maintain(self, step: Step, check: Check, is_kept: bool = True) -> NetChange:
+    def maintain(self, step: QueryStep, check: Check, is_kept: bool = True) -> NetChange:
         """The net change of a step, which is taken back if its outcome may not be: then `check` raises.
 
         One that is not to be kept is taken back in any case, and the net change raised.
@@ -216,7 +216,7 @@ class Committing:
             raise
         return net
 
-    def _undo(self, step: Step) -> None:
+    def _undo(self, step: QueryStep) -> None:
         """Take a step back that was carried out but must not be. Nothing stops this."""
         with self._runtime.no_limits().guarding():
             self.maintainer.apply(step.update.inverse, step.after, step.before)

@@ -24,6 +24,7 @@ from tidelog.logic.program import (
     Variable,
     literal_variables,
 )
+from tidelog.plan.reserved_relations import VIOLATIONS
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import ALIAS, MARK
 
@@ -34,7 +35,6 @@ MOST_INSTANCES: Final = 10_000  # among which the one to be shown is chosen
 MOST_RULES: Final = 100  # that are asked how they derive a fact
 MOST_COMPARED: Final = 32  # instances of which the one that is explained best is shown
 MANY_FACTS: Final = 200_000  # from which on that would take long
-ANSWER: Final = "?- violation"
 ALIGNED: Final = "\n        "  # below the first line of a help
 
 
@@ -146,7 +146,7 @@ def _instances(rule: Rule, engine: Any, most: int, other_than: Atom | None = Non
     None of their facts is the one that they are to explain.
     """
     variables = tuple(dict.fromkeys(each for atom in rule.positive for each in literal_variables(atom)))
-    columns, count = engine.answer(Rule(Atom(ANSWER, variables), rule.body))
+    columns, count = engine.answer(Rule(Atom(VIOLATIONS, variables), rule.body))
     if not count:
         return []
     order = np.lexsort(columns[::-1])[:MOST_INSTANCES] if columns else np.zeros(1, np.int64)

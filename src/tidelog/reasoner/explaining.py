@@ -24,14 +24,15 @@ from tidelog.io.reader import read
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
 from tidelog.logic.values import Kind, Value
+from tidelog.plan.reserved_relations import EXPLAINED
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Explanation, Node, place_of
-from tidelog.proof.member_search import Treated
+from tidelog.proof.explanation import Explanation, ProofNode, place_of
+from tidelog.proof.member_search import EqualityView
 from tidelog.proof.proof_search import NOT_EXPLAINED
-from tidelog.proof.prover import ASKED, MOST_ROWS, EqualProver, Prover, demanded
+from tidelog.proof.prover import MOST_ROWS, Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
-from tidelog.proof.why_not import Doubter, WhyNot
-from tidelog.query.query_keepers import Keeping, LookingUp
+from tidelog.proof.why_not import WhyNot, WhyNotSearch
+from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries
 from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.reasoner.asking import Asking
 from tidelog.reasoner.delta import Delta
@@ -198,7 +199,7 @@ class Explaining(Asking):
     _equality: Axiomatised
     time: Temporal
 
-    def __init__(self, keeping: Keeping, looking_up: LookingUp) -> None:
+    def __init__(self, keeping: MaintainedQueries, looking_up: RequeriedQueries) -> None:
         super().__init__(keeping, looking_up)
         self._origins = Origins(keeping.engine)
         self._prover = Prover(keeping.engine, self._origin)
@@ -251,20 +252,18 @@ class Explaining(Asking):
             with facts:
                 return self._prover.explain(query, self._program, proofs, limit, rows, self.runtime.check)
 
-    def _proof_of(self, fact: Fact) -> Node:
+    def _proof_of(self, fact: Fact) -> ProofNode:
         """The proof of a fact that holds always."""
         atom = Atom(fact.predicate, tuple(map(Constant, fact.values)))
-        query = Query(Rule(Atom(ASKED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
+        query = Query(Rule(Atom(EXPLAINED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
         return self._prover.explain(query, self._program, check=self.runtime.check).proofs[0]
 
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
         """Why a fact holds where constants may be equal."""
-        program, equality = self._program, self._equality
-        instances = self._prover.instances(program)
-        answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
-        treated = Treated(equality.known_classes(), equality.relation)
-        prover = EqualProver(instances, treated, self._origin, self.runtime.check)
-        return prover.explain(query, program, answer, proofs, limit, rows)
+        program, equality, engine = self._program, self._equality, self._keeping.engine
+        answer = equality.look_up(program, "expand") or (lambda query: engine.answer(query.rule))
+        view = EqualityView(equality.known_classes(), equality.relation, answer)
+        return self._prover.explain(query, program, proofs, limit, rows, self.runtime.check, view)
 
     @locked
     def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
@@ -282,7 +281,7 @@ class Explaining(Asking):
             program = self._with_axioms(program)
         with self.runtime.limits().guarding():
             instances = self._prover.instances(program)
-            return Doubter(instances, program, self.runtime.check).explain(query, repairs)
+            return WhyNotSearch(instances, program, self.runtime.check).explain(query, repairs)
 
     def _with_axioms(self, program: Program) -> Program:
         """The program with the axioms of equality as rules, if facts are kept so; else raises."""

@@ -33,9 +33,9 @@ from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update, looks_ahead
 from tidelog.plan.join_order import Statistics
 from tidelog.query import registry as strategies
-from tidelog.query.kept_queries import Asked, Demands, Step
-from tidelog.query.query_keepers import Keeping, LookingUp
-from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
+from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep
+from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries
+from tidelog.query.strategy import TABLE_MEMORY, Answers, QueryContext, inconsistency
 from tidelog.reasoner.commit import NOTHING, Begun, Committing, Runtime, is_orderly, not_recovered
 from tidelog.reasoner.constraints import violations
 from tidelog.reasoner.delta import Delta, find_predicate
@@ -124,11 +124,11 @@ class Reasoner(Loading):
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
         self.time = Temporal(self._engine, program, time)
-        self._demands = Demands(self._engine)
+        self._demands = KeptQueries(self._engine)
         self._attach()
         super().__init__(
-            Keeping(self._engine, self._demands, self._keep, self._known_meaning),
-            LookingUp(self._engine, self._looked_up, self._recover),
+            MaintainedQueries(self._engine, self._demands, self._keep, self._known_meaning),
+            RequeriedQueries(self._engine, self._looked_up, self._recover),
         )
         self._begun: Begun | None = None  # a transaction that is not at its end
         self._is_materialised = False
@@ -632,7 +632,7 @@ class Reasoner(Loading):
             return False
         return strategies.are_following(self._strategies.values())
 
-    def _keep(self, step: Step) -> None:
+    def _keep(self, step: QueryStep) -> None:
         """Carry out what kept queries want."""
         self._whole(
             lambda begun: self._committing.maintain(
@@ -734,7 +734,7 @@ class Reasoner(Loading):
         columns: Sequence[Any] = self._engine.explicit(name)[0]
         return columns
 
-    def _place(self) -> Place:
+    def _place(self) -> QueryContext:
         """Where queries are asked: all explicit facts are loaded."""
         self._recover()
         strategies.settle(self._strategies.values())
@@ -744,7 +744,7 @@ class Reasoner(Loading):
             self.statistics.clear()
             with self.runtime.limits().guarding():
                 self._load_program()
-        return Place(
+        return QueryContext(
             self._meaning,
             self._engine,
             self._is_materialised,
@@ -758,7 +758,7 @@ class Reasoner(Loading):
             look_up=self._equality.look_up(self._program.static, self.equal),
         )
 
-    def _place_by_axioms(self) -> Place:
+    def _place_by_axioms(self) -> QueryContext:
         """The same with the axioms of equality as rules, whatever is derived over representatives."""
         place = self._place()
         program = self._equality.by_axioms(self._program.static)
@@ -801,7 +801,7 @@ class Reasoner(Loading):
         return f"<Reasoner: {sizes}, {state}>"
 
 
-def _described(asked: Asked) -> Predicate:
+def _described(asked: KeptQuery) -> Predicate:
     """The answers of a live query as a predicate, for those who are told of its changes."""
     names = asked.query.variables
     return Predicate(asked.name, len(names), names, (ColumnType.ANY,) * len(names), asked.query.text.strip())

@@ -33,8 +33,8 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program, Query, Sandbox, Variable
 from tidelog.logic.resolve import program_of
 from tidelog.maintenance.special_strata import Closures
-from tidelog.query.kept_queries import Asked
-from tidelog.query.query_keepers import Keeping
+from tidelog.query.kept_queries import KeptQuery
+from tidelog.query.query_keepers import MaintainedQueries
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
@@ -473,15 +473,15 @@ class StoredReasoner(Reasoner):
         change.commit()
 
 
-class StoredKeeping(Keeping):
+class StoredKeeping(MaintainedQueries):
     """Kept queries that are in the store too; those of earlier processes are taken up when asked again."""
 
-    def __init__(self, keeping: Keeping, note: Callable[[bytes], None]) -> None:
+    def __init__(self, keeping: MaintainedQueries, note: Callable[[bytes], None]) -> None:
         super().__init__(keeping.engine, keeping.demands, keeping._carry_out, keeping._program)
-        self.waiting: list[Asked] = []  # kept since an earlier process, not asked in this one
+        self.waiting: list[KeptQuery] = []  # kept since an earlier process, not asked in this one
         self._note = note
 
-    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Maintain the answers to a query from now on."""
         for place, known in enumerate(self.waiting):
             if known.query == query and known.parameters == parameters:
@@ -494,7 +494,7 @@ class StoredKeeping(Keeping):
             raise
         return asked
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop maintaining the answers to a query, and what only it needed; has no effect the second time."""
         if self.demands.find(asked.name) is asked:
             super().forget(asked)

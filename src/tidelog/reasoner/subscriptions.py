@@ -14,8 +14,8 @@ from tidelog.data.relation import Relation
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked
 from tidelog.logic.program import Query
 from tidelog.logic.type_inference import LazySchema
-from tidelog.query.kept_queries import Asked
-from tidelog.query.query_keepers import Keeper
+from tidelog.query.kept_queries import KeptQuery
+from tidelog.query.query_keepers import QueryKeeper
 from tidelog.reasoner.delta import Delta, PredicateDelta
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ class LiveQuery:
 
     def __init__(
         self,
-        asked: Asked,
-        keeping: Keeper,
+        asked: KeptQuery,
+        keeping: QueryKeeper,
         subscriptions: Subscriptions,
         lock: Lock,
         schema: Callable[[Query], LazySchema],

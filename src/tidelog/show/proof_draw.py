@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from tidelog.proof.explanation import Kind, Node, Words, omission, origin_of, walk
+from tidelog.proof.explanation import NodeKind, ProofNode, Words, omission, origin_of, walk
 from tidelog.show.picture_formats import code
 
 _STYLE: Final = Path(__file__).with_name("proof.css")
@@ -17,7 +17,7 @@ _OPEN: Final = 3  # levels of a page that are open from the beginning
 # ---- text
 
 
-def text_lines(proofs: Sequence[Node], words: Words, depth: int | None = None) -> Iterator[str]:
+def text_lines(proofs: Sequence[ProofNode], words: Words, depth: int | None = None) -> Iterator[str]:
     """The lines of proofs, an empty one between two; a step that was shown before is not shown again."""
     for place, proof in enumerate(proofs):
         if place:
@@ -25,9 +25,9 @@ def text_lines(proofs: Sequence[Node], words: Words, depth: int | None = None) -
         yield from _tree_lines(proof, words, depth)
 
 
-def _tree_lines(proof: Node, words: Words, depth: int | None) -> Iterator[str]:
+def _tree_lines(proof: ProofNode, words: Words, depth: int | None) -> Iterator[str]:
     seen: set[int] = set()
-    waiting: list[tuple[Node | str, str, str, int]] = [(proof, "", "", 0)]
+    waiting: list[tuple[ProofNode | str, str, str, int]] = [(proof, "", "", 0)]
     while waiting:
         node, first, others, level = waiting.pop()
         if isinstance(node, str):
@@ -43,12 +43,12 @@ def _tree_lines(proof: Node, words: Words, depth: int | None) -> Iterator[str]:
             waiting.append((child, others + branch, others + indent, level + 1))
 
 
-def _line(node: Node, words: Words, again: bool) -> str:
+def _line(node: ProofNode, words: Words, again: bool) -> str:
     reason = "as above" if again else words.reason(node)
     return f"{words.statement(node)}  {reason}".rstrip()
 
 
-def _below(node: Node, depth: int | None, level: int) -> list[Node | str]:
+def _below(node: ProofNode, depth: int | None, level: int) -> list[ProofNode | str]:
     """What stands below a node: its children, and what is left out."""
     if depth is not None and level >= depth and node.children:
         return [f"… {node.height} deep" if node.height > 1 else "…"]
@@ -59,7 +59,7 @@ def _below(node: Node, depth: int | None, level: int) -> list[Node | str]:
 # ---- JSON
 
 
-def records(proofs: Sequence[Node], words: Words) -> dict[str, object]:
+def records(proofs: Sequence[ProofNode], words: Words) -> dict[str, object]:
     """The nodes as a list, in which proofs and children are places."""
     nodes = list(walk(proofs))
     places = {id(node): place for place, node in enumerate(nodes)}
@@ -72,14 +72,14 @@ def records(proofs: Sequence[Node], words: Words) -> dict[str, object]:
     }
 
 
-def _record(node: Node, words: Words) -> dict[str, object]:
+def _record(node: ProofNode, words: Words) -> dict[str, object]:
     record: dict[str, object] = {
         "kind": node.kind.value,
         "statement": words.statement(node),
         "reason": words.reason(node),
         "height": node.height,
     }
-    if node.rule is not None and node.kind is Kind.RULE:
+    if node.rule is not None and node.kind is NodeKind.RULE:
         record |= {"rule": node.number + 1, "name": node.rule.name}
     if origin_of(node):
         record["origin"] = origin_of(node)
@@ -93,7 +93,7 @@ def _record(node: Node, words: Words) -> dict[str, object]:
 # ---- HTML
 
 
-def folding_lists(proofs: Sequence[Node], words: Words, depth: int | None = None) -> str:
+def folding_lists(proofs: Sequence[ProofNode], words: Words, depth: int | None = None) -> str:
     """Return proofs as trees that fold, a section for each, with the style that they need.
 
     The style takes its colours from the page around it, and has its own in a notebook.
@@ -107,9 +107,9 @@ def folding_lists(proofs: Sequence[Node], words: Words, depth: int | None = None
     return style + "".join(sections)
 
 
-def _list(proof: Node, words: Words, opened: int) -> Iterator[str]:
+def _list(proof: ProofNode, words: Words, opened: int) -> Iterator[str]:
     seen: set[int] = set()
-    waiting: list[tuple[Node | str, int]] = [(proof, 0)]
+    waiting: list[tuple[ProofNode | str, int]] = [(proof, 0)]
     while waiting:
         node, level = waiting.pop()
         if isinstance(node, str):
@@ -128,7 +128,7 @@ def _list(proof: Node, words: Words, opened: int) -> Iterator[str]:
         waiting.extend((child, level + 1) for child in reversed(node.children))
 
 
-def _html_line(node: Node, words: Words, again: bool) -> str:
+def _html_line(node: ProofNode, words: Words, again: bool) -> str:
     reason = "as above" if again else words.reason(node)
     return f"<code>{code(words.statement(node))}</code> <small>{escape(reason)}</small>"
 
@@ -136,20 +136,20 @@ def _html_line(node: Node, words: Words, again: bool) -> str:
 # ---- DOT
 
 
-def dot_text(proofs: Sequence[Node], words: Words, depth: int | None = None) -> str:
+def dot_text(proofs: Sequence[ProofNode], words: Words, depth: int | None = None) -> str:
     """The nodes down to a depth as a graph for Graphviz."""
     lines = ["digraph proof {", "  rankdir=TB;", '  node [shape=box, style=rounded, fontname="monospace"];']
     names: dict[int, str] = {}
     level = list(proofs)
     reached = 0
     while level and (depth is None or reached <= depth):
-        below: list[Node] = []
+        below: list[ProofNode] = []
         for node in level:
             if id(node) in names:
                 continue
             names[id(node)] = f"n{len(names)}"
             label = f"{words.statement(node)}\n{words.reason(node)}".strip()
-            dashed = "" if node.kind is not Kind.EXPLICIT else ", style=bold"
+            dashed = "" if node.kind is not NodeKind.EXPLICIT else ", style=bold"
             lines.append(f"  {names[id(node)]} [label={_quoted(label)}{dashed}];")
             below.extend(node.children)
         level, reached = below, reached + 1

@@ -23,7 +23,7 @@ from tidelog.engine.columnar.storage.engine_state import EngineState
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.errors.codes import BACKWARDS
 from tidelog.logic.program import Program
-from tidelog.query.kept_queries import Asked
+from tidelog.query.kept_queries import KeptQuery
 from tidelog.temporal.temporal import TimeState
 
 # ---- What a store holds, as values between its parts.
@@ -67,7 +67,7 @@ class State:
     """
 
     program: Program
-    asked: tuple[Asked, ...]  # live and prepared queries
+    asked: tuple[KeptQuery, ...]  # live and prepared queries
     engine: EngineState
     sequence: int  # of the last record that it includes
     commits: int = 0

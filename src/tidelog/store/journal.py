@@ -24,7 +24,7 @@ from tidelog.logic.conversions import exact, read_exact
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program, Rule
 from tidelog.maintenance.maintainer import Update
-from tidelog.query.kept_queries import Asked
+from tidelog.query.kept_queries import KeptQuery
 from tidelog.store import forms
 from tidelog.store.forms import (
     BatchId,
@@ -372,12 +372,12 @@ def change_record(
     return _written(form)
 
 
-def keep_record(asked: Asked) -> bytes:
+def keep_record(asked: KeptQuery) -> bytes:
     """That a query is kept from now on."""
     return _written({"is": KEEP, "asked": asked_to_json(asked)})
 
 
-def forget_record(asked: Asked) -> bytes:
+def forget_record(asked: KeptQuery) -> bytes:
     """That a query is kept no longer."""
     return _written({"is": FORGET, "name": asked.name})
 
@@ -411,7 +411,7 @@ class Said:
         return BatchId(*self._form["batch"]) if "batch" in self._form else None
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> KeptQuery:
         """The query that is kept."""
         return asked_of(self._form["asked"])
 

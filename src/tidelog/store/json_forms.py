@@ -36,7 +36,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import ColumnType
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Explanation, Kind, Node, walk
+from tidelog.proof.explanation import Explanation, NodeKind, ProofNode, walk
 from tidelog.store.forms import (
     SECTION,
     Array,
@@ -515,21 +515,21 @@ def explanation_to_json(explanation: Explanation, program: Program) -> dict[str,
 
 def explanation_of(form: Mapping[str, Json], program: Program) -> Explanation:
     """Return the explanation of a form that was made of the same program."""
-    nodes: list[Node] = []
+    nodes: list[ProofNode] = []
     for each in form["nodes"]:
         nodes.append(_node_of(each, nodes, program.rules))
     proofs = tuple(nodes[number] for number in form["proofs"])
     return Explanation(form["query"], proofs, Writing.of(program), form["omitted"])
 
 
-def _below_first(nodes: Sequence[Node]) -> list[Node]:
+def _below_first(nodes: Sequence[ProofNode]) -> list[ProofNode]:
     """Return the nodes of proofs, each behind all of its children."""
     parents = {id(node): 0 for node in nodes}
     for node in nodes:
         for child in node.children:
             parents[id(child)] += 1
     waiting = [node for node in nodes if not parents[id(node)]]
-    order: list[Node] = []
+    order: list[ProofNode] = []
     while waiting:
         node = waiting.pop()
         order.append(node)
@@ -540,7 +540,7 @@ def _below_first(nodes: Sequence[Node]) -> list[Node]:
     return order[::-1]
 
 
-def _node_to_json(node: Node, numbers: Mapping[int, int], rules: Sequence[Rule]) -> dict[str, Json]:
+def _node_to_json(node: ProofNode, numbers: Mapping[int, int], rules: Sequence[Rule]) -> dict[str, Json]:
     """Return a node; what it does not have is left out."""
     is_known = 0 <= node.number < len(rules) and node.rule == rules[node.number]
     form = {
@@ -558,11 +558,11 @@ def _node_to_json(node: Node, numbers: Mapping[int, int], rules: Sequence[Rule])
     }
 
 
-def _node_of(form: Mapping[str, Json], nodes: Sequence[Node], rules: Sequence[Rule]) -> Node:
+def _node_of(form: Mapping[str, Json], nodes: Sequence[ProofNode], rules: Sequence[Rule]) -> ProofNode:
     number, rule = form["number"], form.get("rule")
     known = rules[number] if number >= 0 else None
-    return Node(
-        Kind(form["kind"]),
+    return ProofNode(
+        NodeKind(form["kind"]),
         literal_of(form["literal"]) if "literal" in form else None,
         tuple(nodes[child] for child in form.get("children", ())),
         form.get("height", 0),

@@ -33,7 +33,7 @@ from tidelog.engine.protocol import Counters
 from tidelog.equality.rewriting import TREATMENTS
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.logic.program import Variable
-from tidelog.query.kept_queries import Asked
+from tidelog.query.kept_queries import KeptQuery
 from tidelog.rewrite.auxiliary_relations import is_auxiliary
 from tidelog.rewrite.representatives import ALIAS
 from tidelog.store import forms
@@ -208,16 +208,16 @@ class _Writer:
         }
 
 
-def asked_to_json(asked: Asked) -> dict[str, Any]:
+def asked_to_json(asked: KeptQuery) -> dict[str, Any]:
     """A live or prepared query."""
     parameters = [variable.name for variable in asked.parameters]
     return {"name": asked.name, "query": query_to_json(asked.query), "parameters": parameters}
 
 
-def asked_of(form: Mapping[str, Any]) -> Asked:
+def asked_of(form: Mapping[str, Any]) -> KeptQuery:
     """The live or prepared query of a form."""
     parameters = tuple(Variable(name) for name in form["parameters"])
-    return Asked(form["name"], query_of(form["query"]), parameters)
+    return KeptQuery(form["name"], query_of(form["query"]), parameters)
 
 
 # ---- reading

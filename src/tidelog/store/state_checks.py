@@ -43,7 +43,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import cycles, order
 from tidelog.logic.values import Kind
 from tidelog.maintenance.special_strata import scratch_relations
-from tidelog.query.kept_queries import Asked
+from tidelog.query.kept_queries import KeptQuery
 from tidelog.rewrite.auxiliary_relations import is_auxiliary, split_rules
 from tidelog.store.forms import FormError
 from tidelog.syntax.lexer import METRIC_WORDS
@@ -195,7 +195,7 @@ def _check_expression(expression: Expression, what: str) -> None:
             _check_expression(argument, what)
 
 
-def check_asked(asked: Asked, program: Program) -> None:
+def check_asked(asked: KeptQuery, program: Program) -> None:
     """Check a live or prepared query."""
     check_rule(
         asked.query.rule, {name: each.arity for name, each in program.predicates.items()}, "a kept query"
@@ -204,7 +204,7 @@ def check_asked(asked: Asked, program: Program) -> None:
     require(set(asked.parameters) <= set(head), "a kept query has parameters that it does not use")
 
 
-def arities_of(program: Program, asked: Iterable[Asked]) -> dict[str, int]:
+def arities_of(program: Program, asked: Iterable[KeptQuery]) -> dict[str, int]:
     """Return the columns of all relations that a program and kept queries need, auxiliary ones too."""
     arities = {name: each.arity for name, each in program.predicates.items()}
     for rule in split_rules((*program.rules, *(each.rule for each in asked))):
