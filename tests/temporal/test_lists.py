@@ -14,7 +14,7 @@ from tests.temporal.oracle import REACH, Points, cells_of, operated
 from tidelog.errors import EvaluationError
 from tidelog.logic.intervals import Interval
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Lists, Timeline, single
+from tidelog.temporal.interval_table import IntervalLists, Timeline, single
 from tidelog.temporal.metric_rules import evaluate_metric
 
 UNARY = ("boxminus", "boxplus", "diamondminus", "diamondplus")
@@ -43,13 +43,13 @@ WINDOWS = every([0, 1, 2], [0, 1, 2, 4, None])
 FACTS = every([None, 0], [None, 0, 1, 3, 6])
 
 
-def listed(intervals: list[Interval], timeline: Timeline) -> Lists:
+def listed(intervals: list[Interval], timeline: Timeline) -> IntervalLists:
     """One list of intervals, coalesced."""
     left, right = timeline.encode(intervals)
     return single(left, right).grouped(np.zeros(len(left), np.int64))[1]
 
 
-def cells(lists: Lists, timeline: Timeline) -> Points:
+def cells(lists: IntervalLists, timeline: Timeline) -> Points:
     """The cells of the one list."""
     assert len(lists) <= 1
     step = 2 if timeline.is_integer else 1

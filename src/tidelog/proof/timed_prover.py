@@ -36,12 +36,12 @@ from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Binding, Explanation, Kind, Node, ground_atom
 from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
-from tidelog.temporal.body_evaluation import Computer, Evaluation
-from tidelog.temporal.interval_table import Groups, Integers, Lists, always, nothing, single
-from tidelog.temporal.metric_rules import ReadyRule, evaluate_metric
+from tidelog.temporal.body_evaluation import BodyEvaluation, ExpressionEvaluator
+from tidelog.temporal.interval_table import Integers, IntervalBindings, IntervalLists, always, nothing, single
+from tidelog.temporal.metric_rules import CompiledMetricRule, evaluate_metric
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_relation import TimedRelation
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
 # Mutates
@@ -71,21 +71,21 @@ class TimedFact:
 class Instance:
     """A rule without variables, and the times at which all of its body holds in the end."""
 
-    ready: ReadyRule
+    ready: CompiledMetricRule
     binding: StageBinding
     head: TimedFact
-    times: Lists
+    times: IntervalLists
 
 
 class Known:
     """What is known of a fact: when it holds, and which points each stage proves first. Mutates itself."""
 
-    def __init__(self, whole: Lists, given: Lists) -> None:
+    def __init__(self, whole: IntervalLists, given: IntervalLists) -> None:
         self.whole = whole
         self.given = given
         self.instances: Sequence[Instance] = ()
         self.now = nothing(1)  # the points proved by the last stage
-        self._gained: list[tuple[int, Lists]] = []
+        self._gained: list[tuple[int, IntervalLists]] = []
         self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
 
     def begin(self) -> None:
@@ -93,7 +93,7 @@ class Known:
         self.now, self._gained = nothing(1), []
         self.gain(0, meet(self.given, self.whole))
 
-    def gain(self, stage: int, lists: Lists) -> None:
+    def gain(self, stage: int, lists: IntervalLists) -> None:
         """Record the points that a stage is the first to prove."""
         self.now = join(self.now, lists)
         self._gained.append((stage, lists))
@@ -110,7 +110,7 @@ class Known:
         assert self._parts is not None
         return self._parts
 
-    def at(self, stage: int) -> Lists:
+    def at(self, stage: int) -> IntervalLists:
         """The points proved by a stage."""
         stages, left, right = self.parts
         kept = stages <= stage
@@ -127,13 +127,13 @@ class Known:
 class Stages:
     """The facts that goals may stand on, and their stages."""
 
-    def __init__(self, store: Store, program: Program, check: Callable[[], None]) -> None:
+    def __init__(self, store: TimedStore, program: Program, check: Callable[[], None]) -> None:
         self.store = store
         self.program = program
         self.known: dict[TimedFact, Known] = {}
         self._check = check
-        self._evaluation = Evaluation(store, Computer(store.engine))
-        self._rules: dict[str, list[ReadyRule]] = {}
+        self._evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
+        self._rules: dict[str, list[CompiledMetricRule]] = {}
         for ready in store.ready(program):
             self._rules.setdefault(ready.head, []).append(ready)
         self._users: dict[TimedFact, list[Instance]] = {}
@@ -182,12 +182,12 @@ class Stages:
                     self._meet(used)
                     self._users.setdefault(used, []).append(instance)
 
-    def _found(self, ready: ReadyRule, fact: TimedFact) -> list[Instance]:
+    def _found(self, ready: CompiledMetricRule, fact: TimedFact) -> list[Instance]:
         """All instances of a rule that derive a fact at some time."""
         start = _started(ready, fact)
         if start is None:
             return []
-        times: dict[tuple[tuple[str, int], ...], Lists] = {}
+        times: dict[tuple[tuple[str, int], ...], IntervalLists] = {}
         for body in ready.bodies:
             groups = self._evaluation.whole(body, start)
             for place in range(len(groups)):
@@ -232,7 +232,7 @@ class Stages:
             touched = dict.fromkeys(each for fact in changed for each in self._users.get(fact, ()))
             if stage == 1:  # those without facts in their bodies too
                 touched |= dict.fromkeys(each for known in self.known.values() for each in known.instances)
-            gained: dict[TimedFact, Lists] = {}
+            gained: dict[TimedFact, IntervalLists] = {}
             for instance in touched:
                 new = self._gained(instance)
                 if new.size:
@@ -242,7 +242,7 @@ class Stages:
                 self.known[fact].gain(stage, lists)
             changed = list(gained)
 
-    def _gained(self, instance: Instance) -> Lists:
+    def _gained(self, instance: Instance) -> IntervalLists:
         """The points that an instance proves now, and nothing has proved before."""
         known = self.known[instance.head]
         lists = self.body_times(instance, lambda fact: self.known[fact].now)
@@ -250,7 +250,7 @@ class Stages:
             lists = lists.moved(by)
         return minus(meet(lists, known.whole), known.now)
 
-    def body_times(self, instance: Instance, read: Callable[[TimedFact], Lists]) -> Lists:
+    def body_times(self, instance: Instance, read: Callable[[TimedFact], IntervalLists]) -> IntervalLists:
         """The times at which the body of an instance holds, if its facts hold at these."""
         lists = instance.times
         for literal in instance.ready.rule.body:
@@ -259,8 +259,8 @@ class Stages:
         return lists
 
     def metric_times(
-        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[TimedFact], Lists]
-    ) -> Lists:
+        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[TimedFact], IntervalLists]
+    ) -> IntervalLists:
         """The times at which a metric atom holds, if its facts hold at these."""
         if isinstance(metric, Atom):
             if metric.predicate == TOP:
@@ -271,46 +271,46 @@ class Stages:
         return evaluate_metric(metric.operator, metric.interval, operands, self.store.timeline)
 
 
-def _started(ready: ReadyRule, fact: TimedFact) -> Groups | None:
+def _started(ready: CompiledMetricRule, fact: TimedFact) -> IntervalBindings | None:
     """The variables of a head as a fact has them; None if it does not fit."""
     bound: dict[str, int] = {}
     for term, identity in zip(ready.terms, fact.key, strict=True):
         if (identity != term) if isinstance(term, int) else bound.setdefault(term, identity) != identity:
             return None
     columns: Any = np.array(list(bound.values()), np.int32).reshape(len(bound), 1)
-    return Groups(tuple(bound), columns, always(1))
+    return IntervalBindings(tuple(bound), columns, always(1))
 
 
 # ---- sets of points, as one list
 
 
-def stretch(ends: Ends) -> Lists:
+def stretch(ends: Ends) -> IntervalLists:
     """The points of one stretch."""
     return single(np.array([ends[0]]), np.array([ends[1]]))
 
 
-def meet(one: Lists, other: Lists) -> Lists:
+def meet(one: IntervalLists, other: IntervalLists) -> IntervalLists:
     """The points of both."""
     return one.intersected(other, FIRST, FIRST)
 
 
-def join(one: Lists, other: Lists) -> Lists:
+def join(one: IntervalLists, other: IntervalLists) -> IntervalLists:
     """The points of either."""
     return one.united(other, FIRST, FIRST)
 
 
-def minus(one: Lists, other: Lists) -> Lists:
+def minus(one: IntervalLists, other: IntervalLists) -> IntervalLists:
     """The points of the first alone."""
     return one.without(other, FIRST, FIRST)
 
 
-def stretches(lists: Lists) -> list[Ends]:
+def stretches(lists: IntervalLists) -> list[Ends]:
     """The stretches of a set, in order."""
     _, left, right = lists.rows()
     return list(zip(left.tolist(), right.tolist(), strict=True))
 
 
-def covers(lists: Lists, ends: Ends) -> bool:
+def covers(lists: IntervalLists, ends: Ends) -> bool:
     """Whether a set has all points of a stretch."""
     return not minus(stretch(ends), lists).size
 
@@ -373,7 +373,9 @@ class Planner:
                     found += made
         return sorted(found, key=lambda piece: piece.ends)
 
-    def _pieces_by(self, instance: Instance, stage: int, rest: Lists) -> tuple[list[Piece], Lists]:
+    def _pieces_by(
+        self, instance: Instance, stage: int, rest: IntervalLists
+    ) -> tuple[list[Piece], IntervalLists]:
         """What an instance proves of what is left, by the facts of the stage before, and what is left."""
         found: list[Piece] = []
         whole = self._stages.known[instance.head].whole
@@ -389,7 +391,7 @@ class Planner:
             rest = minus(rest, meet(times, whole))
         return found, rest
 
-    def _before(self, fact: TimedFact, stage: int) -> Lists:
+    def _before(self, fact: TimedFact, stage: int) -> IntervalLists:
         return self._stages.known[fact].at(stage - 1)
 
     # ---- literals
@@ -424,10 +426,10 @@ class Planner:
             return Needed(metric, ends, tuple(below))
         return Needed(metric, ends, tuple(self._witnesses(metric, binding, ends, stage)))
 
-    def _moved(self, operator: str, interval: Interval, lists: Lists) -> Lists:
+    def _moved(self, operator: str, interval: Interval, lists: IntervalLists) -> IntervalLists:
         return lists.moved(self._timeline.operator(operator, interval))
 
-    def _times(self, operand: Atom | Metric, binding: StageBinding, stage: int) -> Lists:
+    def _times(self, operand: Atom | Metric, binding: StageBinding, stage: int) -> IntervalLists:
         return self._stages.metric_times(operand, binding, lambda fact: self._before(fact, stage))
 
     def _witnesses(self, metric: Metric, binding: StageBinding, ends: Ends, stage: int) -> Iterator[Needed]:
@@ -455,7 +457,7 @@ class Planner:
             return [None]
         return [None, *stretches(self._times(first[0], binding, stage))]
 
-    def _narrowed(self, metric: Metric, gain: Lists, witness: Ends, lasting: Ends | None) -> Ends:
+    def _narrowed(self, metric: Metric, gain: IntervalLists, witness: Ends, lasting: Ends | None) -> Ends:
         """The part of a witness that may lead to what is gained."""
         window = meet(self._moved(OPPOSITE[metric.operator], metric.interval, gain), stretch(witness))
         if lasting is not None:
@@ -470,21 +472,21 @@ class Planner:
             return left - 1, right + 1
         return left - (left & 1), right + (right & 1)
 
-    def _between(self, gain: Lists, witness: Ends, lasting: Ends) -> Ends:
+    def _between(self, gain: IntervalLists, witness: Ends, lasting: Ends) -> Ends:
         """The part of the first operand's stretch between a witness and what is gained."""
         low, high = gain.bounds
         (part,) = stretches(meet(stretch((min(low, witness[0]), max(high, witness[1]))), stretch(lasting)))
         return part
 
 
-def _back(instance: Instance, lists: Lists) -> Lists:
+def _back(instance: Instance, lists: IntervalLists) -> IntervalLists:
     """The times of the body that lead to times of the head."""
     for by in instance.ready.back:
         lists = lists.moved(by)
     return lists
 
 
-def _set(ends: Ends | None) -> Lists:
+def _set(ends: Ends | None) -> IntervalLists:
     return nothing(1) if ends is None else stretch(ends)
 
 

@@ -573,11 +573,11 @@ class Reasoner(Loading):
 
     def _derive_times_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and hold here what they have derived, at times and always."""
-        from tidelog.temporal.distributed import Divided
+        from tidelog.temporal.distributed import TimedTask
 
         program, time = self._program, self.time
         time.check_end(program)
-        make = partial(Divided, time=time.settings)
+        make = partial(TimedTask, time=time.settings)
         found, task = self._found_in_processes(program, count, make, time.given())
         timed = {name: found.pop(name) for name in program.derived & program.timed}
         self._hold_derived(found)

@@ -24,18 +24,16 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.plan.algebra import Extend, Filter, Project, RulePlan, Scan, Unit
+from tidelog.plan.algebra import Extend, Filter, Part, Project, RulePlan, Scan, Unit
 from tidelog.plan.algebra import Node as PlanNode
-from tidelog.plan.algebra import Part as PlanPart
 from tidelog.plan.rule_text import Writing
 from tidelog.temporal.interval_table import (
-    Groups,
-    Index,
+    IdColumns,
     Integers,
-    Lists,
-    Part,
-    RowSet,
-    Table,
+    IntervalBindings,
+    IntervalLists,
+    NumberedRows,
+    RowIndex,
     TimedTable,
     always,
     distinct_rows,
@@ -46,34 +44,34 @@ from tidelog.temporal.interval_table import (
 )
 from tidelog.temporal.metric_rules import (
     Always,
+    AtInterval,
     Body,
+    CompiledMetricRule,
     Leaf,
-    Moved,
     Node,
-    ReadyRule,
+    Shifted,
     Since,
     Test,
-    Within,
     chain,
-    lasting,
     leaves,
+    since_intervals,
     with_alone,
 )
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- Tests and functions over groups, computed by the engine: they mean what they mean everywhere.
 
 GIVEN, FOUND = "rows to test", "rows that pass"  # no predicate has such a name
 
 
-class Computer:
+class ExpressionEvaluator:
     """Computes with the engine whose dictionary the ids are of. Mutates it, and leaves nothing behind."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
         self.missing = 0  # rows that were dropped for want of a value
 
-    def __call__(self, tests: Sequence[Test], groups: Groups) -> Groups:
+    def __call__(self, tests: Sequence[Test], groups: IntervalBindings) -> IntervalBindings:
         """The groups that pass the tests, with a column for each variable that is assigned."""
         bound = [test.variable.name for test in tests if isinstance(test, Assignment)]
         new = [name for name in dict.fromkeys(bound) if name not in groups.names]
@@ -85,7 +83,7 @@ class Computer:
             numbers = np.arange(len(groups)) if found.shape[1] else np.zeros(0, np.int64)
             places = np.zeros(len(numbers), np.int64)
         else:
-            index = Index(range(len(names)))
+            index = RowIndex(range(len(names)))
             index.follow(found, found.shape[1])
             numbers, places = index.matches(found, groups.columns, groups.places(names))
         kept = groups.taken(numbers)
@@ -99,7 +97,7 @@ class Computer:
         given = tuple(Variable(name) for name in names)
         terms = tuple(Variable(name) for name in (*names, *new))
         known = set(names)
-        node: PlanNode = Scan(GIVEN, PlanPart.ALL, given) if given else Unit()
+        node: PlanNode = Scan(GIVEN, Part.ALL, given) if given else Unit()
         pivot = node
         for test in tests:
             if not isinstance(test, Assignment):
@@ -131,7 +129,7 @@ class Computer:
 # ---- Heads: from groups of variables to facts by number, and what a round derives of each predicate.
 
 
-def head_rows(ready: ReadyRule, groups: Groups) -> Table:
+def head_rows(ready: CompiledMetricRule, groups: IntervalBindings) -> IdColumns:
     """The facts that groups lead to, as rows of ids."""
     count = len(groups)
     columns = [
@@ -141,7 +139,9 @@ def head_rows(ready: ReadyRule, groups: Groups) -> Table:
     return np.array(columns, np.int32).reshape(len(columns), count)
 
 
-def head_facts(ready: ReadyRule, groups: Groups, store: Store) -> tuple[Integers, Lists]:
+def head_facts(
+    ready: CompiledMetricRule, groups: IntervalBindings, store: TimedStore
+) -> tuple[Integers, IntervalLists]:
     """The facts that groups lead to, by number, perhaps repeated, and when they hold."""
     if not len(groups):  # evaluation has ended before all variables were bound
         return np.zeros(0, np.int64), nothing()
@@ -151,13 +151,13 @@ def head_facts(ready: ReadyRule, groups: Groups, store: Store) -> tuple[Integers
     return store.tables[ready.head].number(head_rows(ready, groups), len(groups)), lists
 
 
-class Derived:
+class IntervalBuffer:
     """What was derived, predicate by predicate. Mutable: it grows."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[tuple[Integers, Lists]]] = {}
+        self._parts: dict[str, list[tuple[Integers, IntervalLists]]] = {}
 
-    def add(self, name: str, numbers: Integers, lists: Lists) -> None:
+    def add(self, name: str, numbers: Integers, lists: IntervalLists) -> None:
         """Add facts of a predicate, with when they hold."""
         if len(numbers):
             self._parts.setdefault(name, []).append((numbers, lists))
@@ -165,13 +165,13 @@ class Derived:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def take(self, name: str) -> tuple[Integers, Lists]:
+    def take(self, name: str) -> tuple[Integers, IntervalLists]:
         """What `of` gives, which is no longer here afterwards."""
         found = self.of(name)
         self._parts.pop(name, None)
         return found
 
-    def of(self, name: str) -> tuple[Integers, Lists]:
+    def of(self, name: str) -> tuple[Integers, IntervalLists]:
         """The distinct facts of a predicate, in order, and when they hold."""
         parts = self._parts.get(name, [])
         if not parts:
@@ -188,13 +188,13 @@ class Derived:
         return tuple(self._parts)
 
 
-def together(parts: Sequence[Lists]) -> Lists:
+def together(parts: Sequence[IntervalLists]) -> IntervalLists:
     """The lists of all parts, numbered on."""
     compact = [lists.rows() for lists in parts]
     count = np.concatenate([lists.count for lists in parts])
     left = np.concatenate([left for _, left, _ in compact])
     right = np.concatenate([right for _, _, right in compact])
-    return Lists(np.cumsum(count) - count, count, left, right)
+    return IntervalLists(np.cumsum(count) - count, count, left, right)
 
 
 # ---- Bodies of rules over time, evaluated: groups of variables with the intervals at which all literals
@@ -204,24 +204,26 @@ def together(parts: Sequence[Lists]) -> Lists:
 # gained, or lost, is joined with the other literals. Atoms before the driving one are read in the state
 # `early`, those behind it in the state `late`, so that every instance is met once.
 
-Compute = Callable[[Sequence[Test], Groups], Groups]  # the groups that pass tests, with computed columns
+Compute = Callable[
+    [Sequence[Test], IntervalBindings], IntervalBindings
+]  # the groups that pass tests, with computed columns
 
 
-class Reading(Protocol):
+class IntervalSource(Protocol):
     """Where atoms read facts."""
 
     def table(self, leaf: Leaf) -> TimedTable:
         """The facts of an atom's predicate."""
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
         """When facts hold, in a state."""
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
         """The facts that just changed, and by what."""
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DrivingAtom:
     """The atom that drives a body, and the states in which the atoms before and behind it are read."""
 
     leaf: Leaf
@@ -231,19 +233,21 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class BodyEvaluation:
     """Evaluates bodies over facts; `compute` does tests and functions."""
 
-    reading: Reading
+    reading: IntervalSource
     compute: Compute
 
     # ---- rules
 
-    def whole(self, body: Body, start: Groups | None = None, part: Part = Part.NOW) -> Groups:
+    def whole(
+        self, body: Body, start: IntervalBindings | None = None, part: Part = Part.NOW
+    ) -> IntervalBindings:
         """What follows from all facts; only what agrees with groups to begin with, if there are some."""
         return self._all_of(_start() if start is None else start, body, None, part)
 
-    def driven(self, body: Body, driver: Driver) -> Groups:
+    def driven(self, body: Body, driver: DrivingAtom) -> IntervalBindings:
         """What follows from the change of one atom's facts."""
         home = body.homes[driver.leaf]
         gained = self._change(home, driver)
@@ -253,12 +257,20 @@ class Evaluation:
         bound = tuple(name for name in home.names if name in body.outer[home])
         columns = gained.columns[gained.places(bound)] if bound else gained.columns[:0]
         return self._all_of(
-            Groups(bound, np.ascontiguousarray(columns), gained.lists).holding(), body, driver, Part.NOW
+            IntervalBindings(bound, np.ascontiguousarray(columns), gained.lists).holding(),
+            body,
+            driver,
+            Part.NOW,
         )
 
     def _all_of(
-        self, groups: Groups, body: Body, driver: Driver | None, part: Part, done: Node | None = None
-    ) -> Groups:
+        self,
+        groups: IntervalBindings,
+        body: Body,
+        driver: DrivingAtom | None,
+        part: Part,
+        done: Node | None = None,
+    ) -> IntervalBindings:
         """The groups for which all literals hold that are not done."""
         positive = [node for node in body.positive if node is not done]
         negative, tests = list(body.negative), list(body.tests)
@@ -291,7 +303,9 @@ class Evaluation:
         size = sum(self.reading.table(leaf).facts.rows for leaf in leaves(node))
         return not (names & bound) and bool(bound), len(names - bound) if bound else 0, size
 
-    def _joined(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
+    def _joined(
+        self, groups: IntervalBindings, node: Node, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
         """The groups with those of a metric atom that agree with them, while both hold."""
         link = chain(node)
         if link is not None and not set(groups.names).isdisjoint(node.names):
@@ -302,8 +316,13 @@ class Evaluation:
         return joined_rows(groups, found, numbers, others, lists).holding()
 
     def _looked_up(
-        self, groups: Groups, leaf: Leaf, moves: Iterable[Integers], driver: Driver | None, part: Part
-    ) -> Groups:
+        self,
+        groups: IntervalBindings,
+        leaf: Leaf,
+        moves: Iterable[Integers],
+        driver: DrivingAtom | None,
+        part: Part,
+    ) -> IntervalBindings:
         """The same for an atom under unary operators: its facts are looked up group by group."""
         facts = self.reading.table(leaf).facts
         keys = _bound_places(leaf, groups.names)
@@ -319,9 +338,11 @@ class Evaluation:
         names = [name for name in leaf.names if name not in groups.names]
         found = picked(facts.columns, [leaf.terms.index(name) for name in names], rows[kept])
         columns = np.vstack([groups.columns[:, numbers[kept]], found])
-        return Groups((*groups.names, *names), columns, lists.taken(kept))
+        return IntervalBindings((*groups.names, *names), columns, lists.taken(kept))
 
-    def _without(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
+    def _without(
+        self, groups: IntervalBindings, node: Node, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
         """The groups at the times at which a metric atom holds for no values of its own variables."""
         found = self.node(node, groups, driver, part).holding()
         numbers, others = pairs(groups, found)
@@ -332,7 +353,7 @@ class Evaluation:
 
     # ---- what changed
 
-    def _change(self, node: Node, driver: Driver) -> Groups:
+    def _change(self, node: Node, driver: DrivingAtom) -> IntervalBindings:
         """The points that a metric atom gained or lost by the change of the driving atom."""
         if node is driver.leaf:
             return self._leaf(driver.leaf, None, driver, Part.NOW, is_change=True)
@@ -345,7 +366,7 @@ class Evaluation:
         numbers = more.lists.numbers
         return more.with_lists(more.lists.without(less.lists, numbers, numbers))
 
-    def _doubted(self, node: Node, driver: Driver) -> Groups:
+    def _doubted(self, node: Node, driver: DrivingAtom) -> IntervalBindings:
         """The points at which a metric atom held that a point lost by the driving atom had a part in.
 
         What is left of a recursion may hold itself up: that a metric atom still holds proves nothing there.
@@ -360,7 +381,9 @@ class Evaluation:
 
     # ---- metric atoms
 
-    def node(self, node: Node, demand: Groups | None, driver: Driver | None, part: Part) -> Groups:
+    def node(
+        self, node: Node, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
         """The groups of a metric atom that agree with the demand, if there is one; some may hold never.
 
         `part` is the state of the driving atom, and of all atoms if there is none.
@@ -370,10 +393,10 @@ class Evaluation:
                 return self._leaf(node, demand, driver, part)
             case Always():
                 return _start()
-            case Moved(by=by, operand=operand):
+            case Shifted(by=by, operand=operand):
                 groups = self.node(operand, demand, driver, part)
                 return groups.with_lists(groups.lists.moved(by))
-            case Within((left, right), operand, is_throughout):
+            case AtInterval((left, right), operand, is_throughout):
                 groups = self._leaf(operand, demand, driver, part)
                 owners, lefts, rights = groups.lists.rows()
                 ends = (left, right) if is_throughout else (right, left)
@@ -382,7 +405,9 @@ class Evaluation:
             case Since():
                 return self._since(node, demand, driver, part)
 
-    def _since(self, node: Since, demand: Groups | None, driver: Driver | None, part: Part) -> Groups:
+    def _since(
+        self, node: Since, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
         if driver is not None and driver.leaf in set(leaves(node.left)):
             left = self.node(node.left, None, driver, part)
             right = self.node(node.right, left, driver, part)
@@ -392,17 +417,23 @@ class Evaluation:
             left = self.node(node.left, asked, driver, part)
         numbers, others = pairs(left, right)
         if not node.parts.alone:
-            lists = lasting(node.parts, left.lists, right.lists, numbers, others)
+            lists = since_intervals(node.parts, left.lists, right.lists, numbers, others)
             return joined_rows(right, left, others, numbers, lists)
         partners = np.full(len(right), -1)
         partners[others] = numbers
         every = right.lists.numbers
-        lists = lasting(node.parts, left.lists, right.lists, partners, every)
+        lists = since_intervals(node.parts, left.lists, right.lists, partners, every)
         return right.with_lists(with_alone(node.parts, lists, right.lists, every))
 
     def _leaf(
-        self, leaf: Leaf, demand: Groups | None, driver: Driver | None, part: Part, *, is_change: bool = False
-    ) -> Groups:
+        self,
+        leaf: Leaf,
+        demand: IntervalBindings | None,
+        driver: DrivingAtom | None,
+        part: Part,
+        *,
+        is_change: bool = False,
+    ) -> IntervalBindings:
         facts = self.reading.table(leaf).facts
         if driver is not None and driver.leaf is leaf:
             numbers, change = self.reading.changed(leaf)
@@ -414,13 +445,13 @@ class Evaluation:
             numbers = _numbers(leaf, facts, demand)
             lists = self.reading.read(leaf, numbers, _state(leaf, driver, part))
         places = [leaf.terms.index(name) for name in leaf.names]
-        return Groups(leaf.names, picked(facts.columns, places, numbers), lists)
+        return IntervalBindings(leaf.names, picked(facts.columns, places, numbers), lists)
 
 
 def _spreads(node: Node, leaf: Leaf) -> Iterator[Integers]:
     """How points of an atom count further and further out, from the atom on."""
     match node:
-        case Moved(operand=operand, spread=spread):
+        case Shifted(operand=operand, spread=spread):
             yield from _spreads(operand, leaf)
             yield spread
         case Since(left=left, right=right, spreads=spreads):
@@ -429,14 +460,14 @@ def _spreads(node: Node, leaf: Leaf) -> Iterator[Integers]:
             yield spreads[0 if is_left else 1]
 
 
-def _state(leaf: Leaf, driver: Driver | None, part: Part) -> Part:
+def _state(leaf: Leaf, driver: DrivingAtom | None, part: Part) -> Part:
     """The state in which an atom is read that does not drive its body."""
     if driver is None:
         return part
     return driver.early if leaf.number < driver.leaf.number else driver.late
 
 
-def _numbers(leaf: Leaf, facts: RowSet, demand: Groups | None) -> Integers:
+def _numbers(leaf: Leaf, facts: NumberedRows, demand: IntervalBindings | None) -> Integers:
     """The numbers of an atom's facts that agree with the demand."""
     keys = _bound_places(leaf, () if demand is None else demand.names)
     if not keys:
@@ -451,7 +482,7 @@ def _bound_places(leaf: Leaf, names: Sequence[str]) -> list[int]:
     return [place for place, term in enumerate(leaf.terms) if isinstance(term, int) or term in names]
 
 
-def _keys(leaf: Leaf, places: Sequence[int], demand: Groups | None) -> Table:
+def _keys(leaf: Leaf, places: Sequence[int], demand: IntervalBindings | None) -> IdColumns:
     """The rows of ids that an atom's columns are to have at these places, one for each group asked for."""
     rows = np.empty((len(places), 1 if demand is None else len(demand)), np.int32)
     for row, place in zip(rows, places, strict=True):
@@ -460,7 +491,7 @@ def _keys(leaf: Leaf, places: Sequence[int], demand: Groups | None) -> Table:
     return rows
 
 
-def _fitting(columns: Table, numbers: Integers, leaf: Leaf) -> Integers:
+def _fitting(columns: IdColumns, numbers: Integers, leaf: Leaf) -> Integers:
     """The places of those facts that have an atom's constants, and equal ids where it repeats a variable."""
     kept = np.ones(len(numbers), bool)
     for place, term in enumerate(leaf.terms):
@@ -472,9 +503,9 @@ def _fitting(columns: Table, numbers: Integers, leaf: Leaf) -> Integers:
     return np.flatnonzero(kept)
 
 
-def _start() -> Groups:
+def _start() -> IntervalBindings:
     """The group without variables that holds always."""
-    return Groups((), np.zeros((0, 1), np.int32), always(1))
+    return IntervalBindings((), np.zeros((0, 1), np.int32), always(1))
 
 
 def needed(test: Test) -> set[str]:
@@ -493,7 +524,7 @@ WHY = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says wh
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class TimedViolation:
     """The first instance of a rule by which `bottom()` holds: of so many, when, and by which facts."""
 
     body: int  # of the rule's bodies, if it has several
@@ -511,7 +542,7 @@ class Violation:
         return Diagnostic(INCONSISTENT, message, rule.span, help)
 
 
-def first_of(found: Sequence[Violation]) -> Violation:
+def first_of(found: Sequence[TimedViolation]) -> TimedViolation:
     """Return what tasks have found of one rule, each among its own facts, as one."""
     body = min(each.body for each in found)
     same = [each for each in found if each.body == body]
@@ -519,9 +550,9 @@ def first_of(found: Sequence[Violation]) -> Violation:
     return replace(first, ways=sum(each.ways for each in same))
 
 
-def violations(program: Program, store: Store, first: int) -> list[Diagnostic]:
+def violations(program: Program, store: TimedStore, first: int) -> list[Diagnostic]:
     """A diagnostic for each rule by which `bottom()` holds at a left end or later."""
-    evaluation = Evaluation(store, Computer(store.engine))
+    evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
     found: list[Diagnostic] = []
     for ready in store.ready(program):
         if ready.head == BOTTOM and len(found) < MOST:
@@ -532,8 +563,13 @@ def violations(program: Program, store: Store, first: int) -> list[Diagnostic]:
 
 
 def instance_of(
-    ready: ReadyRule, rule: Rule, program: Program, evaluation: Evaluation, store: Store, first: int
-) -> Violation | None:
+    ready: CompiledMetricRule,
+    rule: Rule,
+    program: Program,
+    evaluation: BodyEvaluation,
+    store: TimedStore,
+    first: int,
+) -> TimedViolation | None:
     """Return the first instance of a rule, if there is one.
 
     It is made ready for relations of a task, perhaps; `rule` is the one that the program has.
@@ -553,12 +589,12 @@ def instance_of(
         times = _times(lists.taken(np.array([chosen])), store)
         pairs = zip(rule.positive, ready.rule.positive, strict=True)
         facts = ", ".join(_facts(pairs, values, program, store))
-        return Violation(number, len(kept), int(starts.min()), times, facts)
+        return TimedViolation(number, len(kept), int(starts.min()), times, facts)
     return None
 
 
 def _facts(
-    atoms: Iterable[tuple[Atom, Atom]], values: Mapping[str, int], program: Program, store: Store
+    atoms: Iterable[tuple[Atom, Atom]], values: Mapping[str, int], program: Program, store: TimedStore
 ) -> Iterator[str]:
     """The facts that atoms are for some values, with when they hold; each with the atom as it is read."""
     writing = Writing.of(program)
@@ -576,7 +612,7 @@ def _facts(
         yield text
 
 
-def _times(lists: Lists, store: Store) -> str:
+def _times(lists: IntervalLists, store: TimedStore) -> str:
     """The first intervals of a list."""
     _, left, right = lists.rows()
     ends = list(zip(left.tolist(), right.tolist(), strict=True))

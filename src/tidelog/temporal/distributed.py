@@ -29,34 +29,43 @@ from tidelog.errors import Diagnostic
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.program import BOTTOM, Program, TimedFact
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
-from tidelog.temporal.body_evaluation import STATED, Computer, Evaluation, Violation, first_of, instance_of
-from tidelog.temporal.horizon import Horizon, Outcome
-from tidelog.temporal.interval_fixpoint import Derivation, not_finished, unheard
+from tidelog.temporal.body_evaluation import (
+    STATED,
+    BodyEvaluation,
+    ExpressionEvaluator,
+    TimedViolation,
+    first_of,
+    instance_of,
+)
+from tidelog.temporal.horizon import Horizon, TimedOutcome
+from tidelog.temporal.interval_fixpoint import Derivation, ignore_events, not_finished
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Ids, Integers, TimedTable, Timeline, single
-from tidelog.temporal.metric_rules import ReadyRule, direction, make_ready
+from tidelog.temporal.metric_rules import CompiledMetricRule, compile_metric_rule, direction
 from tidelog.temporal.partitioning import Division, Phase, Source, copy_name, divide, outbox, own_outbox
 from tidelog.temporal.temporal import USUAL, TimeSettings
-from tidelog.temporal.timed_changes import Times, times_of
+from tidelog.temporal.timed_changes import RowTimes, times_of
 from tidelog.temporal.timed_relation import INTERVAL, TimedRelation
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
-Given = tuple[Sequence[Ids], int, Times | None]  # columns of ids, rows, and when they hold, None for always
+Given = tuple[
+    Sequence[Ids], int, RowTimes | None
+]  # columns of ids, rows, and when they hold, None for always
 
 
-class Divided:
+class TimedTask:
     """A task of a mesh whose program has facts that hold at times; it is used as `exchange.Task` is."""
 
     def __init__(self, program: Program, mesh: Mesh, *, time: TimeSettings = USUAL, **settings: Any) -> None:
         self.program = program
-        self.outcome: Outcome | None = None  # known once all is derived
+        self.outcome: TimedOutcome | None = None  # known once all is derived
         self._time = time
         self._mesh = mesh
         self._is_counted = settings.get("max_facts") is not None
         self._task = Task(_always(program), mesh, **settings)
         self._given: dict[str, list[Given]] = {}
         self._rows: dict[str, int] = {}  # given here, by predicate
-        self._violations: dict[int, Violation] = {}  # by the number of the rule
+        self._violations: dict[int, TimedViolation] = {}  # by the number of the rule
         self._division: Division | None = None
 
     @property
@@ -79,13 +88,13 @@ class Divided:
             return
         self.load_timed(predicate, ((batch, None) for batch in batches))
 
-    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times | None]]) -> None:
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, RowTimes | None]]) -> None:
         """Take batches of given facts, any part of them, apart from when they hold."""
         with self._task.guarded():
             for batch, times in parts:
                 self.add(predicate, self._task.encode(batch), batch.rows, times)
 
-    def add(self, predicate: str, columns: Sequence[Ids], rows: int, times: Times | None = None) -> None:
+    def add(self, predicate: str, columns: Sequence[Ids], rows: int, times: RowTimes | None = None) -> None:
         """Take given facts as ids of the dictionary, with when they hold, if not always."""
         self._rows[predicate] = self._rows.get(predicate, 0) + rows
         if predicate not in self.program.timed:
@@ -148,7 +157,7 @@ class Divided:
         }
         told = [json.loads(each) for each in self._task.tell(json.dumps(said).encode())]
         scale, is_calendar = lcm(*(each["scale"] for each in told)), any(each["is_calendar"] for each in told)
-        self._store = Store(self._task.engine, replace(timeline, scale=scale, is_calendar=is_calendar))
+        self._store = TimedStore(self._task.engine, replace(timeline, scale=scale, is_calendar=is_calendar))
         self._tables: dict[str, TimedTable] = {}
         sizes: dict[str, int] = {}
         for each in told:
@@ -209,7 +218,7 @@ class Divided:
             return None
         return Horizon(horizon, direction(self.program.timed_rules), self.timeline)
 
-    def _run(self, phase: Phase) -> Outcome:
+    def _run(self, phase: Phase) -> TimedOutcome:
         """Derive what the rules of a phase lead to from what lies here."""
         for name, named in (
             *((each, outbox) for each in phase.sent),
@@ -217,11 +226,17 @@ class Divided:
         ):
             self._tables[named(name)] = TimedTable(named(name), self.program.predicates[name].arity)
         if not self._task.is_owner:
-            return Outcome(0, True)
+            return TimedOutcome(0, True)
         identity = self._task.dictionary.encode
-        ready = [make_ready(each.rule, each.number, self.timeline, identity) for each in phase.rules]
+        ready = [compile_metric_rule(each.rule, each.number, self.timeline, identity) for each in phase.rules]
         outcome = Derivation(
-            self._store, ready, unheard, self._check, self._time.procedure, self._time.rounds, self._horizon
+            self._store,
+            ready,
+            ignore_events,
+            self._check,
+            self._time.procedure,
+            self._time.rounds,
+            self._horizon,
         ).run()
         self._note_violations(phase, ready)
         return outcome
@@ -271,9 +286,9 @@ class Divided:
 
     # ---- the end
 
-    def _note_violations(self, phase: Phase, ready: Sequence[ReadyRule]) -> None:
+    def _note_violations(self, phase: Phase, ready: Sequence[CompiledMetricRule]) -> None:
         """Note an instance of each constraint that is violated here."""
-        evaluation = Evaluation(self._store, Computer(self._task.engine))
+        evaluation = BodyEvaluation(self._store, ExpressionEvaluator(self._task.engine))
         for each, made in zip(phase.rules, ready, strict=True):
             if each.original.head.predicate == BOTTOM and (not each.is_replicated or self._mesh.number == 0):
                 found = instance_of(made, each.original, self.program, evaluation, self._store, -INFINITY)
@@ -288,11 +303,13 @@ class Divided:
         told = [json.loads(each) for each in self._task.tell(said)]
         if self._horizon is not None:
             self._horizon.is_cut = any(each[2] for each in told)
-        self.outcome = Outcome(max(each[0] for each in told), all(each[1] for each in told), self._horizon)
-        several: dict[int, list[Violation]] = {}
+        self.outcome = TimedOutcome(
+            max(each[0] for each in told), all(each[1] for each in told), self._horizon
+        )
+        several: dict[int, list[TimedViolation]] = {}
         for *_, found in told:
             for number, each in found.items():
-                several.setdefault(int(number), []).append(Violation(**each))
+                several.setdefault(int(number), []).append(TimedViolation(**each))
         self._violations = {number: first_of(each) for number, each in sorted(several.items())}
 
     def violations(self) -> list[Diagnostic]:
@@ -362,7 +379,7 @@ def _hold_always(columns: Sequence[Ids], count: int) -> tuple[Sequence[Ids], Int
     return columns, np.full(count, -INFINITY), np.full(count, INFINITY), count
 
 
-def _ends(times: Times | None, rows: int, timeline: Timeline) -> tuple[Integers, Integers]:
+def _ends(times: RowTimes | None, rows: int, timeline: Timeline) -> tuple[Integers, Integers]:
     """Return the ends of intervals on a timeline."""
     if times is None:
         return np.full(rows, -INFINITY), np.full(rows, INFINITY)

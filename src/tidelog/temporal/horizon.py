@@ -15,7 +15,7 @@ import numpy as np
 from tidelog.errors import counted
 from tidelog.logic.intervals import Interval, beyond_range, write_point
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
-from tidelog.temporal.interval_table import Integers, Lists, Timeline, single
+from tidelog.temporal.interval_table import Integers, IntervalLists, Timeline, single
 from tidelog.temporal.metric_rules import BACKWARD, FORWARD
 
 # ---- Horizons: the part of the timeline to which a derivation is limited. Mutable: it notes what it cut off.
@@ -52,7 +52,7 @@ class Horizon:
         """Whether nothing in the horizon depends on what is cut off."""
         return self.direction is not None
 
-    def clip(self, lists: Lists) -> Lists:
+    def clip(self, lists: IntervalLists) -> IntervalLists:
         """The lists without what lies beyond."""
         if not len(lists):
             return lists
@@ -168,7 +168,7 @@ class Folding:
     left: _Side | None
     right: _Side | None
 
-    def unfold(self, lists: Lists, copies: int) -> Lists:
+    def unfold(self, lists: IntervalLists, copies: int) -> IntervalLists:
         """The lists with so many periods more; without end where a fact holds at all times of a period."""
         if self.right is not None:
             lists = _unfolded(lists, *self.right, copies)
@@ -176,7 +176,7 @@ class Folding:
             lists = mirrored(_unfolded(mirrored(lists), *self.left, copies))
         return lists
 
-    def unfold_to(self, lists: Lists, reach: Folding) -> Lists:
+    def unfold_to(self, lists: IntervalLists, reach: Folding) -> IntervalLists:
         """The lists as far as the first period of another folding reaches, and nothing beyond."""
         if self.right is not None and reach.right is not None:
             lists = _unfolded_to(lists, self.right, sum(reach.right) - 1)
@@ -188,7 +188,7 @@ class Folding:
         """From where on both repeat, with what is made of both periods."""
         return Folding(_combined(self.left, other.left, periods), _combined(self.right, other.right, periods))
 
-    def rows(self, lists: Lists) -> FoldedRows:
+    def rows(self, lists: IntervalLists) -> FoldedRows:
         """All intervals, with the number of the list, both ends, and the period by which it repeats.
 
         That is 0 for one that does not, and negative for one that repeats to the left. The lists must be
@@ -218,12 +218,12 @@ def _combined(one: _Side | None, other: _Side | None, periods: Callable[[int, in
     return max(one[0], other[0]), periods(one[1], other[1])
 
 
-def _unfolded_to(lists: Lists, side: _Side, last: int) -> Lists:
+def _unfolded_to(lists: IntervalLists, side: _Side, last: int) -> IntervalLists:
     first, period = side
     return _unfolded(lists, first, period, (last - first) // period).within(-INFINITY, last)
 
 
-def _unfolded(lists: Lists, first: int, period: int, copies: int) -> Lists:
+def _unfolded(lists: IntervalLists, first: int, period: int, copies: int) -> IntervalLists:
     every = lists.numbers
     last = first + period - 1
     found = lists.within(-INFINITY, last)
@@ -247,19 +247,19 @@ def _unfolded(lists: Lists, first: int, period: int, copies: int) -> Lists:
     return found.united(later, every, places)
 
 
-def moved(lists: Lists, by: int) -> Lists:
+def moved(lists: IntervalLists, by: int) -> IntervalLists:
     """Lists without infinite ends, moved by a number of units."""
-    return Lists(lists.first, lists.count, lists.left + by, lists.right + by)
+    return IntervalLists(lists.first, lists.count, lists.left + by, lists.right + by)
 
 
-def mirrored(lists: Lists) -> Lists:
+def mirrored(lists: IntervalLists) -> IntervalLists:
     """The lists with time running backwards."""
     _, left, right = lists.rows()
     behind = np.cumsum(lists.count)
-    return Lists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
+    return IntervalLists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
 
 
-Repeating = tuple[Lists, Folding]
+Repeating = tuple[IntervalLists, Folding]
 
 
 def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, FoldedRows]:
@@ -273,7 +273,9 @@ def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, Folded
     return (kept[lost[0]], *lost[1:]), (kept[gained[0]], *gained[1:])
 
 
-def _apart(before: Repeating, after: Repeating, numbers: Integers, reach: Folding) -> tuple[Lists, Lists]:
+def _apart(
+    before: Repeating, after: Repeating, numbers: Integers, reach: Folding
+) -> tuple[IntervalLists, IntervalLists]:
     then, since = (folding.unfold_to(lists.taken(numbers), reach) for lists, folding in (before, after))
     every = then.numbers
     return then.without(since, every, every), since.without(then, every, every)
@@ -290,7 +292,7 @@ def sides(periods: Periods) -> Iterator[tuple[str, Repeat]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TimedOutcome:
     """After so many rounds nothing more followed, or there may be more."""
 
     rounds: int

@@ -23,11 +23,26 @@ from itertools import count
 import numpy as np
 
 from tidelog.logic.program import Assignment
-from tidelog.temporal.body_evaluation import Computer, Derived, Driver, Evaluation, head_facts
+from tidelog.plan.algebra import Part
+from tidelog.temporal.body_evaluation import (
+    BodyEvaluation,
+    DrivingAtom,
+    ExpressionEvaluator,
+    IntervalBuffer,
+    head_facts,
+)
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.interval_table import Groups, Integers, Lists, Part, Table, TimedTable, nothing, picked
-from tidelog.temporal.metric_rules import Leaf, ReadyRule
-from tidelog.temporal.timed_store import Component, Drive, Drives, Schedule, Store
+from tidelog.temporal.interval_table import (
+    IdColumns,
+    Integers,
+    IntervalBindings,
+    IntervalLists,
+    TimedTable,
+    nothing,
+    picked,
+)
+from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf
+from tidelog.temporal.timed_store import DrivenBodies, DrivenBody, TimedComponent, TimedSchedule, TimedStore
 
 EPOCHS = count(1)  # of transactions
 NONE: Integers = np.zeros(0, np.int64)
@@ -36,16 +51,16 @@ GAINING = (Part.BEFORE, Part.NOW)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Difference:
+class IntervalDelta:
     """Distinct facts of a table by number, in order, and points of each."""
 
     numbers: Integers = field(default_factory=lambda: NONE)
-    lists: Lists = field(default_factory=nothing)
+    lists: IntervalLists = field(default_factory=nothing)
 
     def __bool__(self) -> bool:
         return len(self.numbers) > 0
 
-    def without(self, other: Difference) -> Difference:
+    def without(self, other: IntervalDelta) -> IntervalDelta:
         """The points that the other does not have."""
         if not other:
             return self
@@ -61,14 +76,14 @@ class Difference:
         return np.where(self.numbers[places] == numbers, places, -1)
 
 
-NOTHING = Difference()
+NOTHING = IntervalDelta()
 
 
-class Journal:
+class IntervalJournal:
     """The lists of facts as they were before the transaction. Mutable: it grows as facts are touched."""
 
     def __init__(self) -> None:
-        self._parts: dict[TimedTable, list[tuple[Integers, Lists]]] = {}
+        self._parts: dict[TimedTable, list[tuple[Integers, IntervalLists]]] = {}
         self._epoch = next(EPOCHS)
 
     def note(self, table: TimedTable, numbers: Integers) -> None:
@@ -77,7 +92,7 @@ class Journal:
         if len(new):
             lists = table.lists.taken(new)
             _, left, right = lists.rows()
-            kept = Lists(np.cumsum(lists.count) - lists.count, lists.count, left, right)
+            kept = IntervalLists(np.cumsum(lists.count) - lists.count, lists.count, left, right)
             self._parts.setdefault(table, []).append((new, kept))
 
     def undo(self) -> None:
@@ -95,14 +110,14 @@ class Journal:
             for numbers, lists in self._parts.get(table, ())
         )
 
-    def before(self, table: TimedTable) -> Difference:
+    def before(self, table: TimedTable) -> IntervalDelta:
         """The facts of a table that were noted, as they were."""
-        derived = Derived()
+        derived = IntervalBuffer()
         for numbers, lists in self._parts.get(table, ()):
             derived.add(table.name, numbers, lists)
-        return Difference(*derived.of(table.name))
+        return IntervalDelta(*derived.of(table.name))
 
-    def net(self, table: TimedTable) -> tuple[Difference, Difference]:
+    def net(self, table: TimedTable) -> tuple[IntervalDelta, IntervalDelta]:
         """What a table lost and gained since the transaction began."""
         noted = self.before(table)
         if not noted:
@@ -116,22 +131,22 @@ class Journal:
 
 
 @dataclass(slots=True)
-class Maintenance:
+class IntervalMaintenance:
     """A transaction being worked in. Mutates the store."""
 
-    store: Store
-    schedule: Schedule
+    store: TimedStore
+    schedule: TimedSchedule
     check: Callable[[], None]
     horizon: Horizon | None = None
-    journal: Journal = field(default_factory=Journal)
-    _lost: dict[str, Difference] = field(default_factory=dict)  # by tables that are finished
-    _gained: dict[str, Difference] = field(default_factory=dict)
+    journal: IntervalJournal = field(default_factory=IntervalJournal)
+    _lost: dict[str, IntervalDelta] = field(default_factory=dict)  # by tables that are finished
+    _gained: dict[str, IntervalDelta] = field(default_factory=dict)
     _is_insertion: bool = False
     _is_first: bool = False  # the pass in which what changed below is looked at
 
     def run(
-        self, removed: Mapping[str, Difference], added: Mapping[str, Difference]
-    ) -> tuple[dict[str, Difference], dict[str, Difference]]:
+        self, removed: Mapping[str, IntervalDelta], added: Mapping[str, IntervalDelta]
+    ) -> tuple[dict[str, IntervalDelta], dict[str, IntervalDelta]]:
         """What all tables lost and gained by points that are no longer given, and newly given."""
         for name in (removed.keys() | added.keys()) - self.schedule.heads:
             self._settle(name, removed.get(name, NOTHING), added.get(name, NOTHING))
@@ -143,7 +158,7 @@ class Maintenance:
                     self._finish(name)
         return self._lost, self._gained
 
-    def _is_touched(self, part: Component, *given: Mapping[str, Difference]) -> bool:
+    def _is_touched(self, part: TimedComponent, *given: Mapping[str, IntervalDelta]) -> bool:
         """Whether anything that a component depends on has changed."""
         if part.gone or part.new or any(name in points for points in given for name in part.heads):
             return True
@@ -151,7 +166,7 @@ class Maintenance:
 
     # ---- tables that no rule derives
 
-    def _settle(self, name: str, removed: Difference, added: Difference) -> None:
+    def _settle(self, name: str, removed: IntervalDelta, added: IntervalDelta) -> None:
         table = self.store.tables[name]
         self._lose(table, removed)
         self._gain(table, added)
@@ -164,24 +179,24 @@ class Maintenance:
         if gained:
             self._gained[name] = gained
 
-    def _lose(self, table: TimedTable, points: Difference) -> Difference:
+    def _lose(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
         self.journal.note(table, points.numbers)
-        return Difference(*table.lose(points.numbers, points.lists))
+        return IntervalDelta(*table.lose(points.numbers, points.lists))
 
-    def _gain(self, table: TimedTable, points: Difference) -> Difference:
+    def _gain(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
         self.journal.note(table, points.numbers)
-        return Difference(*table.gain(points.numbers, points.lists))
+        return IntervalDelta(*table.gain(points.numbers, points.lists))
 
     # ---- taking away
 
-    def _overdelete(self, part: Component, removed: Mapping[str, Difference]) -> Derived:
+    def _overdelete(self, part: TimedComponent, removed: Mapping[str, IntervalDelta]) -> IntervalBuffer:
         """Take away all points of a component that had a derivation which lost something."""
         self._is_insertion, self._is_first = False, True
         arriving = [name for name in part.read if name in self._gained]
         for name in arriving:
             points = self._gained[name]
             self.store.tables[name].lose(points.numbers, points.lists)  # to MID; it comes back
-        waiting = Derived()
+        waiting = IntervalBuffer()
         with self._noted(part, self._lost, is_gain=False):
             for ready in part.gone:
                 for body in ready.bodies:
@@ -192,7 +207,7 @@ class Maintenance:
         for name in part.heads:
             if name in removed:
                 waiting.add(name, removed[name].numbers, removed[name].lists)
-        doubtful = Derived()
+        doubtful = IntervalBuffer()
         for name, lost in self._passed_on(part.heads, waiting, part.before, self._lose, LOSING):
             doubtful.add(name, lost.numbers, lost.lists)
         for name in arriving:
@@ -202,12 +217,14 @@ class Maintenance:
 
     # ---- putting back, and inserting
 
-    def _insert(self, part: Component, doubtful: Derived, added: Mapping[str, Difference]) -> None:
+    def _insert(
+        self, part: TimedComponent, doubtful: IntervalBuffer, added: Mapping[str, IntervalDelta]
+    ) -> None:
         """Put back what is given or still follows, and insert what is new."""
         self._is_insertion, self._is_first = True, True
-        waiting = Derived()
+        waiting = IntervalBuffer()
         for name in doubtful.names:
-            self._rederive(waiting, name, Difference(*doubtful.of(name)), part.rules[name])
+            self._rederive(waiting, name, IntervalDelta(*doubtful.of(name)), part.rules[name])
         with self._noted(part, self._gained, is_gain=True):
             for ready in part.new:
                 for body in ready.bodies:
@@ -221,12 +238,14 @@ class Maintenance:
         for _ in self._passed_on(part.heads, waiting, part.after, self._gain, GAINING):
             pass
 
-    def _rederive(self, waiting: Derived, name: str, points: Difference, rules: Sequence[ReadyRule]) -> None:
+    def _rederive(
+        self, waiting: IntervalBuffer, name: str, points: IntervalDelta, rules: Sequence[CompiledMetricRule]
+    ) -> None:
         """Find those of the points taken away that are given, or follow in one step from what is left."""
         table = self.store.tables[name]
         given = self.store.given_lists(table, points.numbers)
         every = points.lists.numbers
-        found = Difference(points.numbers, points.lists.intersected(given, every, every))
+        found = IntervalDelta(points.numbers, points.lists.intersected(given, every, every))
         waiting.add(name, found.numbers, found.lists)
         for ready in rules:
             points = points.without(found)
@@ -235,13 +254,15 @@ class Maintenance:
             found = self._following(ready, table, points)
             waiting.add(name, found.numbers, found.lists)
 
-    def _following(self, ready: ReadyRule, table: TimedTable, points: Difference) -> Difference:
+    def _following(
+        self, ready: CompiledMetricRule, table: TimedTable, points: IntervalDelta
+    ) -> IntervalDelta:
         """Those of the points that follow by a rule."""
         lists = points.lists
         for by in ready.back:
             lists = lists.moved(by)
         start = _bound(ready, table.facts.columns[:, points.numbers], lists)
-        derived = Derived()
+        derived = IntervalBuffer()
         for body in ready.bodies:
             self._collect(derived, ready, self._evaluation.whole(body, start))
         numbers, found = derived.of(ready.head)
@@ -250,7 +271,9 @@ class Maintenance:
     # ---- passing on
 
     @contextmanager
-    def _noted(self, part: Component, changes: Mapping[str, Difference], *, is_gain: bool) -> Iterator[None]:
+    def _noted(
+        self, part: TimedComponent, changes: Mapping[str, IntervalDelta], *, is_gain: bool
+    ) -> Iterator[None]:
         """Note what tables below a component lost or gained, inside the block."""
         tables = {name: self.store.tables[name] for name in part.read if name in changes}
         for name, table in tables.items():
@@ -262,18 +285,18 @@ class Maintenance:
     def _passed_on(
         self,
         heads: Sequence[str],
-        waiting: Derived,
-        drives: Drives,
-        change: Callable[[TimedTable, Difference], Difference],
+        waiting: IntervalBuffer,
+        drives: DrivenBodies,
+        change: Callable[[TimedTable, IntervalDelta], IntervalDelta],
         states: tuple[Part, Part],
-    ) -> Iterator[tuple[str, Difference]]:
+    ) -> Iterator[tuple[str, IntervalDelta]]:
         """Change tables by what waits for them, and let rules find what follows; gives what has changed.
 
         One table changes at a time, so that all others stand still while it drives rules.
         """
         while waiting:
             for name in heads:
-                points = Difference(*waiting.take(name))
+                points = IntervalDelta(*waiting.take(name))
                 table = self.store.tables[name]
                 points = change(table, points) if points else points
                 if points:
@@ -282,23 +305,27 @@ class Maintenance:
                     table.forget_change()
                     yield name, points
 
-    def _drive(self, derived: Derived, drives: Iterable[Drive], states: tuple[Part, Part]) -> None:
+    def _drive(
+        self, derived: IntervalBuffer, drives: Iterable[DrivenBody], states: tuple[Part, Part]
+    ) -> None:
         """Add what bodies lead to by what just changed."""
         for drive in drives:
             if len(self.changed(drive.leaf)[0]):
-                driver = Driver(drive.leaf, *states, is_doubted=not self._is_insertion and not self._is_first)
+                driver = DrivingAtom(
+                    drive.leaf, *states, is_doubted=not self._is_insertion and not self._is_first
+                )
                 groups = self._evaluation.driven(drive.body, driver)
                 self._collect(derived, drive.ready, groups)
                 self.check()
 
-    def _collect(self, derived: Derived, ready: ReadyRule, groups: Groups) -> None:
+    def _collect(self, derived: IntervalBuffer, ready: CompiledMetricRule, groups: IntervalBindings) -> None:
         numbers, lists = head_facts(ready, groups, self.store)
         derived.add(ready.head, numbers, lists if self.horizon is None else self.horizon.clip(lists))
 
     @property
-    def _evaluation(self) -> Evaluation:
+    def _evaluation(self) -> BodyEvaluation:
         """Made when it is needed: kept, it would keep a transaction alive that is over."""
-        return Evaluation(self, Computer(self.store.engine))
+        return BodyEvaluation(self, ExpressionEvaluator(self.store.engine))
 
     # ---- reading, as rules do
 
@@ -306,7 +333,7 @@ class Maintenance:
         """The facts of an atom's predicate."""
         return self.store.tables[leaf.predicate]
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
         """The facts that just changed, and by what."""
         if not leaf.is_negated:
             table = self.store.tables[leaf.predicate]
@@ -315,7 +342,7 @@ class Maintenance:
         found = differences.get(leaf.predicate) if self._is_first else None
         return (NONE, nothing()) if found is None else (found.numbers, found.lists)
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
         """When facts hold, in a state."""
         table = self.store.tables[leaf.predicate]
         if not leaf.is_negated:
@@ -327,18 +354,18 @@ class Maintenance:
         lists = self._with(lists, numbers, self._lost.get(leaf.predicate))
         return self._with(lists, numbers, None if is_changing else self._gained.get(leaf.predicate))
 
-    def _with(self, lists: Lists, numbers: Integers, points: Difference | None) -> Lists:
+    def _with(self, lists: IntervalLists, numbers: Integers, points: IntervalDelta | None) -> IntervalLists:
         if points is None:
             return lists
         return lists.united(points.lists, lists.numbers, points.places(numbers))
 
 
-def _holding(numbers: Integers, lists: Lists) -> Difference:
+def _holding(numbers: Integers, lists: IntervalLists) -> IntervalDelta:
     kept = np.flatnonzero(lists.count > 0)
-    return Difference(numbers[kept], lists.taken(kept))
+    return IntervalDelta(numbers[kept], lists.taken(kept))
 
 
-def _bound(ready: ReadyRule, columns: Table, lists: Lists) -> Groups | None:
+def _bound(ready: CompiledMetricRule, columns: IdColumns, lists: IntervalLists) -> IntervalBindings | None:
     """The variables of a head, bound to facts; None if it has a variable twice or a function computes one."""
     names = [term for term in ready.terms if isinstance(term, str)]
     computed = {
@@ -352,4 +379,4 @@ def _bound(ready: ReadyRule, columns: Table, lists: Lists) -> Groups | None:
             fitting &= columns[place] == term
     kept = np.flatnonzero(fitting)
     places = [place for place, term in enumerate(ready.terms) if isinstance(term, str)]
-    return Groups(tuple(names), picked(columns, places, kept), lists.taken(kept)).holding()
+    return IntervalBindings(tuple(names), picked(columns, places, kept), lists.taken(kept)).holding()

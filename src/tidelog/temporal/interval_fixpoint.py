@@ -17,24 +17,31 @@ from tidelog.engine.events import (
 )
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import Rule
-from tidelog.temporal.body_evaluation import Computer, Derived, Driver, Evaluation, head_facts
-from tidelog.temporal.horizon import Horizon, Outcome
-from tidelog.temporal.interval_dred import Journal
+from tidelog.plan.algebra import Part
+from tidelog.temporal.body_evaluation import (
+    BodyEvaluation,
+    DrivingAtom,
+    ExpressionEvaluator,
+    IntervalBuffer,
+    head_facts,
+)
+from tidelog.temporal.horizon import Horizon, TimedOutcome
+from tidelog.temporal.interval_dred import IntervalJournal
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Groups, Lists, Part
+from tidelog.temporal.interval_table import IntervalBindings, IntervalLists
 from tidelog.temporal.metric_rules import (
     FORWARD,
     Body,
+    CompiledMetricRule,
     Leaf,
-    Moved,
     Node,
-    ReadyRule,
+    Shifted,
     direction,
     leaves,
     recursive_predicates,
     time_strata,
 )
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- Rules that are done, or have nothing to do in a round: Procedure 3 of paper 002, lines 7 to 15, and
 # more.
@@ -46,10 +53,10 @@ from tidelog.temporal.timed_store import Store
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class RuleBody:
     """One body of a rule: what is run, and left out, as a whole."""
 
-    ready: ReadyRule
+    ready: CompiledMetricRule
     body: Body
 
 
@@ -60,27 +67,27 @@ class Pruning:
     once all rules that are left look one way.
     """
 
-    def __init__(self, units: Sequence[Unit], evaluation: Evaluation) -> None:
+    def __init__(self, units: Sequence[RuleBody], evaluation: BodyEvaluation) -> None:
         self.units = list(units)
         self._evaluation = evaluation
         self._recursive = recursive_predicates([unit.ready.rule for unit in units])
         self._others = {unit.ready.head for unit in units} - self._recursive
         self._are_others_complete = False
         self._read = {unit: {leaf.predicate for leaf in unit.body.homes} for unit in units}
-        self._matched: set[Unit] = set()
-        self._limits: dict[Unit, tuple[int, int] | None] = {}
+        self._matched: set[RuleBody] = set()
+        self._limits: dict[RuleBody, tuple[int, int] | None] = {}
         self._way: str | None = None  # in which all rules that are left look, once others are complete
 
-    def driven(self, store: Store) -> list[Unit]:
+    def driven(self, store: TimedStore) -> list[RuleBody]:
         """The units that read something which was new in the last round: others find nothing in this one."""
         new = {name for name, table in store.tables.items() if len(table.changed)}
         return [unit for unit in self.units if not new.isdisjoint(self._read[unit])]
 
-    def note(self, unit: Unit) -> None:
+    def note(self, unit: RuleBody) -> None:
         """That a body was matched: each of its atoms holds at some time."""
         self._matched.add(unit)
 
-    def prune(self, store: Store) -> Iterator[int]:
+    def prune(self, store: TimedStore) -> Iterator[int]:
         """Leave out what is done after a round; gives the numbers of the rules that nothing is left of."""
         before = self.units
         if not self._are_others_complete and not any(len(store.tables[one].changed) for one in self._others):
@@ -92,23 +99,23 @@ class Pruning:
             numbers = {unit.ready.number for unit in before} - {unit.ready.number for unit in self.units}
             yield from sorted(numbers)
 
-    def _keep(self, units: list[Unit]) -> None:
+    def _keep(self, units: list[RuleBody]) -> None:
         if len(units) < len(self.units) or self._way is None:
             self.units = units
             self._way = direction(unit.ready.rule for unit in units)
 
-    def _may_match(self, unit: Unit) -> bool:
+    def _may_match(self, unit: RuleBody) -> bool:
         if unit.ready.head not in self._recursive:
             return False
         return unit in self._matched or self._limit(unit) is not None
 
-    def _limit(self, unit: Unit) -> tuple[int, int] | None:
+    def _limit(self, unit: RuleBody) -> tuple[int, int] | None:
         """The last first and the first last time of the non-recursive atoms; None if one holds at no time."""
         if unit not in self._limits:
             self._limits[unit] = self._find_limit(unit)
         return self._limits[unit]
 
-    def _find_limit(self, unit: Unit) -> tuple[int, int] | None:
+    def _find_limit(self, unit: RuleBody) -> tuple[int, int] | None:
         first, last = -INFINITY, INFINITY
         for node in unit.body.positive:
             if self._is_settled(node):
@@ -122,23 +129,23 @@ class Pruning:
         found = list(leaves(node))
         return bool(found) and all(leaf.predicate not in self._recursive for leaf in found)
 
-    def _lists(self, node: Node) -> Lists:
+    def _lists(self, node: Node) -> IntervalLists:
         """When a metric atom holds, whatever its variables are."""
         match node:
             case Leaf() if node.is_plain:
                 return self._evaluation.reading.table(node).lists
-            case Moved(by=by, operand=operand):
+            case Shifted(by=by, operand=operand):
                 return self._lists(operand).moved(by)
             case _:
                 return self._evaluation.node(node, None, None, Part.NOW).lists
 
-    def _leave_out(self, store: Store) -> None:
+    def _leave_out(self, store: TimedStore) -> None:
         """Leave out what can only find again what is known, all rules that are left looking one way."""
         bounds = [table.change.bounds for table in store.tables.values() if len(table.changed)]
         first = min((low for low, _ in bounds), default=INFINITY)
         last = max((high for _, high in bounds), default=-INFINITY)
         is_dense = not store.timeline.is_integer
-        kept: list[Unit] = []
+        kept: list[RuleBody] = []
         for unit in self.units:
             limit = self._limit(unit)
             assert limit is not None, "those without one are left out"
@@ -170,18 +177,18 @@ NOT_FINISHED = "E615"
 class Derivation:
     """A materialisation under way, and what it needs. Mutates the store."""
 
-    store: Store
-    ready: Sequence[ReadyRule]
+    store: TimedStore
+    ready: Sequence[CompiledMetricRule]
     listen: Listener
     check: Callable[[], None]
     procedure: str = PROCEDURES[0]
     rounds: int | None = None
     horizon: Horizon | None = None
     strata_before: int = 0  # those of rules without time
-    journal: Journal | None = None  # of a transaction that this is a part of
+    journal: IntervalJournal | None = None  # of a transaction that this is a part of
     dropped: dict[int, int] = field(default_factory=dict)  # rules left out, and after which round
 
-    def run(self) -> Outcome:
+    def run(self) -> TimedOutcome:
         """Derive everything, level by level."""
         by_rule = {id(ready.rule): ready for ready in self.ready}
         strata = time_strata([ready.rule for ready in self.ready])
@@ -197,23 +204,23 @@ class Derivation:
             most = max(most, done)
             self.listen(StratumEnded(number, done, perf_counter() - start))
         self._settle()
-        return Outcome(most, is_complete, self.horizon)
+        return TimedOutcome(most, is_complete, self.horizon)
 
     def _settle(self) -> None:
         """Nothing is new any more."""
         for table in self.store.tables.values():
             table.forget_change()
 
-    def _level(self, number: int, ready: Sequence[ReadyRule]) -> tuple[int, bool]:
+    def _level(self, number: int, ready: Sequence[CompiledMetricRule]) -> tuple[int, bool]:
         """How many rounds were made, and whether nothing more follows."""
-        computer = Computer(self.store.engine)
-        evaluation = Evaluation(self.store, computer)
-        units = [Unit(rule, body) for rule in ready for body in rule.bodies]
+        computer = ExpressionEvaluator(self.store.engine)
+        evaluation = BodyEvaluation(self.store, computer)
+        units = [RuleBody(rule, body) for rule in ready for body in rule.bodies]
         pruning = Pruning(units, evaluation) if self.procedure == "optimised" else None
         done = 0
         while self.rounds is None or done < self.rounds:
             done += 1
-            derived = Derived()
+            derived = IntervalBuffer()
             active = units if pruning is None or done == 1 else pruning.driven(self.store)
             for unit in active:
                 start, missing = perf_counter(), computer.missing
@@ -236,14 +243,14 @@ class Derivation:
                     self.dropped[rule] = done
         return done, False
 
-    def _found(self, evaluation: Evaluation, unit: Unit, done: int) -> Iterator[Groups]:
+    def _found(self, evaluation: BodyEvaluation, unit: RuleBody, done: int) -> Iterator[IntervalBindings]:
         """What one body finds: all in the first round and in each naive one, else what is new."""
         if done == 1 or self.procedure == "naive":
             yield evaluation.whole(unit.body)
             return
         yield from new_groups(evaluation, unit.body, self.store)
 
-    def _take(self, number: int, done: int, derived: Derived) -> int:
+    def _take(self, number: int, done: int, derived: IntervalBuffer) -> int:
         """End a round: add what was derived; returns how many intervals hold new points."""
         new = 0
         grown = 0
@@ -277,12 +284,12 @@ def not_finished(rounds: int | None, rules: Sequence[Rule]) -> EvaluationError:
     return EvaluationError(Diagnostic(NOT_FINISHED, message, span, help=help))
 
 
-def unheard(event: Event) -> None:
+def ignore_events(event: Event) -> None:
     """What listens to a derivation that nobody is told of."""
 
 
-def new_groups(evaluation: Evaluation, body: Body, store: Store) -> Iterator[Groups]:
+def new_groups(evaluation: BodyEvaluation, body: Body, store: TimedStore) -> Iterator[IntervalBindings]:
     """What a body gains by what its atoms gained in the last round."""
     for leaf in body.homes:
         if not leaf.is_negated and len(store.tables[leaf.predicate].changed):
-            yield evaluation.driven(body, Driver(leaf, Part.BEFORE, Part.NOW))
+            yield evaluation.driven(body, DrivingAtom(leaf, Part.BEFORE, Part.NOW))

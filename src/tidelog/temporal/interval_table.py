@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from enum import Enum
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.logic.intervals import Interval, beyond_range
+from tidelog.plan.algebra import Part
 from tidelog.temporal import interval_kernels as kernels
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 
@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
+class IntervalLists:
     """Lists of intervals: list i is the `count[i]` intervals from place `first[i]` on. See `list_kernels`."""
 
     first: Integers
@@ -44,9 +44,9 @@ class Lists:
         """The numbers of all lists."""
         return np.arange(len(self.first))
 
-    def taken(self, numbers: Integers) -> Lists:
+    def taken(self, numbers: Integers) -> IntervalLists:
         """The lists of these numbers, none of them -1; nothing is copied."""
-        return Lists(self.first[numbers], self.count[numbers], self.left, self.right)
+        return IntervalLists(self.first[numbers], self.count[numbers], self.left, self.right)
 
     def rows(self) -> tuple[Integers, Integers, Integers]:
         """All intervals one by one: the number of the list, the left and the right end."""
@@ -68,19 +68,21 @@ class Lists:
 
     # ---- operations, pair by pair; -1 is the empty list
 
-    def intersected(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
+    def intersected(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
         """The points that both have."""
         return self._combined(kernels.INTERSECT, other, numbers, others)
 
-    def united(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
+    def united(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
         """The points that one of them has."""
         return self._combined(kernels.UNITE, other, numbers, others)
 
-    def without(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
+    def without(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
         """The points that only the first has."""
         return self._combined(kernels.SUBTRACT, other, numbers, others)
 
-    def _combined(self, operation: int, other: Lists, numbers: Integers, others: Integers) -> Lists:
+    def _combined(
+        self, operation: int, other: IntervalLists, numbers: Integers, others: Integers
+    ) -> IntervalLists:
         room = _room(len(numbers), self._length(numbers) + other._length(others))
         end = kernels.combine(operation, *self.parts, numbers, *other.parts, others, *room.parts)
         return room.cut(end)
@@ -89,16 +91,16 @@ class Lists:
         """How many intervals the lists of these numbers have, of which some may be -1."""
         return int(kernels.total_length(self.count, numbers))
 
-    def later(self, end: int) -> Lists:
+    def later(self, end: int) -> IntervalLists:
         """The points from a left end on."""
         return self.within(end, INFINITY)
 
-    def within(self, left: int, right: int) -> Lists:
+    def within(self, left: int, right: int) -> IntervalLists:
         """The points between two ends."""
         whole = single(np.array([left]), np.array([right]))
         return self.intersected(whole, self.numbers, np.zeros(len(self), np.int64))
 
-    def moved(self, by: Integers) -> Lists:
+    def moved(self, by: Integers) -> IntervalLists:
         """What a unary operator makes of them."""
         room = _room(len(self), self.size)
         end, is_beyond = kernels.move(*self.parts, self.numbers, by, *room.parts)
@@ -106,8 +108,8 @@ class Lists:
         return room.cut(end)
 
     def lasting(
-        self, other: Lists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
-    ) -> Lists:
+        self, other: IntervalLists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
+    ) -> IntervalLists:
         """The points that these lists lead to from points of others: `since` without 0, and `until`."""
         room = _room(len(numbers), self._length(numbers) + other._length(others))
         given = (*self.parts, numbers, *other.parts, others, by, is_integer)
@@ -115,42 +117,42 @@ class Lists:
         _check(is_beyond)
         return room.cut(end)
 
-    def grouped(self, keys: Integers) -> tuple[Integers, Lists]:
+    def grouped(self, keys: Integers) -> tuple[Integers, IntervalLists]:
         """The distinct keys in order, and for each the union of its lists."""
         if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
             order = np.argsort(keys, kind="stable")
             places, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
             groups, end = kernels.gather(*self.parts, order, keys[order], places, *room.parts)
-            found = Lists(room.first[:groups], room.count[:groups], room.left, room.right)
+            found = IntervalLists(room.first[:groups], room.count[:groups], room.left, room.right)
             return keys[order[places[:groups]]], found.cut(end)
         return keys, self
 
-    def cut(self, size: int) -> Lists:
+    def cut(self, size: int) -> IntervalLists:
         """The same lists, of which only the first `size` intervals are in use."""
-        return Lists(self.first, self.count, self.left[:size], self.right[:size])
+        return IntervalLists(self.first, self.count, self.left[:size], self.right[:size])
 
 
-def _room(count: int, size: int) -> Lists:
+def _room(count: int, size: int) -> IntervalLists:
     """Arrays for so many lists of so many intervals together, to be written."""
-    return Lists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
+    return IntervalLists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
 
 
-def nothing(count: int = 0) -> Lists:
+def nothing(count: int = 0) -> IntervalLists:
     """So many empty lists."""
     zeros = np.zeros(count, np.int64)
     none = np.zeros(0, np.int64)
-    return Lists(zeros, zeros, none, none)
+    return IntervalLists(zeros, zeros, none, none)
 
 
-def single(left: Integers, right: Integers) -> Lists:
+def single(left: Integers, right: Integers) -> IntervalLists:
     """A list of one interval for each pair of ends, or of none where the first is the greater one."""
-    return Lists(np.arange(len(left)), (left <= right).astype(np.int64), left, right)
+    return IntervalLists(np.arange(len(left)), (left <= right).astype(np.int64), left, right)
 
 
-def always(count: int) -> Lists:
+def always(count: int) -> IntervalLists:
     """So many lists of all time."""
     left, right = np.array([-INFINITY]), np.array([INFINITY])
-    return Lists(np.zeros(count, np.int64), np.ones(count, np.int64), left, right)
+    return IntervalLists(np.zeros(count, np.int64), np.ones(count, np.int64), left, right)
 
 
 def _check(is_beyond: bool) -> None:
@@ -281,10 +283,10 @@ def as_integers(values: Any) -> Integers:
 # ---- Rows of ids with an index, and groups: rows of a rule's variables, each with a list of intervals.
 
 Ids = npt.NDArray[np.int32]
-Table = npt.NDArray[np.int32]  # one row of the array per column of ids
+IdColumns = npt.NDArray[np.int32]  # one row of the array per column of ids
 
 
-class Index:
+class RowIndex:
     """From the ids in some columns to the rows that have them. Mutable: it follows as rows are added."""
 
     def __init__(self, positions: Sequence[int] | Integers) -> None:
@@ -293,7 +295,7 @@ class Index:
         self.following = np.empty(16, np.int64)
         self.entered = 0
 
-    def make_room(self, columns: Table, rows: int) -> None:
+    def make_room(self, columns: IdColumns, rows: int) -> None:
         """Reserve room for `rows` rows; those entered already are entered again where they move."""
         if rows > len(self.following):
             larger = np.empty(max(rows, 2 * len(self.following)), np.int64)
@@ -303,14 +305,14 @@ class Index:
             self.heads = np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64)
             kernels.enter(columns, self.positions, 0, self.entered, self.heads, self.following)
 
-    def follow(self, columns: Table, rows: int) -> None:
+    def follow(self, columns: IdColumns, rows: int) -> None:
         """Enter the rows that were added."""
         if rows > self.entered:
             self.make_room(columns, rows)
             kernels.enter(columns, self.positions, self.entered, rows, self.heads, self.following)
             self.entered = rows
 
-    def matches(self, columns: Table, given: Table, places: Integers) -> tuple[Integers, Integers]:
+    def matches(self, columns: IdColumns, given: IdColumns, places: Integers) -> tuple[Integers, Integers]:
         """Each given row, by number, with each row that has its ids; `places` are the columns given."""
         counts = np.empty(given.shape[1], np.int64)
         where = self.heads, self.following, given, places
@@ -321,12 +323,12 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class IntervalBindings:
     """Rows of ids, a column for each variable, and for each row the list of intervals at which it holds."""
 
     names: tuple[str, ...]
-    columns: Table
-    lists: Lists
+    columns: IdColumns
+    lists: IntervalLists
 
     def __len__(self) -> int:
         return self.columns.shape[1] if self.names else len(self.lists)
@@ -340,33 +342,39 @@ class Groups:
         """Where the columns of these variables are."""
         return np.array([self.names.index(name) for name in names], np.int64)
 
-    def taken(self, numbers: Integers) -> Groups:
+    def taken(self, numbers: Integers) -> IntervalBindings:
         """The groups of these numbers."""
-        return Groups(self.names, self.columns[:, numbers], self.lists.taken(numbers))
+        return IntervalBindings(self.names, self.columns[:, numbers], self.lists.taken(numbers))
 
-    def holding(self) -> Groups:
+    def holding(self) -> IntervalBindings:
         """Those that hold at some time."""
         kept = self.lists.count > 0
         return self if bool(kept.all()) else self.taken(np.flatnonzero(kept))
 
-    def with_lists(self, lists: Lists) -> Groups:
+    def with_lists(self, lists: IntervalLists) -> IntervalBindings:
         """The same rows with other lists."""
-        return Groups(self.names, self.columns, lists)
+        return IntervalBindings(self.names, self.columns, lists)
 
-    def extended(self, name: str, ids: Ids) -> Groups:
+    def extended(self, name: str, ids: Ids) -> IntervalBindings:
         """The groups with one more column."""
-        return Groups((*self.names, name), np.vstack([self.columns, ids[None, :]]), self.lists)
+        return IntervalBindings((*self.names, name), np.vstack([self.columns, ids[None, :]]), self.lists)
 
 
-def joined_rows(first: Groups, second: Groups, numbers: Integers, others: Integers, lists: Lists) -> Groups:
+def joined_rows(
+    first: IntervalBindings,
+    second: IntervalBindings,
+    numbers: Integers,
+    others: Integers,
+    lists: IntervalLists,
+) -> IntervalBindings:
     """Pairs of groups as one group each, with the given lists."""
     more = [place for place, name in enumerate(second.names) if name not in first.names]
     columns = np.vstack([first.columns[:, numbers], picked(second.columns, more, others)])
     names = (*first.names, *(second.names[place] for place in more))
-    return Groups(names, columns, lists)
+    return IntervalBindings(names, columns, lists)
 
 
-def picked(columns: Table, places: Sequence[int], numbers: Integers) -> Table:
+def picked(columns: IdColumns, places: Sequence[int], numbers: Integers) -> IdColumns:
     """The columns at these places, of these rows only: no column is copied as a whole."""
     found = np.empty((len(places), len(numbers)), np.int32)
     for target, place in zip(found, places, strict=True):
@@ -374,7 +382,7 @@ def picked(columns: Table, places: Sequence[int], numbers: Integers) -> Table:
     return found
 
 
-def pairs(first: Groups, second: Groups) -> tuple[Integers, Integers]:
+def pairs(first: IntervalBindings, second: IntervalBindings) -> tuple[Integers, Integers]:
     """The numbers of the groups that agree in the variables that both have."""
     shared = [name for name in first.names if name in second.names]
     if not shared:
@@ -383,31 +391,31 @@ def pairs(first: Groups, second: Groups) -> tuple[Integers, Integers]:
     if len(first) < len(second):
         others, numbers = pairs(second, first)
         return numbers, others
-    index = Index(second.places(shared))
+    index = RowIndex(second.places(shared))
     index.follow(second.columns, len(second))
     return index.matches(second.columns, first.columns, first.places(shared))
 
 
-def distinct_rows(columns: Table) -> Table:
+def distinct_rows(columns: IdColumns) -> IdColumns:
     """The rows of ids, each once."""
     if not len(columns) or not columns.shape[1]:
         return columns[:, :1]
-    known = RowSet(len(columns))
+    known = NumberedRows(len(columns))
     known.find_or_add(columns)
     return known.columns[:, : known.rows]
 
 
-class RowSet:
+class NumberedRows:
     """A set of rows of ids with numbers that stay, and indexes made when asked for. Mutates itself."""
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
-        self.columns: Table = np.empty((arity, 16), np.int32)
+        self.columns: IdColumns = np.empty((arity, 16), np.int32)
         self.rows = 0
-        self._set = Index(range(arity))
-        self._indexes: dict[tuple[int, ...], Index] = {}
+        self._set = RowIndex(range(arity))
+        self._indexes: dict[tuple[int, ...], RowIndex] = {}
 
-    def find_or_add(self, given: Table, count: int | None = None) -> Integers:
+    def find_or_add(self, given: IdColumns, count: int | None = None) -> Integers:
         """The number of each given row, which is added if it is not there."""
         if self.arity == 0:
             self.rows = 1
@@ -425,7 +433,7 @@ class RowSet:
         self._set.entered = self.rows
         return numbers
 
-    def find(self, given: Table, count: int) -> Integers:
+    def find(self, given: IdColumns, count: int) -> Integers:
         """The number of each given row; -1 where it is not there."""
         if self.arity == 0:
             return np.zeros(count, np.int64) if self.rows else np.full(count, -1)
@@ -434,12 +442,12 @@ class RowSet:
         kernels.find_rows(self.columns, *known, np.ascontiguousarray(given), numbers)
         return numbers
 
-    def matches(self, positions: Sequence[int], given: Table) -> tuple[Integers, Integers]:
+    def matches(self, positions: Sequence[int], given: IdColumns) -> tuple[Integers, Integers]:
         """Each given row with each row of the set that has its ids at these positions."""
         key = tuple(positions)
         index = self._indexes.get(key)
         if index is None:
-            index = self._indexes[key] = Index(key)
+            index = self._indexes[key] = RowIndex(key)
         index.follow(self.columns, self.rows)
         return index.matches(self.columns, np.ascontiguousarray(given), np.arange(len(key)))
 
@@ -454,13 +462,6 @@ class RowSet:
 MOST_WASTE = 1 << 16  # places of the pool that nobody uses before it is written anew
 
 
-class Part(Enum):
-    """Which state of a relation is read."""
-
-    NOW = "now"
-    BEFORE = "before"  # the last change
-
-
 class TimedTable:
     """Facts of one predicate and when they hold."""
 
@@ -471,7 +472,7 @@ class TimedTable:
 
     def _begin(self) -> None:
         """Reset to no facts."""
-        self.facts = RowSet(self.arity)
+        self.facts = NumberedRows(self.arity)
         self._first = np.zeros(16, np.int64)
         self._count = np.zeros(16, np.int64)
         self._room = np.zeros(16, np.int64)
@@ -481,7 +482,7 @@ class TimedTable:
         self._used = 0
         # What the last change added or took away, and where the change of a fact stands; -1 for none.
         self.changed: Integers = np.zeros(0, np.int64)
-        self.change: Lists = nothing()
+        self.change: IntervalLists = nothing()
         self.is_gain = True
         self._place = np.full(16, -1, np.int64)
         self._stamp = np.zeros(16, np.int64)  # the last transaction that noted a fact
@@ -501,7 +502,7 @@ class TimedTable:
 
     # ---- facts by number
 
-    def number(self, rows: Table, count: int | None = None) -> Integers:
+    def number(self, rows: IdColumns, count: int | None = None) -> Integers:
         """The numbers of facts; those not known hold at no time."""
         numbers = self.facts.find_or_add(rows, count)
         if self.facts.rows > len(self._first):
@@ -514,12 +515,12 @@ class TimedTable:
         return numbers
 
     @property
-    def lists(self) -> Lists:
+    def lists(self) -> IntervalLists:
         """The lists of all facts, by number."""
         rows = self.facts.rows
-        return Lists(self._first[:rows], self._count[:rows], self._left, self._right)
+        return IntervalLists(self._first[:rows], self._count[:rows], self._left, self._right)
 
-    def read(self, numbers: Integers, part: Part) -> Lists:
+    def read(self, numbers: Integers, part: Part) -> IntervalLists:
         """The lists of facts, now or before the last change."""
         if part is Part.NOW or not len(self.changed):
             return self.lists.taken(numbers)
@@ -532,7 +533,7 @@ class TimedTable:
 
     # ---- changes
 
-    def gain(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+    def gain(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
         """Add points to distinct facts; returns the facts that gained some, and which."""
         new = lists.without(self.lists, lists.numbers, numbers)
         kept = np.flatnonzero(new.count > 0)
@@ -540,7 +541,7 @@ class TimedTable:
         self._write(numbers, self.lists.united(new, numbers, new.numbers))
         return numbers, new
 
-    def lose(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+    def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
         """Take points away from distinct facts; returns the facts that lost some, and which."""
         gone = lists.intersected(self.lists, lists.numbers, numbers)
         kept = np.flatnonzero(gone.count > 0)
@@ -548,7 +549,7 @@ class TimedTable:
         self._write(numbers, self.lists.without(gone, numbers, gone.numbers))
         return numbers, gone
 
-    def note(self, numbers: Integers, change: Lists, *, is_gain: bool) -> None:
+    def note(self, numbers: Integers, change: IntervalLists, *, is_gain: bool) -> None:
         """Record the last change, which has been made."""
         self.forget_change()
         self.changed, self.change, self.is_gain = numbers, change, is_gain
@@ -566,11 +567,11 @@ class TimedTable:
         self._stamp[new] = epoch
         return new
 
-    def replace(self, numbers: Integers, lists: Lists) -> None:
+    def replace(self, numbers: Integers, lists: IntervalLists) -> None:
         """Replace the lists of distinct facts."""
         self._write(numbers, lists)
 
-    def _write(self, numbers: Integers, lists: Lists) -> None:
+    def _write(self, numbers: Integers, lists: IntervalLists) -> None:
         if not len(numbers):
             return
         self._used += int(lists.count.sum()) - int(self._count[numbers].sum())
@@ -624,12 +625,12 @@ class TimedTable:
 
     # ---- as data
 
-    def holding(self) -> tuple[Integers, Lists]:
+    def holding(self) -> tuple[Integers, IntervalLists]:
         """The facts that hold at some time, and when."""
         numbers = np.flatnonzero(self._count[: self.facts.rows] > 0)
         return numbers, self.lists.taken(numbers)
 
-    def rows(self) -> tuple[Table, Integers, Integers]:
+    def rows(self) -> tuple[IdColumns, Integers, Integers]:
         """All facts interval by interval: columns of ids, left and right ends."""
         numbers, lists = self.holding()
         owners, left, right = lists.rows()

@@ -32,7 +32,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum, components, dependency_graph
 from tidelog.logic.values import Value
-from tidelog.temporal.interval_table import Integers, Lists, Timeline
+from tidelog.temporal.interval_table import Integers, IntervalLists, Timeline
 
 # ---- Metric operators over lists of intervals, as paper 002, Table 1, defines them.
 #
@@ -46,7 +46,7 @@ _ZERO, _ONE = Fraction(0), Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class SinceParts:
     """A `since` or `until` taken apart.
 
     `by` moves points of the right operand where the left one lasts, None if the interval is 0 alone; `alone`
@@ -58,7 +58,7 @@ class Lasting:
     is_integer: bool
 
 
-def take_apart(operator: str, interval: Interval, timeline: Timeline) -> Lasting:
+def split_since(operator: str, interval: Interval, timeline: Timeline) -> SinceParts:
     """A `since` or `until` taken apart."""
     diamond = DIAMOND_OF[operator]
     alone: list[Integers | None] = []
@@ -73,17 +73,21 @@ def take_apart(operator: str, interval: Interval, timeline: Timeline) -> Lasting
         left, right = timeline.ends(rest)
         rest = rest if left <= right else None
     by = None if rest is None else timeline.operator(diamond, rest)
-    return Lasting(by, tuple(alone), timeline.is_integer)
+    return SinceParts(by, tuple(alone), timeline.is_integer)
 
 
-def lasting(parts: Lasting, first: Lists, second: Lists, numbers: Integers, others: Integers) -> Lists:
+def since_intervals(
+    parts: SinceParts, first: IntervalLists, second: IntervalLists, numbers: Integers, others: Integers
+) -> IntervalLists:
     """Where the first lists last from points of the second, pair by pair; -1 is the empty list."""
     if parts.by is None:
-        return Lists(*(np.zeros(len(numbers), np.int64),) * 2, *(np.zeros(0, np.int64),) * 2)
+        return IntervalLists(*(np.zeros(len(numbers), np.int64),) * 2, *(np.zeros(0, np.int64),) * 2)
     return first.lasting(second, numbers, others, parts.by, parts.is_integer)
 
 
-def with_alone(parts: Lasting, made: Lists, second: Lists, others: Integers) -> Lists:
+def with_alone(
+    parts: SinceParts, made: IntervalLists, second: IntervalLists, others: Integers
+) -> IntervalLists:
     """The lists, with the points of the second ones that count without the first."""
     for by in parts.alone:
         points, numbers = second, others
@@ -94,8 +98,8 @@ def with_alone(parts: Lasting, made: Lists, second: Lists, others: Integers) -> 
 
 
 def evaluate_metric(
-    operator: str, interval: Interval, operands: Sequence[Lists], timeline: Timeline
-) -> Lists:
+    operator: str, interval: Interval, operands: Sequence[IntervalLists], timeline: Timeline
+) -> IntervalLists:
     """What an operator makes of lists, or of pairs of lists."""
     if len(operands) == 1:
         return operands[0].moved(timeline.operator(operator, interval))
@@ -103,8 +107,8 @@ def evaluate_metric(
     count = max(len(first), len(second))
     numbers = first.numbers if len(first) else np.full(count, -1)
     others = second.numbers if len(second) else np.full(count, -1)
-    parts = take_apart(operator, interval, timeline)
-    made = lasting(parts, first, second, numbers, others)
+    parts = split_since(operator, interval, timeline)
+    made = since_intervals(parts, first, second, numbers, others)
     return with_alone(parts, made, second, others) if len(second) else made
 
 
@@ -145,7 +149,7 @@ class Always:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
+class Shifted:
     """A unary operator; `spread` leads to all times at which a point of the operand counts."""
 
     by: Integers
@@ -162,7 +166,7 @@ class Moved:
 class Since:
     """`since` or `until`, whose right operand may also count alone: then it has all variables of the left."""
 
-    parts: Lasting
+    parts: SinceParts
     left: Node
     right: Node
     spreads: tuple[Integers, Integers]  # to all times at which a point of the left, or right, operand counts
@@ -174,7 +178,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Within:
+class AtInterval:
     """The facts that hold throughout an interval, or at some time of it, as a query asks for them."""
 
     ends: tuple[int, int]
@@ -187,7 +191,7 @@ class Within:
         return self.operand.names
 
 
-Node = Leaf | Always | Moved | Since | Within
+Node = Leaf | Always | Shifted | Since | AtInterval
 Test = Comparison | Assignment | Condition
 
 
@@ -203,7 +207,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReadyRule:
+class CompiledMetricRule:
     """A rule made ready: it holds where one of the bodies does; `moves` then tell when the head holds."""
 
     rule: Rule
@@ -216,13 +220,15 @@ class ReadyRule:
     is_alone: bool  # no atom stands in the body: it holds at all times, or never
 
 
-def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) -> ReadyRule:
+def compile_metric_rule(
+    rule: Rule, number: int, timeline: Timeline, identity: Identity
+) -> CompiledMetricRule:
     """A rule made ready for a timeline."""
     compiler = _Compiler(timeline, identity)
     moves = rule.moves if isinstance(rule, MetricRule) else ()
     names = [HEAD_MOVES[operator] for operator, _ in moves]
     bodies = tuple(compiler.bodies(rule.body))
-    return ReadyRule(
+    return CompiledMetricRule(
         rule,
         number,
         rule.head.predicate,
@@ -279,20 +285,22 @@ class _Compiler:
                 return Leaf(next(numbers), predicate, self.terms(metric), is_negated)
             case Throughout(atom, interval):
                 leaf = Leaf(next(numbers), atom.predicate, self.terms(atom), is_negated)
-                return Within(self.timeline.ends(interval), leaf, not isinstance(metric, Sometime))
+                return AtInterval(self.timeline.ends(interval), leaf, not isinstance(metric, Sometime))
             case Metric(operator, interval, (operand,)):
-                return Moved(
+                return Shifted(
                     self.timeline.operator(operator, interval),
                     self.node(operand, numbers, is_negated),
                     self.spread(operator, interval),
                 )
             case Metric(operator, interval, (left, right)):
                 nodes = self.node(left, numbers, is_negated), self.node(right, numbers, is_negated)
-                parts = take_apart(operator, interval, self.timeline)
+                parts = split_since(operator, interval, self.timeline)
                 if not set(nodes[0].names) <= set(nodes[1].names):
                     parts = replace(parts, alone=())
-                lasting = replace(interval, start=Fraction(0), start_open=False)
-                return Since(parts, *nodes, (self.spread(operator, lasting), self.spread(operator, interval)))
+                throughout = replace(interval, start=Fraction(0), start_open=False)
+                return Since(
+                    parts, *nodes, (self.spread(operator, throughout), self.spread(operator, interval))
+                )
         raise AssertionError(metric)
 
     def spread(self, operator: str, interval: Interval) -> Integers:
@@ -334,7 +342,7 @@ def _outer_names(literal: Literal, body: Sequence[Literal]) -> frozenset[str]:
 def chain(node: Node) -> tuple[Leaf, tuple[Integers, ...]] | None:
     """The atom under unary operators, and what these do, inner ones first; None if there is more to it."""
     moves: tuple[Integers, ...] = ()
-    while isinstance(node, Moved):
+    while isinstance(node, Shifted):
         moves = (node.by, *moves)
         node = node.operand
     return (node, moves) if isinstance(node, Leaf) else None
@@ -345,7 +353,7 @@ def leaves(node: Node) -> Iterator[Leaf]:
     match node:
         case Leaf():
             yield node
-        case Moved(operand=operand) | Within(operand=operand):
+        case Shifted(operand=operand) | AtInterval(operand=operand):
             yield from leaves(operand)
         case Since(left=left, right=right):
             yield from leaves(left)

@@ -17,24 +17,34 @@ from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.intervals import Interval, write_point
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.temporal.horizon import Folding, Horizon, Outcome, Periods, Repeat, differences, mirrored, moved
-from tidelog.temporal.interval_dred import Journal
-from tidelog.temporal.interval_fixpoint import Derivation, unheard
+from tidelog.plan.algebra import Part
+from tidelog.temporal.horizon import (
+    Folding,
+    Horizon,
+    Periods,
+    Repeat,
+    TimedOutcome,
+    differences,
+    mirrored,
+    moved,
+)
+from tidelog.temporal.interval_dred import IntervalJournal
+from tidelog.temporal.interval_fixpoint import Derivation, ignore_events
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Integers, Lists, Part, TimedTable, Timeline, single
+from tidelog.temporal.interval_table import Integers, IntervalLists, TimedTable, Timeline, single
 from tidelog.temporal.metric_rules import (
     BACKWARD,
     FORWARD,
+    CompiledMetricRule,
     Edge,
     Leaf,
-    ReadyRule,
     Shift,
     direction,
     edges,
     levels,
 )
-from tidelog.temporal.timed_changes import Changing, GoOn, TimedRows, TimedUpdate, Times
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_changes import GoOn, RowTimes, TimedRows, TimedTransaction, TimedUpdate
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- Where what holds repeats: the test that stops a derivation without end.
 #
@@ -47,7 +57,7 @@ from tidelog.temporal.timed_store import Store
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class Repetition:
     """From a left end on all repeats, by a number of units; nothing changes there if it is constant."""
 
     first: int
@@ -56,27 +66,27 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Search:
+class RepetitionSearch:
     """A search on the right side: all facts, the last end of the data, the windows, the smallest period.
 
     `since` is the left end from which on it may be said that all repeats.
     """
 
-    parts: Sequence[Lists]
+    parts: Sequence[IntervalLists]
     behind: int
     since: int
     window: int
     unit: int
 
-    def find(self, last: int) -> Found | None:
+    def find(self, last: int) -> Repetition | None:
         """What repeats, if the last window ends here."""
         is_constant = not any(True for part in self.parts for _ in self._ends(part, last - self.window, last))
         for period in [self.unit] if is_constant else self._candidates(last):
             if last - self.window - period > self.behind and self._is_repeated(last, period):
-                return Found(self._first(last, period), period, is_constant)
+                return Repetition(self._first(last, period), period, is_constant)
         return None
 
-    def _ends(self, part: Lists, low: int, high: int) -> Iterator[Integers]:
+    def _ends(self, part: IntervalLists, low: int, high: int) -> Iterator[Integers]:
         """The intervals that begin or end within a window."""
         owners, left, right = part.within(low, high).rows()
         inside = (left > low) | (right < high)
@@ -121,11 +131,11 @@ class Search:
         return high + 1
 
 
-def _is_same(first: Lists, second: Lists) -> bool:
+def _is_same(first: IntervalLists, second: IntervalLists) -> bool:
     return all(np.array_equal(one, other) for one, other in zip(first.rows(), second.rows(), strict=True))
 
 
-def finite_ends(parts: Iterable[Lists]) -> tuple[int, int] | None:
+def finite_ends(parts: Iterable[IntervalLists]) -> tuple[int, int] | None:
     """The least and the greatest finite end; None if there is none."""
     found: list[Integers] = []
     for part in parts:
@@ -179,7 +189,7 @@ class Periodic:
     """A program whose facts repeat: the horizon so far, and the periods beyond it. Mutable: both change."""
 
     program: Program
-    store: Store
+    store: TimedStore
     settings: str  # the procedure
     horizon: Interval | None = None
     periods: Periods | None = None
@@ -187,8 +197,12 @@ class Periodic:
     # ---- deriving
 
     def derive(
-        self, ready: Sequence[ReadyRule], listen: Listener, check: Callable[[], None], strata_before: int
-    ) -> tuple[Outcome, dict[int, int]]:
+        self,
+        ready: Sequence[CompiledMetricRule],
+        listen: Listener,
+        check: Callable[[], None],
+        strata_before: int,
+    ) -> tuple[TimedOutcome, dict[int, int]]:
         """Derive until all repeats; what came of it, and which rules were done before the end."""
         self.horizon = self._around_data()
         rounds = 0
@@ -202,9 +216,9 @@ class Periodic:
             dropped = dropped or derivation.dropped
             if not horizon.is_cut:
                 self.periods = Periods()
-                return Outcome(rounds, True), dropped
+                return TimedOutcome(rounds, True), dropped
             if self._find():
-                return Outcome(rounds, True, horizon, self.periods), dropped
+                return TimedOutcome(rounds, True, horizon, self.periods), dropped
             self.horizon = self._widened()
 
     # ---- changing
@@ -223,7 +237,7 @@ class Periodic:
         known = self.program, self.horizon, self.periods
         self.program = after
 
-        def settle(ready: Sequence[ReadyRule], journal: Journal) -> bool:
+        def settle(ready: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
             is_grown = False
             while not self._find():
                 self.horizon, is_grown = self._widened(), True
@@ -231,7 +245,7 @@ class Periodic:
             return is_grown
 
         former = self._folding()
-        changing = Changing(self.store, self.cutting(), check, settle, partial(self._net, former))
+        changing = TimedTransaction(self.store, self.cutting(), check, settle, partial(self._net, former))
         try:
             net = changing.carry_out(update, static, before, after, accept)
             return net, changing.journal.grown(self.store.tables.values())
@@ -252,7 +266,7 @@ class Periodic:
             right = Repeat(at, timeline.duration(self._unit), is_constant=True)
         return Periods(left, right).on(timeline)
 
-    def _net(self, former: Folding, journal: Journal) -> NetChange:
+    def _net(self, former: Folding, journal: IntervalJournal) -> NetChange:
         """What all facts have lost and gained, without end; `former` is how they repeated."""
         now = self._folding()
         removed: dict[str, Rows] = {}
@@ -262,14 +276,14 @@ class Periodic:
             noted = journal.before(table)
             numbers = noted.numbers if former == now else np.arange(table.facts.rows)
             after, places = table.lists.taken(numbers), noted.places(numbers)
-            others = Lists(after.first, np.where(places < 0, after.count, 0), after.left, after.right)
+            others = IntervalLists(after.first, np.where(places < 0, after.count, 0), after.left, after.right)
             before = others.united(noted.lists, others.numbers, places)
             found = differences((before, former), (after, now))
             is_periodic = any(every.any() for *_, every in found)
             for (owners, left, right, every), side in zip(found, (removed, added), strict=True):
                 if len(owners):
                     columns = tuple(table.facts.columns[:, numbers[owners]])
-                    times = Times(self.store.timeline, left, right)
+                    times = RowTimes(self.store.timeline, left, right)
                     side[name] = TimedRows(columns, len(left), times, every if is_periodic else None)
         return NetChange(added, removed)
 
@@ -294,14 +308,14 @@ class Periodic:
         return first in self.horizon and last in self.horizon
 
     def _derive_on(
-        self, ready: Sequence[ReadyRule], check: Callable[[], None], journal: Journal | None
+        self, ready: Sequence[CompiledMetricRule], check: Callable[[], None], journal: IntervalJournal | None
     ) -> int:
         derivation = Derivation(
-            self.store, ready, unheard, check, self.settings, horizon=self.cutting(), journal=journal
+            self.store, ready, ignore_events, check, self.settings, horizon=self.cutting(), journal=journal
         )
         return derivation.run().rounds
 
-    def outcome(self, before: Outcome) -> Outcome:
+    def outcome(self, before: TimedOutcome) -> TimedOutcome:
         """What is there after a change."""
         return replace(before, horizon=self.cutting(), periods=self.periods)
 
@@ -360,7 +374,7 @@ class Periodic:
             first, last, high = -last, -first, -low
         if right is not None:
             first = max(first, 1 - timeline.ends(right.at)[0])
-        search = Search(parts, last + 1, first, timeline.span(window_of(self.program)), self._unit)
+        search = RepetitionSearch(parts, last + 1, first, timeline.span(window_of(self.program)), self._unit)
         for part in TRIED[: 1 if self._way else None]:
             end = last + int((high - last) * part) // 2 * 2
             found = search.find(end)
@@ -373,7 +387,7 @@ class Periodic:
         """The smallest period."""
         return 1 if self.store.timeline.is_integer else 2
 
-    def _repeat(self, found: Found, is_left: bool) -> Repeat:
+    def _repeat(self, found: Repetition, is_left: bool) -> Repeat:
         timeline = self.store.timeline
         ends = (-INFINITY, -found.first) if is_left else (found.first, INFINITY)
         return Repeat(timeline.decode(*ends), timeline.duration(found.period), found.is_constant)
@@ -407,10 +421,10 @@ def folded(query: Query, periods: Periods, program: Program) -> Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfolding:
+class UnfoldedSource:
     """Reads facts with so many periods more than are there, for queries."""
 
-    store: Store
+    store: TimedStore
     folding: Folding
     copies: int
 
@@ -418,11 +432,11 @@ class Unfolding:
         """The facts of an atom's predicate."""
         return self.store.table(leaf)
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
         """When facts hold."""
         return self.folding.unfold(self.store.read(leaf, numbers, part), self.copies)
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
         """The facts that just changed: queries change nothing."""
         return self.store.changed(leaf)
 
@@ -478,7 +492,7 @@ def _fault(edge: Edge, program: Program) -> Diagnostic | None:
 
 
 @dataclass(slots=True)
-class Past:
+class RetentionWindow:
     """What is final, and how much of it is kept. Mutable: it grows.
 
     `window` is the horizon, which moves along as time advances.
@@ -490,7 +504,7 @@ class Past:
     kept: Mapping[str, Fraction | None] = field(default_factory=dict)
     weight: int = 0  # of what was there when something was forgotten last
 
-    def advanced(self, point: Interval, program: Program) -> Past:
+    def advanced(self, point: Interval, program: Program) -> RetentionWindow:
         """What is final when time has advanced to a point; raises ProgramError if it cannot."""
         to, is_calendar = point.start, point.is_calendar
         assert to is not None, "a point is finite"
@@ -498,7 +512,7 @@ class Past:
             message = f"time has advanced to {self}, and cannot go back to {write_point(to, is_calendar)}"
             raise ProgramError(Diagnostic(NOT_ADVANCED, message))
         kept = looked_back(program)
-        return Past(self._moved(to, is_calendar), to, is_calendar, kept, self.weight)
+        return RetentionWindow(self._moved(to, is_calendar), to, is_calendar, kept, self.weight)
 
     def __str__(self) -> str:
         return "the beginning" if self.time is None else write_point(self.time, self.is_calendar)
@@ -530,7 +544,7 @@ class Past:
 
     # ---- forgetting
 
-    def forget(self, store: Store) -> None:
+    def forget(self, store: TimedStore) -> None:
         """Drop facts that can no longer matter, unless few have been added since the last time."""
         tables = (*store.given.values(), *store.tables.values())
         if sum(table.weight for table in tables) < GROWTH * self.weight + SWEPT_FROM:
@@ -568,15 +582,15 @@ class Past:
 
 
 def derive_on(
-    horizon: Horizon | None, later: Horizon | None, store: Store, check: Callable[[], None]
+    horizon: Horizon | None, later: Horizon | None, store: TimedStore, check: Callable[[], None]
 ) -> GoOn:
     """What derives in the horizon as it is when time has advanced what was cut off by the one before."""
 
-    def go_on(rules: Sequence[ReadyRule], journal: Journal) -> bool:
+    def go_on(rules: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
         if horizon is None or later is None or not horizon.is_cut:
             return False
         later.left = horizon.left
-        Derivation(store, rules, unheard, check, "seminaive", horizon=later, journal=journal).run()
+        Derivation(store, rules, ignore_events, check, "seminaive", horizon=later, journal=journal).run()
         return True
 
     return go_on

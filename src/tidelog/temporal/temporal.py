@@ -22,25 +22,41 @@ from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout,
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.temporal.body_evaluation import Computer, Evaluation, Reading, head_rows, together, violations
-from tidelog.temporal.horizon import Horizon, Outcome, Periods
+from tidelog.temporal.body_evaluation import (
+    BodyEvaluation,
+    ExpressionEvaluator,
+    IntervalSource,
+    head_rows,
+    together,
+    violations,
+)
+from tidelog.temporal.horizon import Horizon, Periods, TimedOutcome
 from tidelog.temporal.interval_fixpoint import PROCEDURES, Derivation
-from tidelog.temporal.interval_table import Ids, Integers, Lists, RowSet, Table, TimedTable, Timeline, single
-from tidelog.temporal.metric_rules import FORWARD, direction, make_ready, time_cycle
+from tidelog.temporal.interval_table import (
+    IdColumns,
+    Ids,
+    Integers,
+    IntervalLists,
+    NumberedRows,
+    TimedTable,
+    Timeline,
+    single,
+)
+from tidelog.temporal.metric_rules import FORWARD, compile_metric_rule, direction, time_cycle
 from tidelog.temporal.periodic import (
     NOT_ADVANCED,
-    Past,
     Periodic,
-    Unfolding,
+    RetentionWindow,
+    UnfoldedSource,
     derive_on,
     folded,
     reach_of,
     reason_against,
 )
 from tidelog.temporal.time_columns import split_batch
-from tidelog.temporal.timed_changes import Changing, Stating, TimedUpdate, Times
+from tidelog.temporal.timed_changes import RowTimes, TimedTransaction, TimedUpdate, TimedUpdateNormaliser
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- The part of a reasoner that knows of time: facts with intervals, derivation, answers. Mutates itself.
 
@@ -75,10 +91,10 @@ class Temporal:
     def __init__(self, engine: Any, program: Program, settings: TimeSettings) -> None:
         self.engine = engine
         self.settings = settings
-        self.store = Store(engine, Timeline(is_integer=program.is_integer_time))
-        self.outcome: Outcome | None = None  # of the last derivation
+        self.store = TimedStore(engine, Timeline(is_integer=program.is_integer_time))
+        self.outcome: TimedOutcome | None = None  # of the last derivation
         self.dropped: Mapping[int, int] = {}  # rules that were done before its end, and after which round
-        self.past = Past(settings.horizon)
+        self.past = RetentionWindow(settings.horizon)
         self.periodic: Periodic | None = None  # where what follows has no end
         self.is_cut = False  # something would follow beyond the horizon
 
@@ -99,7 +115,7 @@ class Temporal:
         is_integer = self.store.timeline.is_integer
         self.load_parts(name, (split_batch(batch, names, is_integer) for batch in batches), listen)
 
-    def load_parts(self, name: str, parts: Iterable[tuple[Batch, Times]], listen: Listener) -> int:
+    def load_parts(self, name: str, parts: Iterable[tuple[Batch, RowTimes]], listen: Listener) -> int:
         """Add facts of a file, apart from when they hold; returns how many intervals are new."""
         start, all_new = perf_counter(), 0
         for batch, times in parts:
@@ -109,7 +125,7 @@ class Temporal:
             start, all_new = end, all_new + new
         return all_new
 
-    def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: Times) -> int:
+    def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: RowTimes) -> int:
         """Add facts, as columns of ids in parts, with their times; returns how many intervals are new."""
         self.store.adopt(times.timeline)
         left, right = times.on(self.store.timeline)
@@ -134,7 +150,7 @@ class Temporal:
         lists = single(left, right)
         return not lists.without(table.lists, lists.numbers, number).size
 
-    def columns(self, rows: Sequence[Sequence[Any]]) -> Table:
+    def columns(self, rows: Sequence[Sequence[Any]]) -> IdColumns:
         """Rows of values as ids."""
         encode = self.engine.dictionary.encode_values
         arity = len(rows[0])
@@ -165,7 +181,7 @@ class Temporal:
         self.is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
 
-    def given(self) -> Iterator[tuple[str, Sequence[Ids], int, Times]]:
+    def given(self) -> Iterator[tuple[str, Sequence[Ids], int, RowTimes]]:
         """Yield the facts that are given with times: columns of ids, how many rows, and when each holds."""
         for name, table in self.store.given.items():
             columns, left, right = table.rows()
@@ -173,7 +189,7 @@ class Temporal:
                 name,
                 list(map(np.ascontiguousarray, columns)),
                 len(left),
-                Times(self.store.timeline, left, right),
+                RowTimes(self.store.timeline, left, right),
             )
 
     def hold(
@@ -181,7 +197,7 @@ class Temporal:
         program: Program,
         found: Mapping[str, Sequence[tuple[Sequence[Ids], Sequence[Integers], int]]],
         timeline: Timeline,
-        outcome: Outcome,
+        outcome: TimedOutcome,
         listen: Listener,
     ) -> None:
         """Hold facts that were derived elsewhere: of each derived predicate all, with their times."""
@@ -198,7 +214,7 @@ class Temporal:
         self.outcome, self.dropped, self.periodic = outcome, {}, None
         self.is_cut = outcome.horizon is not None and outcome.horizon.is_cut
 
-    def horizon(self, program: Program, past: Past | None = None) -> Horizon | None:
+    def horizon(self, program: Program, past: RetentionWindow | None = None) -> Horizon | None:
         """The part of the timeline to which derivation is limited, if it is, noting nothing yet."""
         past = past or self.past
         if past.interval is None:
@@ -285,19 +301,19 @@ class Temporal:
         past = self.past if update.advance is None else self.past.advanced(update.advance, after)
         later = None if past is self.past else self.horizon(after, past)
         horizon = self.horizon(after)
-        changing = Changing(self.store, horizon, check, derive_on(horizon, later, self.store, check))
+        changing = TimedTransaction(self.store, horizon, check, derive_on(horizon, later, self.store, check))
         net = changing.carry_out(update, static, before, after, accept)
         self.is_cut = any(one is not None and one.is_cut for one in (horizon, later))
-        self.outcome = self.outcome or Outcome(0, True, horizon)  # the first facts with times
+        self.outcome = self.outcome or TimedOutcome(0, True, horizon)  # the first facts with times
         grown = changing.journal.grown(self.store.tables.values())
         if later is not None:
             self._advance(past, later)
         return net, grown
 
     @property
-    def stating(self) -> Stating:
+    def stating(self) -> TimedUpdateNormaliser:
         """The facts that are given, for what a transaction says about them."""
-        return Stating(self.store, self._first)
+        return TimedUpdateNormaliser(self.store, self._first)
 
     def _refine(self, update: TimedUpdate, after: Program) -> None:
         """Refine the units as far as a transaction needs, before anything is written in them."""
@@ -305,7 +321,7 @@ class Temporal:
             self.store.adopt(timeline)
         self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
-    def _advance(self, past: Past, horizon: Horizon) -> None:
+    def _advance(self, past: RetentionWindow, horizon: Horizon) -> None:
         """Set the new past and horizon, and drop facts that can no longer matter."""
         past.forget(self.store)
         self.past = past
@@ -350,7 +366,7 @@ class Temporal:
         """The left end of what may be asked for: what was before is forgotten."""
         return self.past.first(self.store.timeline)
 
-    def _recent(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+    def _recent(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
         """Those of distinct answers that hold at a time that may be asked for, and when."""
         if self.past.time is None:
             return numbers, lists
@@ -362,12 +378,12 @@ class Temporal:
     def _periods(self) -> Periods | None:
         return None if self.periodic is None else self.periodic.periods
 
-    def _reading(self, query: Query, program: Program) -> Reading:
+    def _reading(self, query: Query, program: Program) -> IntervalSource:
         """Where the atoms of a query read: as far beyond what is there as it looks, where all repeats."""
         if self._periods is None:
             return self.store
         copies = self._periods.copies(2 * max(reach_of(query, program)))
-        return Unfolding(self.store, self._periods.on(self.store.timeline), copies)
+        return UnfoldedSource(self.store, self._periods.on(self.store.timeline), copies)
 
     def relation(self, predicate: Predicate, schema: LazySchema | None = None) -> TimedRelation:
         """All facts of a predicate, and when they hold."""
@@ -382,8 +398,8 @@ class Temporal:
         self,
         name: str,
         names: Sequence[str],
-        columns: Table,
-        lists: Lists,
+        columns: IdColumns,
+        lists: IntervalLists,
         periods: Periods | None,
         time: str = INTERVAL,
         schema: LazySchema | None = None,
@@ -404,12 +420,12 @@ class Temporal:
         if self._periods is not None:
             query = folded(query, self._periods, program)
         self.store.refine(intervals_of(query.rule))
-        ready = make_ready(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
+        ready = compile_metric_rule(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
         for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
             if name not in self.store.tables and name in program.predicates:
                 self.store.tables[name] = self.store.beginning(name, program.predicates[name].arity)
-        evaluation = Evaluation(self._reading(query, program), Computer(self.engine))
-        answers = RowSet(len(ready.terms))
+        evaluation = BodyEvaluation(self._reading(query, program), ExpressionEvaluator(self.engine))
+        answers = NumberedRows(len(ready.terms))
         found: list[tuple[Integers, Any]] = []
         for body in ready.bodies:
             groups = evaluation.whole(body)
@@ -420,7 +436,7 @@ class Temporal:
         self,
         query: Query,
         program: Program,
-        answers: RowSet,
+        answers: NumberedRows,
         found: Sequence[tuple[Integers, Any]],
         schema: LazySchema | None,
     ) -> Relation:
@@ -500,7 +516,7 @@ class TimeState:
     outcome: tuple[int, bool, bool] | None  # rounds, whether nothing more followed, whether all repeats
     dropped: Mapping[int, int]
     is_cut: bool = False  # something would follow beyond the horizon
-    past: Past = field(default_factory=Past)  # what is final, if time has advanced
+    past: RetentionWindow = field(default_factory=RetentionWindow)  # what is final, if time has advanced
     periodic: tuple[Interval | None, Periods | None] | None = None  # where what follows has no end
 
 
@@ -553,7 +569,7 @@ def resume(
     if state.outcome is None:
         return
     rounds, is_fixpoint, is_repeating = state.outcome
-    outcome = Outcome(rounds, is_fixpoint)
+    outcome = TimedOutcome(rounds, is_fixpoint)
     if state.periodic is None:
         time.outcome = replace(outcome, horizon=time.horizon(program))
         return
@@ -569,7 +585,7 @@ def _reinstated(state: TimedTableState) -> TimedTable:
         numbers = table.number(columns, rows)
         if table.facts.rows != rows:
             raise ValueError(f"`{state.name}` has a fact at times twice")
-        lists = Lists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
+        lists = IntervalLists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
         table.replace(numbers, lists)
     return table
 

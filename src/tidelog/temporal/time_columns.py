@@ -23,7 +23,7 @@ from tidelog.logic.intervals import Interval, read_interval, read_point
 from tidelog.logic.program import Program, TimedFact
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Integers, Timeline, as_integers
-from tidelog.temporal.timed_changes import Times, times_of
+from tidelog.temporal.timed_changes import RowTimes, times_of
 from tidelog.temporal.timed_relation import BOUNDS, INTERVAL
 
 # ---- What the columns hold that say from when to when facts hold: whole numbers, moments, or exact texts.
@@ -71,7 +71,7 @@ OUT_OF_RANGE = "a time leaves the range of 64 bits"
 _UNITS = {"s": 1, "ms": 1000, "us": _MICROSECONDS, "ns": 1_000_000_000}
 
 
-def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
+def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[object, RowTimes] | None:
     """Data without its times, and these; None if it has none.
 
     Rows are tuples with an interval, or a text that writes one, behind the arguments; tables have a column
@@ -113,7 +113,7 @@ def _table(data: object) -> Any | None:
     return None
 
 
-def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
+def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, RowTimes] | None:
     chosen = time_columns(table.column_names, arity)
     if not chosen:
         return None
@@ -134,14 +134,14 @@ def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
     return []
 
 
-def split_batch(batch: Batch, names: tuple[str, ...], is_integer: bool) -> tuple[Batch, Times]:
+def split_batch(batch: Batch, names: tuple[str, ...], is_integer: bool) -> tuple[Batch, RowTimes]:
     """Rows of a file without the last columns, which say when, and these."""
     count = len(batch.columns) - len(names)
     times = read_times([column.values for column in batch.columns[count:]], names, is_integer)
     return Batch(batch.columns[:count], batch.rows), times
 
 
-def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> Times:
+def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> RowTimes:
     """The times of columns: one of intervals or of points; start and end, or start and duration; these and
     whether the bounds are left out.
     """
@@ -166,7 +166,7 @@ def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) ->
         place = int(empty[0])
         bounds = f"from {arrays[0][place]} to {arrays[1][place]}"
         raise DataError(Diagnostic(NOT_A_TIME, f"row {place + 1}: no time point lies {bounds}"))
-    return Times(timeline, left, right)
+    return RowTimes(timeline, left, right)
 
 
 def _added(start: _Points, length: _Points) -> _Points:
@@ -189,11 +189,11 @@ def _truths(array: Any) -> Any:
     return pc.equal(pc.utf8_lower(array.cast(pa.large_string())), "true")
 
 
-def _intervals(texts: Any, is_integer: bool) -> Times:
+def _intervals(texts: Any, is_integer: bool) -> RowTimes:
     encoded = pc.dictionary_encode(texts.cast(pa.large_string()))
     distinct = times_of([_read(text) for text in encoded.dictionary.to_pylist()], is_integer)
     places = np.asarray(encoded.indices)
-    return Times(distinct.timeline, distinct.left[places], distinct.right[places])
+    return RowTimes(distinct.timeline, distinct.left[places], distinct.right[places])
 
 
 def _read(text: str) -> Interval:

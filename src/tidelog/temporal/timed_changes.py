@@ -17,30 +17,30 @@ from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.temporal.body_evaluation import Derived
+from tidelog.temporal.body_evaluation import IntervalBuffer
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.interval_dred import Difference, Journal, Maintenance
+from tidelog.temporal.interval_dred import IntervalDelta, IntervalJournal, IntervalMaintenance
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import (
+    IdColumns,
     Integers,
-    Lists,
-    RowSet,
-    Table,
+    IntervalLists,
+    NumberedRows,
     TimedTable,
     Timeline,
     always,
     nothing,
     single,
 )
-from tidelog.temporal.metric_rules import ReadyRule
+from tidelog.temporal.metric_rules import CompiledMetricRule
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation, Truths
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- Transactions over time: facts with intervals that come and go. Mutates the store.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Times:
+class RowTimes:
     """Ends of intervals, one for each row, on a timeline of their own."""
 
     timeline: Timeline
@@ -54,17 +54,17 @@ class Times:
         return left, right
 
 
-def times_of(intervals: Sequence[Interval], is_integer: bool) -> Times:
+def times_of(intervals: Sequence[Interval], is_integer: bool) -> RowTimes:
     """Intervals as ends."""
     timeline = Timeline(is_integer=is_integer).refined(intervals)
-    return Times(timeline, *timeline.encode(intervals))
+    return RowTimes(timeline, *timeline.encode(intervals))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimedRows(Rows):
     """Rows of ids that hold in intervals; if some repeat, with the period of each: 0 for the others."""
 
-    times: Times | None = None
+    times: RowTimes | None = None
     every: Integers | None = None
 
 
@@ -93,17 +93,17 @@ class TimedUpdate:
 
 
 # Derives what follows besides, once facts have changed: whether it did anything.
-GoOn = Callable[[Sequence[ReadyRule], Journal], bool]
+GoOn = Callable[[Sequence[CompiledMetricRule], IntervalJournal], bool]
 # Tells what all tables have lost and gained, of which the tables hold a part only.
-Compare = Callable[[Journal], NetChange]
+Compare = Callable[[IntervalJournal], NetChange]
 
 
-class Changing:
+class TimedTransaction:
     """One transaction on a store: all of it, or nothing of it and an error."""
 
     def __init__(
         self,
-        store: Store,
+        store: TimedStore,
         horizon: Horizon | None,
         check: Callable[[], None],
         go_on: GoOn | None = None,
@@ -114,7 +114,7 @@ class Changing:
         self.go_on = go_on
         self.compare = compare
         self.check = check
-        self.journal = Journal()
+        self.journal = IntervalJournal()
 
     def carry_out(
         self,
@@ -129,7 +129,7 @@ class Changing:
         try:
             removed, added = self._given(update, static)
             schedule = self.store.schedule(before, after)
-            maintenance = Maintenance(self.store, schedule, self.check, self.horizon, self.journal)
+            maintenance = IntervalMaintenance(self.store, schedule, self.check, self.horizon, self.journal)
             lost, gained = maintenance.run(removed, added)
             if self.go_on is not None and self.go_on(schedule.after, self.journal):
                 lost, gained = self._net()
@@ -145,7 +145,7 @@ class Changing:
             raise
         return net
 
-    def _net(self) -> tuple[dict[str, Difference], dict[str, Difference]]:
+    def _net(self) -> tuple[dict[str, IntervalDelta], dict[str, IntervalDelta]]:
         """What all tables lost and gained by now."""
         lost, gained = {}, {}
         for name, table in self.store.tables.items():
@@ -176,10 +176,10 @@ class Changing:
 
     def _given(
         self, update: TimedUpdate, static: NetChange
-    ) -> tuple[dict[str, Difference], dict[str, Difference]]:
+    ) -> tuple[dict[str, IntervalDelta], dict[str, IntervalDelta]]:
         """The points that are no longer given, and those that are newly given."""
         self._restate(update)
-        removed, added = Derived(), Derived()
+        removed, added = IntervalBuffer(), IntervalBuffer()
         for name, given in self.store.given.items():
             for difference, points in zip(self.journal.net(given), (removed, added), strict=True):
                 if difference:
@@ -192,10 +192,10 @@ class Changing:
                     table = self.store.tables[name]
                     columns = np.array(rows.columns, np.int32).reshape(table.arity, rows.count)
                     points.add(name, table.number(columns, rows.count), self._from_now(rows.count))
-        lost = {name: self._not_given(name, Difference(*removed.of(name))) for name in removed.names}
-        return lost, {name: Difference(*added.of(name)) for name in added.names}
+        lost = {name: self._not_given(name, IntervalDelta(*removed.of(name))) for name in removed.names}
+        return lost, {name: IntervalDelta(*added.of(name)) for name in added.names}
 
-    def _from_now(self, count: int) -> Lists:
+    def _from_now(self, count: int) -> IntervalLists:
         """So many lists of all time that is not final."""
         if self._final == -INFINITY:
             return always(count)
@@ -206,11 +206,11 @@ class Changing:
         """The left end of what is not final."""
         return -INFINITY if self.horizon is None else self.horizon.final
 
-    def _not_given(self, name: str, points: Difference) -> Difference:
+    def _not_given(self, name: str, points: IntervalDelta) -> IntervalDelta:
         """The points without those that are still given, in another way."""
         given = self.store.given_lists(self.store.tables[name], points.numbers)
         every = points.lists.numbers
-        return Difference(points.numbers, points.lists.without(given, every, every))
+        return IntervalDelta(points.numbers, points.lists.without(given, every, every))
 
     def _restate(self, update: TimedUpdate) -> None:
         """Update the given facts to those after the transaction."""
@@ -221,24 +221,26 @@ class Changing:
             self.journal.note(self.store.given[name], numbers)
             self.store.given[name].gain(numbers, lists)
 
-    def _stated(self, facts: Iterable[tuple[str, TimedRows]]) -> Iterator[tuple[str, Integers, Lists]]:
+    def _stated(
+        self, facts: Iterable[tuple[str, TimedRows]]
+    ) -> Iterator[tuple[str, Integers, IntervalLists]]:
         for name, rows in facts:
             assert rows.times is not None
             table = self.store.given.setdefault(name, TimedTable(name, len(rows.columns)))
-            columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
+            columns: IdColumns = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
             left, right = rows.times.on(self.store.timeline)
             left = np.maximum(left, self._final)
             yield name, *single(left, right).grouped(table.number(columns, rows.count))
 
     # ---- what came of it
 
-    def _rows(self, points: Mapping[str, Difference], program: Program) -> dict[str, Rows]:
+    def _rows(self, points: Mapping[str, IntervalDelta], program: Program) -> dict[str, Rows]:
         found: dict[str, Rows] = {}
         for name, difference in points.items():
             if name in program.timed:
                 owners, left, right = difference.lists.rows()
                 columns = self.store.tables[name].facts.columns[:, difference.numbers[owners]]
-                times = Times(self.store.timeline, left, right)
+                times = RowTimes(self.store.timeline, left, right)
                 found[name] = TimedRows(tuple(columns), len(left), times)
         return found
 
@@ -280,10 +282,10 @@ EXPLICIT = int(Flag.EXPLICIT)
 
 
 @dataclass(frozen=True, slots=True)
-class Stating:
+class TimedUpdateNormaliser:
     """The facts given at present; what lies before the left end `final` is final."""
 
-    store: Store
+    store: TimedStore
     final: int = -INFINITY
 
     def settle(
@@ -327,9 +329,11 @@ class Stating:
         """Which facts are given for some stretch of time."""
         return self._given(name, _table(rows)).later(self.final).count > 0
 
-    def _asked(self, update: TimedUpdate, always: Mapping[str, Rows]) -> dict[str, tuple[Table, Lists]]:
+    def _asked(
+        self, update: TimedUpdate, always: Mapping[str, Rows]
+    ) -> dict[str, tuple[IdColumns, IntervalLists]]:
         """The distinct facts to delete of each predicate, and when."""
-        parts: dict[str, list[tuple[Table, Integers, Integers]]] = {}
+        parts: dict[str, list[tuple[IdColumns, Integers, Integers]]] = {}
         for name, rows in update.removed:
             assert rows.times is not None
             parts.setdefault(name, []).append((_table(rows), *rows.times.on(self.store.timeline)))
@@ -340,21 +344,23 @@ class Stating:
             parts.setdefault(name, []).append(self.store.given[name].rows())
         return {name: self._grouped(some) for name, some in parts.items()}
 
-    def _grouped(self, parts: Iterable[tuple[Table, Integers, Integers]]) -> tuple[Table, Lists]:
+    def _grouped(
+        self, parts: Iterable[tuple[IdColumns, Integers, Integers]]
+    ) -> tuple[IdColumns, IntervalLists]:
         columns, left, right = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
-        facts = RowSet(len(columns))
+        facts = NumberedRows(len(columns))
         numbers = facts.find_or_add(columns, len(left))
         numbers, lists = single(np.maximum(left, self.final), right).grouped(numbers)
         return facts.columns[:, numbers], lists
 
-    def _given(self, name: str, facts: Table) -> Lists:
+    def _given(self, name: str, facts: IdColumns) -> IntervalLists:
         """When facts are given in the store."""
         lists, table = nothing(facts.shape[1]), self.store.given.get(name)
         if table is None:
             return lists
         return table.lists.united(lists, table.facts.find(facts, len(lists)), lists.numbers)
 
-    def _explicit(self, name: str, facts: Table) -> Truths:
+    def _explicit(self, name: str, facts: IdColumns) -> Truths:
         """Which facts are given with the engine."""
         engine, count = self.store.engine, facts.shape[1]
         if name not in engine.relations():
@@ -362,9 +368,9 @@ class Stating:
         found: Truths = (engine.standing(name, list(facts), count) & EXPLICIT) != 0
         return found
 
-    def _rows(self, name: str, facts: Table, lists: Lists) -> tuple[str, TimedRows]:
+    def _rows(self, name: str, facts: IdColumns, lists: IntervalLists) -> tuple[str, TimedRows]:
         owners, left, right = lists.rows()
-        times = Times(self.store.timeline, left, right)
+        times = RowTimes(self.store.timeline, left, right)
         return name, TimedRows(tuple(facts[:, owners]), len(left), times)
 
     # ---- what cannot be
@@ -386,7 +392,7 @@ class Stating:
                 faults.append(Diagnostic(LATE, message, help=PASSED_OVER))
         return faults
 
-    def _texts(self, name: str, columns: Table, left: Integers, right: Integers) -> str:
+    def _texts(self, name: str, columns: IdColumns, left: Integers, right: Integers) -> str:
         """The first of some facts with times, as text."""
         decode, values = self.store.timeline.decode, self.store.engine.dictionary.decode
         texts = []
@@ -397,8 +403,8 @@ class Stating:
         return f"{', '.join(texts)}{more}"
 
 
-def _table(rows: Rows) -> Table:
-    columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
+def _table(rows: Rows) -> IdColumns:
+    columns: IdColumns = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
     return columns
 
 
@@ -414,12 +420,12 @@ def _append(where: list[tuple[str, TimedRows]], item: tuple[str, TimedRows]) -> 
 class GivenBefore:
     """Facts of one predicate that a transaction touches, and when those of them that are given are given."""
 
-    touched: RowSet
-    columns: Table
-    times: Times
+    touched: NumberedRows
+    columns: IdColumns
+    times: RowTimes
 
 
-def given_before(store: Store, update: TimedUpdate) -> dict[str, GivenBefore]:
+def given_before(store: TimedStore, update: TimedUpdate) -> dict[str, GivenBefore]:
     """What a transaction touches of what is given, by predicate; that costs what it touches."""
     stated = (*update.removed, *update.added)
     names = dict.fromkeys((*(name for name, _ in stated), *update.replaced))
@@ -429,11 +435,11 @@ def given_before(store: Store, update: TimedUpdate) -> dict[str, GivenBefore]:
     }
 
 
-def _before(store: Store, name: str, parts: Sequence[TimedRows], update: TimedUpdate) -> GivenBefore:
+def _before(store: TimedStore, name: str, parts: Sequence[TimedRows], update: TimedUpdate) -> GivenBefore:
     table = store.given.get(name)
     if table is None:
         table = TimedTable(name, len(parts[0].columns) if parts else 0)
-    touched = RowSet(table.arity)
+    touched = NumberedRows(table.arity)
     if name in update.replaced:
         numbers, _ = table.holding()
         touched.find_or_add(table.facts.columns[:, numbers], len(numbers))
@@ -442,10 +448,12 @@ def _before(store: Store, name: str, parts: Sequence[TimedRows], update: TimedUp
     numbers = table.facts.find(touched.columns[:, : touched.rows], touched.rows)
     numbers = numbers[numbers >= 0]
     owners, left, right = table.lists.taken(numbers).rows()
-    return GivenBefore(touched, table.facts.columns[:, numbers[owners]], Times(store.timeline, left, right))
+    return GivenBefore(
+        touched, table.facts.columns[:, numbers[owners]], RowTimes(store.timeline, left, right)
+    )
 
 
-def restore_given(store: Store, before: Mapping[str, GivenBefore]) -> None:
+def restore_given(store: TimedStore, before: Mapping[str, GivenBefore]) -> None:
     """Restore the given facts from before a transaction in new tables."""
     made: dict[str, TimedTable] = {}
     for name, table in store.given.items():

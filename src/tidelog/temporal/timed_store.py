@@ -15,18 +15,18 @@ from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Graph, components, dependency_graph
+from tidelog.plan.algebra import Part
 from tidelog.temporal.interval_table import (
+    IdColumns,
     Integers,
-    Lists,
-    Part,
-    Table,
+    IntervalLists,
     TimedTable,
     Timeline,
     always,
     nothing,
     single,
 )
-from tidelog.temporal.metric_rules import Body, Leaf, ReadyRule, make_ready
+from tidelog.temporal.metric_rules import Body, CompiledMetricRule, Leaf, compile_metric_rule
 
 # ---- The order in which a transaction is worked in: component by component, bodies driven by their atoms.
 #
@@ -36,27 +36,27 @@ from tidelog.temporal.metric_rules import Body, Leaf, ReadyRule, make_ready
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drive:
+class DrivenBody:
     """A body that is driven by one of its atoms."""
 
-    ready: ReadyRule
+    ready: CompiledMetricRule
     body: Body
     leaf: Leaf
 
 
-Drives = Mapping[str, Sequence[Drive]]  # by the predicate of the atom
+DrivenBodies = Mapping[str, Sequence[DrivenBody]]  # by the predicate of the atom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Component:
+class TimedComponent:
     """Predicates that depend on each other, in the order in which changes are passed on, and their rules."""
 
     heads: tuple[str, ...]
-    before: Drives
-    after: Drives
-    rules: Mapping[str, Sequence[ReadyRule]]  # those afterwards, by head
-    gone: Sequence[ReadyRule] = ()
-    new: Sequence[ReadyRule] = ()
+    before: DrivenBodies
+    after: DrivenBodies
+    rules: Mapping[str, Sequence[CompiledMetricRule]]  # those afterwards, by head
+    gone: Sequence[CompiledMetricRule] = ()
+    new: Sequence[CompiledMetricRule] = ()
 
     @property
     def read(self) -> list[str]:
@@ -65,16 +65,16 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class TimedSchedule:
     """The components, each after those that it depends on."""
 
-    before: Sequence[ReadyRule]
-    after: Sequence[ReadyRule]
-    components: tuple[Component, ...]
+    before: Sequence[CompiledMetricRule]
+    after: Sequence[CompiledMetricRule]
+    components: tuple[TimedComponent, ...]
     heads: frozenset[str]
 
 
-def make_schedule(before: Sequence[ReadyRule], after: Sequence[ReadyRule]) -> Schedule:
+def make_schedule(before: Sequence[CompiledMetricRule], after: Sequence[CompiledMetricRule]) -> TimedSchedule:
     """The schedule of a transaction, by the rules before and after it, made ready for the same timeline."""
     old, new = {ready.rule for ready in before}, {ready.rule for ready in after}
     graph = dependency_graph(ready.rule for ready in (*before, *after))
@@ -84,7 +84,7 @@ def make_schedule(before: Sequence[ReadyRule], after: Sequence[ReadyRule]) -> Sc
         earlier = [ready for name in names for ready in old_rules.get(name, ())]
         later = [ready for name in names for ready in new_rules.get(name, ())]
         parts.append(
-            Component(
+            TimedComponent(
                 _sources_first(names, graph),
                 _drives(earlier),
                 _drives(later),
@@ -93,22 +93,22 @@ def make_schedule(before: Sequence[ReadyRule], after: Sequence[ReadyRule]) -> Sc
                 [ready for ready in later if ready.rule not in old],
             )
         )
-    return Schedule(before, after, tuple(parts), frozenset(graph))
+    return TimedSchedule(before, after, tuple(parts), frozenset(graph))
 
 
-def _by_head(rules: Iterable[ReadyRule]) -> dict[str, list[ReadyRule]]:
-    found: dict[str, list[ReadyRule]] = {}
+def _by_head(rules: Iterable[CompiledMetricRule]) -> dict[str, list[CompiledMetricRule]]:
+    found: dict[str, list[CompiledMetricRule]] = {}
     for ready in rules:
         found.setdefault(ready.head, []).append(ready)
     return found
 
 
-def _drives(rules: Iterable[ReadyRule]) -> Drives:
-    found: dict[str, list[Drive]] = {}
+def _drives(rules: Iterable[CompiledMetricRule]) -> DrivenBodies:
+    found: dict[str, list[DrivenBody]] = {}
     for ready in rules:
         for body in ready.bodies:
             for leaf in body.homes:
-                found.setdefault(leaf.predicate, []).append(Drive(ready, body, leaf))
+                found.setdefault(leaf.predicate, []).append(DrivenBody(ready, body, leaf))
     return found
 
 
@@ -133,7 +133,7 @@ def _sources_first(names: Sequence[str], graph: Graph) -> tuple[str, ...]:
 # ---- The facts of a program over time: those given, all that hold, and their timeline. Mutates itself.
 
 
-class Store:
+class TimedStore:
     """Tables of given facts and of all facts, by predicate; facts without times are the engine's."""
 
     def __init__(self, engine: Any, timeline: Timeline) -> None:
@@ -141,8 +141,10 @@ class Store:
         self.timeline = timeline
         self.given: dict[str, TimedTable] = {}
         self.tables: dict[str, TimedTable] = {}  # what holds, by predicate
-        self._ready: list[tuple[object, Timeline, tuple[ReadyRule, ...]]] = []  # those made ready last
-        self._schedule: Schedule | None = None  # the last one
+        self._ready: list[
+            tuple[object, Timeline, tuple[CompiledMetricRule, ...]]
+        ] = []  # those made ready last
+        self._schedule: TimedSchedule | None = None  # the last one
 
     # ---- the timeline
 
@@ -173,7 +175,7 @@ class Store:
 
     # ---- facts in
 
-    def give(self, name: str, columns: Table, count: int, left: Integers, right: Integers) -> int:
+    def give(self, name: str, columns: IdColumns, count: int, left: Integers, right: Integers) -> int:
         """Add given facts, row by row with their ends; returns how many intervals there are more."""
         table = self.given.setdefault(name, TimedTable(name, len(columns)))
         before = len(table)
@@ -212,7 +214,7 @@ class Store:
 
     # ---- rules
 
-    def ready(self, program: Program) -> tuple[ReadyRule, ...]:
+    def ready(self, program: Program) -> tuple[CompiledMetricRule, ...]:
         """The rules of a program over time, made ready for the present timeline."""
         rules = program.timed_rules
         for known, timeline, made in self._ready:
@@ -220,14 +222,14 @@ class Store:
                 return made
         identity = self.engine.dictionary.encode
         made = tuple(
-            make_ready(rule, number, self.timeline, identity)
+            compile_metric_rule(rule, number, self.timeline, identity)
             for number, rule in enumerate(program.rules)
             if rule.head.predicate in program.timed
         )
         self._ready = [*self._ready[-1:], (rules, self.timeline, made)]
         return made
 
-    def schedule(self, before: Program, after: Program) -> Schedule:
+    def schedule(self, before: Program, after: Program) -> TimedSchedule:
         """In which order a transaction that leads from one program to another is worked in."""
         old, new = self.ready(before), self.ready(after)
         known = self._schedule
@@ -241,16 +243,16 @@ class Store:
         """The facts of an atom's predicate."""
         return self.tables[leaf.predicate]
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
         """When facts hold, in a state."""
         return self.tables[leaf.predicate].read(numbers, part)
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
         """The facts that just changed, and by what."""
         table = self.tables[leaf.predicate]
         return table.changed, table.change
 
-    def given_lists(self, table: TimedTable, numbers: Integers) -> Lists:
+    def given_lists(self, table: TimedTable, numbers: Integers) -> IntervalLists:
         """When facts of a table are given, by times or always."""
         rows = table.facts.columns[:, numbers]
         given = self.given.get(table.name)
