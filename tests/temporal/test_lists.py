@@ -143,7 +143,7 @@ def test_adjacent_intervals_are_one_unless_a_point_is_missing() -> None:
 def test_open_windows_over_open_intervals_give_closed_ends() -> None:
     timeline = Timeline()
     by = timeline.operator("boxminus", Interval(Fraction(1), Fraction(2), True, True))
-    moved = listed([Interval(Fraction(0), Fraction(3), True, True)], timeline).moved(by)
+    moved = listed([Interval(Fraction(0), Fraction(3), True, True)], timeline).shifted(by)
     assert str(timeline.decode(int(moved.left[0]), int(moved.right[0]))) == "[2, 4]"
 
 
@@ -152,7 +152,7 @@ def test_a_time_beyond_the_range_is_an_error() -> None:
     far = Interval(Fraction(2**58), Fraction(2**58))
     by = timeline.operator("diamondminus", Interval(Fraction(2**58), Fraction(2**58 + 2)))
     with pytest.raises(EvaluationError, match="64 bits"):
-        listed([far], timeline).moved(by).moved(by)
+        listed([far], timeline).shifted(by).shifted(by)
     with pytest.raises(EvaluationError, match="64 bits"):
         Timeline(scale=7).ends(Interval(Fraction(2**58), None))
-    assert listed([Interval(None, None)], timeline).moved(by).bounds == (-INFINITY, INFINITY)
+    assert listed([Interval(None, None)], timeline).shifted(by).bounds == (-INFINITY, INFINITY)

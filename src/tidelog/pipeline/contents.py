@@ -28,7 +28,6 @@ from tidelog.maintenance.maintainer import NetChange
 from tidelog.publish.published_schemas import RESERVED
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.interval_dred import IntervalDelta
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import (
     IdColumns,
@@ -36,13 +35,14 @@ from tidelog.temporal.interval_table import (
     IntervalLists,
     TimedTable,
     Timeline,
-    nothing,
+    empty_lists,
     single,
 )
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.time_columns import Bound
 from tidelog.temporal.timed_changes import RowTimes, TimedRows
 from tidelog.temporal.timed_relation import BOUNDS, EVERY, PeriodicRelation
+from tidelog.temporal.timed_store import IntervalDelta
 
 # ---- Rows of ids that come and go, between a reasoner and its published tables.
 
@@ -370,7 +370,7 @@ class Begun:
 
     def add(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> None:
         """Note published rows, of which the points that are not final are left out."""
-        self._time.store.adopt(times.timeline)
+        self._time.store.refine_to(times.timeline)
         left, right = times.on(self._time.store.timeline)
         rows = np.array(columns, np.int32).reshape(len(columns), len(left))
         self._put(name, rows, left, right)
@@ -450,9 +450,9 @@ class TimedHolding:
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
         numbers = np.union1d(less.numbers, more.numbers)
-        now = self._begun.whole(name, table.facts.columns[:, numbers], table.lists.taken(numbers))
-        before = now.without(more.lists, now.numbers, more.places(numbers))
-        before = before.united(less.lists, before.numbers, less.places(numbers))
+        now = self._begun.whole(name, table.facts.columns[:, numbers], table.lists.take(numbers))
+        before = now.without(more.lists, now.numbers, more.positions(numbers))
+        before = before.united(less.lists, before.numbers, less.positions(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
         return Changed.between(then, since)
 
@@ -463,7 +463,7 @@ class TimedHolding:
         """
         store = self._time.store
         table = store.tables[name]
-        store.adopt(times.timeline)
+        store.refine_to(times.timeline)
         numbers, lists = table.holding()
         lists = lists.later(self._time.past.first(store.timeline))
         kept = np.flatnonzero(lists.count > 0)
@@ -473,10 +473,10 @@ class TimedHolding:
         every = np.union1d(numbers[kept], table.number(facts, len(then_numbers)))
         places = np.full(table.facts.rows, -1, np.int64)
         places[numbers[kept]] = kept
-        now = nothing(len(every)).united(lists, np.arange(len(every)), places[every])
+        now = empty_lists(len(every)).united(lists, np.arange(len(every)), places[every])
         now = self._begun.whole(name, table.facts.columns[:, every], now)
         known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
-        before = nothing(len(every)).united(then.lists, np.arange(len(every)), known)
+        before = empty_lists(len(every)).united(then.lists, np.arange(len(every)), known)
         return Changed.between(self._of(table, every, before), self._of(table, every, now))
 
     def _difference(self, table: TimedTable, rows: TimedRows | None) -> IntervalDelta:

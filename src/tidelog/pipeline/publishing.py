@@ -212,7 +212,7 @@ def rows_open_in(
         )
         rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
         times, _ = times_in(rows, layout, scratch.dictionary, origin.is_integer_time)
-        time.store.adopt(times.timeline)
+        time.store.refine_to(times.timeline)
         _, right = times.on(time.store.timeline)
         table = table.filter(pa.array(right >= time.past.first(time.store.timeline) - 1))
         if table.num_rows:

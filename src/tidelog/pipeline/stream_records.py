@@ -27,7 +27,14 @@ from tidelog.pipeline.job_settings import Stream
 from tidelog.plan.rule_text import Writing
 from tidelog.publish.published_schemas import CHANGE_TYPE
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, TimedTable, nothing, single
+from tidelog.temporal.interval_table import (
+    IdColumns,
+    Integers,
+    IntervalLists,
+    TimedTable,
+    empty_lists,
+    single,
+)
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_changes import RowTimes, TimedRows
 
@@ -267,7 +274,7 @@ class TimedRecords(Records):
             is_done = signs[some] | (absent.count == 0) | self._ignores_missing
             for place in some[~is_done].tolist():
                 self._reject_missing(columns[:, place], left[place], right[place])
-            going.do(some[is_done], lists.taken(np.flatnonzero(is_done)), signs[some[is_done]])
+            going.do(some[is_done], lists.take(np.flatnonzero(is_done)), signs[some[is_done]])
         name = self._shape.predicate.name
         change.times.removed.append((name, going.rows(going.gone)))
         change.times.added.append((name, going.rows(going.come)))
@@ -284,7 +291,7 @@ class TimedRecords(Records):
         """The ends of all intervals, in units that what is given is written in too."""
         store = self._time.store
         for times in self._intervals:
-            store.adopt(times.timeline)
+            store.refine_to(times.timeline)
         both = [times.on(store.timeline) for times in self._intervals]
         return np.concatenate([left for left, _ in both]), np.concatenate([right for _, right in both])
 
@@ -307,7 +314,7 @@ class _Going:
 
     def __init__(self, time: Temporal, name: str, facts: IdColumns) -> None:
         self._time = time
-        self._given = time.store.given.get(name) or TimedTable(name, len(facts))
+        self._given = time.store.explicit.get(name) or TimedTable(name, len(facts))
         self.gone, self.come = (TimedTable(name, len(facts)) for _ in range(2))
         self.gone.number(facts, facts.shape[1])
         self.numbers = self.come.number(facts, facts.shape[1])  # of each record's fact, the same in both
@@ -316,16 +323,16 @@ class _Going:
     def absent(self, records: Integers, lists: IntervalLists) -> IntervalLists:
         """The points of records, of one fact each, that are not given as it stands."""
         every, numbers = np.arange(len(records)), self.numbers[records]
-        held = nothing(len(records)).united(self._given.lists, every, self._known[records])
+        held = empty_lists(len(records)).united(self._given.lists, every, self._known[records])
         held = held.without(self.gone.lists, every, numbers).united(self.come.lists, every, numbers)
         return lists.without(held, every, every)
 
     def do(self, records: Integers, lists: IntervalLists, signs: Any) -> None:
         """Insert or delete the points of records, one record per fact."""
         come, go = np.flatnonzero(signs), np.flatnonzero(~signs)
-        self.come.gain(self.numbers[records[come]], lists.taken(come))
-        self.gone.gain(self.numbers[records[go]], lists.taken(go))
-        self.come.lose(self.numbers[records[go]], lists.taken(go))
+        self.come.gain(self.numbers[records[come]], lists.take(come))
+        self.gone.gain(self.numbers[records[go]], lists.take(go))
+        self.come.lose(self.numbers[records[go]], lists.take(go))
 
     def rows(self, table: TimedTable) -> TimedRows:
         """The points as rows."""

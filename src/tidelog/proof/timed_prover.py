@@ -37,7 +37,14 @@ from tidelog.proof.explanation import Binding, Explanation, Kind, Node, ground_a
 from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
 from tidelog.temporal.body_evaluation import BodyEvaluation, ExpressionEvaluator
-from tidelog.temporal.interval_table import Integers, IntervalBindings, IntervalLists, always, nothing, single
+from tidelog.temporal.interval_bindings import IntervalBindings
+from tidelog.temporal.interval_table import (
+    Integers,
+    IntervalLists,
+    all_time,
+    empty_lists,
+    single,
+)
 from tidelog.temporal.metric_rules import CompiledMetricRule, evaluate_metric
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_relation import TimedRelation
@@ -84,13 +91,13 @@ class Known:
         self.whole = whole
         self.given = given
         self.instances: Sequence[Instance] = ()
-        self.now = nothing(1)  # the points proved by the last stage
+        self.now = empty_lists(1)  # the points proved by the last stage
         self._gained: list[tuple[int, IntervalLists]] = []
         self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
 
     def begin(self) -> None:
         """Reset to stage 0 alone."""
-        self.now, self._gained = nothing(1), []
+        self.now, self._gained = empty_lists(1), []
         self.gain(0, meet(self.given, self.whole))
 
     def gain(self, stage: int, lists: IntervalLists) -> None:
@@ -115,7 +122,7 @@ class Known:
         stages, left, right = self.parts
         kept = stages <= stage
         _, lists = single(left[kept], right[kept]).grouped(np.zeros(np.count_nonzero(kept), np.int64))
-        return lists if len(lists) else nothing(1)
+        return lists if len(lists) else empty_lists(1)
 
     def stages_of(self, ends: Ends) -> list[int]:
         """The stages by which the points of a stretch are first proved, in order."""
@@ -134,7 +141,7 @@ class Stages:
         self._check = check
         self._evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
         self._rules: dict[str, list[CompiledMetricRule]] = {}
-        for ready in store.ready(program):
+        for ready in store.compiled_rules(program):
             self._rules.setdefault(ready.head, []).append(ready)
         self._users: dict[TimedFact, list[Instance]] = {}
         self._waiting: list[TimedFact] = []
@@ -163,9 +170,9 @@ class Stages:
         columns = np.array(fact.key, np.int32).reshape(len(fact.key), 1)
         number = np.array([-1]) if table is None else table.facts.find(columns, 1)
         if table is None or number[0] < 0:
-            self.known[fact] = Known(nothing(1), nothing(1))
+            self.known[fact] = Known(empty_lists(1), empty_lists(1))
             return
-        self.known[fact] = Known(table.lists.taken(number), self.store.given_lists(table, number))
+        self.known[fact] = Known(table.lists.take(number), self.store.explicit_lists(table, number))
         if fact.predicate in self.program.timed:
             self._waiting.append(fact)
 
@@ -193,7 +200,7 @@ class Stages:
             for place in range(len(groups)):
                 names = zip(groups.names, groups.columns[:, place].tolist(), strict=True)
                 key = tuple(sorted(names))
-                lists = groups.lists.taken(np.array([place]))
+                lists = groups.lists.take(np.array([place]))
                 times[key] = join(times[key], lists) if key in times else lists
         return [Instance(ready, dict(key), fact, lists) for key, lists in times.items()]
 
@@ -246,8 +253,7 @@ class Stages:
         """The points that an instance proves now, and nothing has proved before."""
         known = self.known[instance.head]
         lists = self.body_times(instance, lambda fact: self.known[fact].now)
-        for by in instance.ready.moves:
-            lists = lists.moved(by)
+        lists = lists.shifted(*instance.ready.moves)
         return minus(meet(lists, known.whole), known.now)
 
     def body_times(self, instance: Instance, read: Callable[[TimedFact], IntervalLists]) -> IntervalLists:
@@ -264,9 +270,9 @@ class Stages:
         """The times at which a metric atom holds, if its facts hold at these."""
         if isinstance(metric, Atom):
             if metric.predicate == TOP:
-                return always(1)
+                return all_time(1)
             fact = self.ground(metric, binding)
-            return nothing(1) if fact is None else read(fact)
+            return empty_lists(1) if fact is None else read(fact)
         operands = [self.metric_times(operand, binding, read) for operand in metric.operands]
         return evaluate_metric(metric.operator, metric.interval, operands, self.store.timeline)
 
@@ -278,7 +284,7 @@ def _started(ready: CompiledMetricRule, fact: TimedFact) -> IntervalBindings | N
         if (identity != term) if isinstance(term, int) else bound.setdefault(term, identity) != identity:
             return None
     columns: Any = np.array(list(bound.values()), np.int32).reshape(len(bound), 1)
-    return IntervalBindings(tuple(bound), columns, always(1))
+    return IntervalBindings(tuple(bound), columns, all_time(1))
 
 
 # ---- sets of points, as one list
@@ -382,8 +388,7 @@ class Planner:
         holding = self._stages.body_times(instance, lambda fact: self._before(fact, stage))
         for body in stretches(meet(holding, _back(instance, rest))):
             times = stretch(body)
-            for by in instance.ready.moves:
-                times = times.moved(by)
+            times = times.shifted(*instance.ready.moves)
             for ends in stretches(meet(meet(times, rest), whole)):
                 (leading,) = stretches(meet(_back(instance, stretch(ends)), stretch(body)))
                 needed = self.literals(instance, leading, stage)
@@ -427,7 +432,7 @@ class Planner:
         return Needed(metric, ends, tuple(self._witnesses(metric, binding, ends, stage)))
 
     def _moved(self, operator: str, interval: Interval, lists: IntervalLists) -> IntervalLists:
-        return lists.moved(self._timeline.operator(operator, interval))
+        return lists.shifted(self._timeline.operator(operator, interval))
 
     def _times(self, operand: Atom | Metric, binding: StageBinding, stage: int) -> IntervalLists:
         return self._stages.metric_times(operand, binding, lambda fact: self._before(fact, stage))
@@ -481,13 +486,11 @@ class Planner:
 
 def _back(instance: Instance, lists: IntervalLists) -> IntervalLists:
     """The times of the body that lead to times of the head."""
-    for by in instance.ready.back:
-        lists = lists.moved(by)
-    return lists
+    return lists.shifted(*instance.ready.back)
 
 
 def _set(ends: Ends | None) -> IntervalLists:
-    return nothing(1) if ends is None else stretch(ends)
+    return empty_lists(1) if ends is None else stretch(ends)
 
 
 # ---- From stretches of time and where they come from to proofs, from the earliest stage up.

@@ -728,7 +728,7 @@ class Reasoner(Loading):
         """The columns of a predicate's explicit facts; of all, where they hold at times and are derived."""
         if name in self._program.timed:
             store = self.time.store
-            table = store.tables[name] if name in store.tables else store.given[name]
+            table = store.tables[name] if name in store.tables else store.explicit[name]
             numbers, _ = table.holding()
             return tuple(table.facts.columns[:, numbers])
         columns: Sequence[Any] = self._engine.explicit(name)[0]

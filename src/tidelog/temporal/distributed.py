@@ -30,12 +30,12 @@ from tidelog.logic.expressions import intervals_of
 from tidelog.logic.program import BOTTOM, Program, TimedFact
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
 from tidelog.temporal.body_evaluation import (
-    STATED,
     BodyEvaluation,
     ExpressionEvaluator,
     TimedViolation,
-    first_of,
-    instance_of,
+    find_violation,
+    merge_violations,
+    report_violations,
 )
 from tidelog.temporal.horizon import Horizon, TimedOutcome
 from tidelog.temporal.interval_fixpoint import Derivation, ignore_events, not_finished
@@ -228,17 +228,19 @@ class TimedTask:
         if not self._task.is_owner:
             return TimedOutcome(0, True)
         identity = self._task.dictionary.encode
-        ready = [compile_metric_rule(each.rule, each.number, self.timeline, identity) for each in phase.rules]
+        compiled = [
+            compile_metric_rule(each.rule, each.number, self.timeline, identity) for each in phase.rules
+        ]
         outcome = Derivation(
             self._store,
-            ready,
+            compiled,
             ignore_events,
             self._check,
             self._time.procedure,
             self._time.rounds,
             self._horizon,
         ).run()
-        self._note_violations(phase, ready)
+        self._note_violations(phase, compiled)
         return outcome
 
     def _send_home(self, name: str) -> None:
@@ -286,19 +288,19 @@ class TimedTask:
 
     # ---- the end
 
-    def _note_violations(self, phase: Phase, ready: Sequence[CompiledMetricRule]) -> None:
+    def _note_violations(self, phase: Phase, compiled: Sequence[CompiledMetricRule]) -> None:
         """Note an instance of each constraint that is violated here."""
         evaluation = BodyEvaluation(self._store, ExpressionEvaluator(self._task.engine))
-        for each, made in zip(phase.rules, ready, strict=True):
+        for each, made in zip(phase.rules, compiled, strict=True):
             if each.original.head.predicate == BOTTOM and (not each.is_replicated or self._mesh.number == 0):
-                found = instance_of(made, each.original, self.program, evaluation, self._store, -INFINITY)
+                found = find_violation(made, each.original, self.program, evaluation, self._store, -INFINITY)
                 if found is not None:
                     self._violations[each.number] = found
 
     def _end(self, rounds: int, is_complete: bool) -> None:
         """Exchange the outcome between all tasks; until then, an error of one is raised by all."""
         is_cut = self._horizon is not None and self._horizon.is_cut
-        violations = {number: asdict(each) for number, each in self._violations.items()}
+        violations = [asdict(each) for each in self._violations.values()]
         said = json.dumps([rounds, is_complete, is_cut, violations]).encode()
         told = [json.loads(each) for each in self._task.tell(said)]
         if self._horizon is not None:
@@ -308,16 +310,17 @@ class TimedTask:
         )
         several: dict[int, list[TimedViolation]] = {}
         for *_, found in told:
-            for number, each in found.items():
-                several.setdefault(int(number), []).append(TimedViolation(**each))
-        self._violations = {number: first_of(each) for number, each in sorted(several.items())}
+            for each in (TimedViolation(**fields) for fields in found):
+                several.setdefault(each.rule, []).append(each)
+        self._violations = {number: merge_violations(each) for number, each in sorted(several.items())}
 
     def violations(self) -> list[Diagnostic]:
         """Return which constraints are violated at some time; all tasks know, and one of them tells."""
         if BOTTOM not in self.program.timed or self._mesh.number:
             return []
-        found = [each.diagnostic(self.program.rules[number]) for number, each in self._violations.items()]
-        return found or ([STATED] if len(self._tables[BOTTOM]) else [])
+        if not self._violations and not len(self._tables[BOTTOM]):
+            return []
+        return report_violations(self._violations.values(), self.program)
 
     # ---- results
 

@@ -238,7 +238,7 @@ def _unfolded(lists: IntervalLists, first: int, period: int, copies: int) -> Int
         return found
     if last + copies * period > LIMIT:
         raise beyond_range()
-    owners, left, right = one.taken(repeated).rows()
+    owners, left, right = one.take(repeated).rows()
     by = period * np.arange(1, copies + 1)
     later = single((left[:, None] + by).ravel(), (right[:, None] + by).ravel())
     keys, later = later.grouped(np.repeat(repeated[owners], copies))
@@ -276,7 +276,7 @@ def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, Folded
 def _apart(
     before: Repeating, after: Repeating, numbers: Integers, reach: Folding
 ) -> tuple[IntervalLists, IntervalLists]:
-    then, since = (folding.unfold_to(lists.taken(numbers), reach) for lists, folding in (before, after))
+    then, since = (folding.unfold_to(lists.take(numbers), reach) for lists, folding in (before, after))
     every = then.numbers
     return then.without(since, every, every), since.without(then, every, every)
 

@@ -22,13 +22,12 @@ from tidelog.temporal.body_evaluation import (
     BodyEvaluation,
     DrivingAtom,
     ExpressionEvaluator,
-    IntervalBuffer,
     head_facts,
 )
 from tidelog.temporal.horizon import Horizon, TimedOutcome
-from tidelog.temporal.interval_dred import IntervalJournal
+from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import IntervalBindings, IntervalLists
+from tidelog.temporal.interval_table import IntervalLists
 from tidelog.temporal.metric_rules import (
     FORWARD,
     Body,
@@ -41,7 +40,7 @@ from tidelog.temporal.metric_rules import (
     recursive_predicates,
     time_strata,
 )
-from tidelog.temporal.timed_store import TimedStore
+from tidelog.temporal.timed_store import IntervalBuffer, IntervalJournal, TimedStore
 
 # ---- Rules that are done, or have nothing to do in a round: Procedure 3 of paper 002, lines 7 to 15, and
 # more.
@@ -56,7 +55,7 @@ from tidelog.temporal.timed_store import TimedStore
 class RuleBody:
     """One body of a rule: what is run, and left out, as a whole."""
 
-    ready: CompiledMetricRule
+    compiled: CompiledMetricRule
     body: Body
 
 
@@ -70,10 +69,10 @@ class Pruning:
     def __init__(self, units: Sequence[RuleBody], evaluation: BodyEvaluation) -> None:
         self.units = list(units)
         self._evaluation = evaluation
-        self._recursive = recursive_predicates([unit.ready.rule for unit in units])
-        self._others = {unit.ready.head for unit in units} - self._recursive
+        self._recursive = recursive_predicates([unit.compiled.rule for unit in units])
+        self._others = {unit.compiled.head for unit in units} - self._recursive
         self._are_others_complete = False
-        self._read = {unit: {leaf.predicate for leaf in unit.body.homes} for unit in units}
+        self._read = {unit: {leaf.predicate for leaf in unit.body.atoms_by_leaf} for unit in units}
         self._matched: set[RuleBody] = set()
         self._limits: dict[RuleBody, tuple[int, int] | None] = {}
         self._way: str | None = None  # in which all rules that are left look, once others are complete
@@ -96,16 +95,18 @@ class Pruning:
         if self._way is not None:
             self._leave_out(store)
         if self.units is not before:
-            numbers = {unit.ready.number for unit in before} - {unit.ready.number for unit in self.units}
+            numbers = {unit.compiled.number for unit in before} - {
+                unit.compiled.number for unit in self.units
+            }
             yield from sorted(numbers)
 
     def _keep(self, units: list[RuleBody]) -> None:
         if len(units) < len(self.units) or self._way is None:
             self.units = units
-            self._way = direction(unit.ready.rule for unit in units)
+            self._way = direction(unit.compiled.rule for unit in units)
 
     def _may_match(self, unit: RuleBody) -> bool:
-        if unit.ready.head not in self._recursive:
+        if unit.compiled.head not in self._recursive:
             return False
         return unit in self._matched or self._limit(unit) is not None
 
@@ -133,9 +134,9 @@ class Pruning:
         """When a metric atom holds, whatever its variables are."""
         match node:
             case Leaf() if node.is_plain:
-                return self._evaluation.reading.table(node).lists
+                return self._evaluation.source.table(node).lists
             case Shifted(by=by, operand=operand):
-                return self._lists(operand).moved(by)
+                return self._lists(operand).shifted(by)
             case _:
                 return self._evaluation.node(node, None, None, Part.NOW).lists
 
@@ -178,7 +179,7 @@ class Derivation:
     """A materialisation under way, and what it needs. Mutates the store."""
 
     store: TimedStore
-    ready: Sequence[CompiledMetricRule]
+    compiled: Sequence[CompiledMetricRule]
     listen: Listener
     check: Callable[[], None]
     procedure: str = PROCEDURES[0]
@@ -190,8 +191,8 @@ class Derivation:
 
     def run(self) -> TimedOutcome:
         """Derive everything, level by level."""
-        by_rule = {id(ready.rule): ready for ready in self.ready}
-        strata = time_strata([ready.rule for ready in self.ready])
+        by_rule = {id(compiled.rule): compiled for compiled in self.compiled}
+        strata = time_strata([compiled.rule for compiled in self.compiled])
         most = 0
         is_complete = True
         for number, stratum in enumerate(strata, self.strata_before):
@@ -211,11 +212,11 @@ class Derivation:
         for table in self.store.tables.values():
             table.forget_change()
 
-    def _level(self, number: int, ready: Sequence[CompiledMetricRule]) -> tuple[int, bool]:
+    def _level(self, number: int, compiled: Sequence[CompiledMetricRule]) -> tuple[int, bool]:
         """How many rounds were made, and whether nothing more follows."""
         computer = ExpressionEvaluator(self.store.engine)
         evaluation = BodyEvaluation(self.store, computer)
-        units = [RuleBody(rule, body) for rule in ready for body in rule.bodies]
+        units = [RuleBody(rule, body) for rule in compiled for body in rule.bodies]
         pruning = Pruning(units, evaluation) if self.procedure == "optimised" else None
         done = 0
         while self.rounds is None or done < self.rounds:
@@ -227,12 +228,14 @@ class Derivation:
                 matches = 0
                 for groups in self._found(evaluation, unit, done):
                     matches += len(groups)
-                    derived.add(unit.ready.head, *head_facts(unit.ready, groups, self.store))
+                    derived.add(unit.compiled.head, *head_facts(unit.compiled, groups, self.store))
                 if matches and pruning is not None:
                     pruning.note(unit)
                 seconds = perf_counter() - start
                 self.listen(
-                    RuleRan(number, done, unit.ready.number, matches, 0, computer.missing - missing, seconds)
+                    RuleRan(
+                        number, done, unit.compiled.number, matches, 0, computer.missing - missing, seconds
+                    )
                 )
                 self.check()
             new = self._take(number, done, derived)
@@ -255,7 +258,8 @@ class Derivation:
         new = 0
         grown = 0
         for name, table in self.store.tables.items():
-            numbers, lists = derived.of(name)
+            points = derived.of(name)
+            numbers, lists = points.numbers, points.lists
             if self.horizon is not None:
                 lists = self.horizon.clip(lists)
             if not len(numbers):
@@ -290,6 +294,6 @@ def ignore_events(event: Event) -> None:
 
 def new_groups(evaluation: BodyEvaluation, body: Body, store: TimedStore) -> Iterator[IntervalBindings]:
     """What a body gains by what its atoms gained in the last round."""
-    for leaf in body.homes:
+    for leaf in body.atoms_by_leaf:
         if not leaf.is_negated and len(store.tables[leaf.predicate].changed):
             yield evaluation.driven(body, DrivingAtom(leaf, Part.BEFORE, Part.NOW))

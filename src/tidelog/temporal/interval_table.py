@@ -1,8 +1,8 @@
-"""Lists of intervals by number, rows and groups over them, and relations over time. Mutates itself."""
+"""Lists of intervals by number, their timeline, rows of ids by number, and tables of facts with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,14 +17,15 @@ from tidelog.plan.algebra import Part
 from tidelog.temporal import interval_kernels as kernels
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 
-# ---- Lists of intervals by number, and the timeline that says what their integers mean.
-
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalLists:
-    """Lists of intervals: list i is the `count[i]` intervals from place `first[i]` on. See `list_kernels`."""
+    """Lists of intervals: list i is `count[i]` intervals from position `first[i]` on; see `interval_kernels`.
+
+    A list is a set of time points: its intervals are sorted, and none touches the next.
+    """
 
     first: Integers
     count: Integers
@@ -36,7 +37,7 @@ class IntervalLists:
 
     @property
     def parts(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """What kernels take."""
+        """The four arrays, as kernels take them."""
         return self.first, self.count, self.left, self.right
 
     @property
@@ -44,16 +45,16 @@ class IntervalLists:
         """The numbers of all lists."""
         return np.arange(len(self.first))
 
-    def taken(self, numbers: Integers) -> IntervalLists:
-        """The lists of these numbers, none of them -1; nothing is copied."""
+    def take(self, numbers: Integers) -> IntervalLists:
+        """The lists of these numbers, none of which is -1; the intervals are not copied."""
         return IntervalLists(self.first[numbers], self.count[numbers], self.left, self.right)
 
     def rows(self) -> tuple[Integers, Integers, Integers]:
         """All intervals one by one: the number of the list, the left and the right end."""
         owners = np.repeat(self.numbers, self.count)
         starts = np.cumsum(self.count) - self.count
-        places = np.arange(len(owners)) - np.repeat(starts - self.first, self.count)
-        return owners, self.left[places], self.right[places]
+        positions = np.arange(len(owners)) - np.repeat(starts - self.first, self.count)
+        return owners, self.left[positions], self.right[positions]
 
     @property
     def size(self) -> int:
@@ -66,18 +67,16 @@ class IntervalLists:
         low, high = kernels.list_bounds(*self.parts, self.numbers)
         return int(low), int(high)
 
-    # ---- operations, pair by pair; -1 is the empty list
-
     def intersected(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
-        """The points that both have."""
+        """The points of both lists, pair by pair; the number -1 is the empty list."""
         return self._combined(kernels.INTERSECT, other, numbers, others)
 
     def united(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
-        """The points that one of them has."""
+        """The points of either list, pair by pair; the number -1 is the empty list."""
         return self._combined(kernels.UNITE, other, numbers, others)
 
     def without(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
-        """The points that only the first has."""
+        """The points of the first list only, pair by pair; the number -1 is the empty list."""
         return self._combined(kernels.SUBTRACT, other, numbers, others)
 
     def _combined(
@@ -100,17 +99,22 @@ class IntervalLists:
         whole = single(np.array([left]), np.array([right]))
         return self.intersected(whole, self.numbers, np.zeros(len(self), np.int64))
 
-    def moved(self, by: Integers) -> IntervalLists:
-        """What a unary operator makes of them."""
-        room = _room(len(self), self.size)
-        end, is_beyond = kernels.move(*self.parts, self.numbers, by, *room.parts)
-        _check(is_beyond)
-        return room.cut(end)
+    def shifted(self, *moves: Integers) -> IntervalLists:
+        """The lists after unary operators, the innermost first, as `Timeline.operator` encodes them."""
+        lists = self
+        for by in moves:
+            room = _room(len(lists), lists.size)
+            end, is_beyond = kernels.move(*lists.parts, lists.numbers, by, *room.parts)
+            _check(is_beyond)
+            lists = room.cut(end)
+        return lists
 
-    def lasting(
+    def since(
         self, other: IntervalLists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
     ) -> IntervalLists:
-        """The points that these lists lead to from points of others: `since` without 0, and `until`."""
+        """The points to which these lists last from points of others: `since` or `until` whose interval is
+        without 0.
+        """
         room = _room(len(numbers), self._length(numbers) + other._length(others))
         given = (*self.parts, numbers, *other.parts, others, by, is_integer)
         end, is_beyond = kernels.lasting(*given, *room.parts)
@@ -121,10 +125,10 @@ class IntervalLists:
         """The distinct keys in order, and for each the union of its lists."""
         if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
             order = np.argsort(keys, kind="stable")
-            places, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
-            groups, end = kernels.gather(*self.parts, order, keys[order], places, *room.parts)
-            found = IntervalLists(room.first[:groups], room.count[:groups], room.left, room.right)
-            return keys[order[places[:groups]]], found.cut(end)
+            starts, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
+            groups, end = kernels.gather(*self.parts, order, keys[order], starts, *room.parts)
+            lists = IntervalLists(room.first[:groups], room.count[:groups], room.left, room.right)
+            return keys[order[starts[:groups]]], lists.cut(end)
         return keys, self
 
     def cut(self, size: int) -> IntervalLists:
@@ -133,12 +137,12 @@ class IntervalLists:
 
 
 def _room(count: int, size: int) -> IntervalLists:
-    """Arrays for so many lists of so many intervals together, to be written."""
+    """Uninitialised arrays for `count` lists with `size` intervals in all."""
     return IntervalLists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
 
 
-def nothing(count: int = 0) -> IntervalLists:
-    """So many empty lists."""
+def empty_lists(count: int = 0) -> IntervalLists:
+    """Empty lists, `count` of them."""
     zeros = np.zeros(count, np.int64)
     none = np.zeros(0, np.int64)
     return IntervalLists(zeros, zeros, none, none)
@@ -149,10 +153,19 @@ def single(left: Integers, right: Integers) -> IntervalLists:
     return IntervalLists(np.arange(len(left)), (left <= right).astype(np.int64), left, right)
 
 
-def always(count: int) -> IntervalLists:
-    """So many lists of all time."""
+def all_time(count: int) -> IntervalLists:
+    """Lists of all time points, `count` of them."""
     left, right = np.array([-INFINITY]), np.array([INFINITY])
     return IntervalLists(np.zeros(count, np.int64), np.ones(count, np.int64), left, right)
+
+
+def concatenate(parts: Sequence[IntervalLists]) -> IntervalLists:
+    """The lists of all parts, numbered on."""
+    compact = [lists.rows() for lists in parts]
+    count = np.concatenate([lists.count for lists in parts])
+    left = np.concatenate([left for _, left, _ in compact])
+    right = np.concatenate([right for _, _, right in compact])
+    return IntervalLists(np.cumsum(count) - count, count, left, right)
 
 
 def _check(is_beyond: bool) -> None:
@@ -170,8 +183,6 @@ class Timeline:
     scale: int = 1
     is_integer: bool = False
     is_calendar: bool = False
-
-    # ---- intervals to integers
 
     def ends(self, interval: Interval) -> tuple[int, int]:
         """The two ends; the first is the greater one if no integer lies in the interval."""
@@ -225,8 +236,6 @@ class Timeline:
         """The duration of so many units."""
         return Fraction(span, 1 if self.is_integer else 2 * self.scale)
 
-    # ---- finer units
-
     def refined(self, intervals: Sequence[Interval]) -> Timeline:
         """The timeline with units fine enough for the bounds of these, dateTimes if one of them has some."""
         bounds = [bound for one in intervals for bound in (one.start, one.end) if bound is not None]
@@ -244,8 +253,6 @@ class Timeline:
             if len(whole):
                 _check(int(np.abs(whole).max()) * factor > LIMIT)
             ends[finite] = whole * factor + sign * rest
-
-    # ---- operators
 
     def operator(self, name: str, interval: Interval) -> Integers:
         """What a unary operator does to ends, as `list_kernels.move` wants it."""
@@ -280,14 +287,12 @@ def as_integers(values: Any) -> Integers:
     return np.ascontiguousarray(values, np.int64)
 
 
-# ---- Rows of ids with an index, and groups: rows of a rule's variables, each with a list of intervals.
-
 Ids = npt.NDArray[np.int32]
 IdColumns = npt.NDArray[np.int32]  # one row of the array per column of ids
 
 
 class RowIndex:
-    """From the ids in some columns to the rows that have them. Mutable: it follows as rows are added."""
+    """A hash index from the ids in some columns to the rows that have them. Mutable: it grows."""
 
     def __init__(self, positions: Sequence[int] | Integers) -> None:
         self.positions = np.array(positions, np.int64)
@@ -305,95 +310,29 @@ class RowIndex:
             self.heads = np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64)
             kernels.enter(columns, self.positions, 0, self.entered, self.heads, self.following)
 
-    def follow(self, columns: IdColumns, rows: int) -> None:
-        """Enter the rows that were added."""
+    def extend(self, columns: IdColumns, rows: int) -> None:
+        """Enter the rows that were added, so that `rows` are entered."""
         if rows > self.entered:
             self.make_room(columns, rows)
             kernels.enter(columns, self.positions, self.entered, rows, self.heads, self.following)
             self.entered = rows
 
-    def matches(self, columns: IdColumns, given: IdColumns, places: Integers) -> tuple[Integers, Integers]:
-        """Each given row, by number, with each row that has its ids; `places` are the columns given."""
-        counts = np.empty(given.shape[1], np.int64)
-        where = self.heads, self.following, given, places
+    def matches(self, columns: IdColumns, keys: IdColumns, positions: Integers) -> tuple[Integers, Integers]:
+        """The number of each key with that of each row that has its ids, which are at `positions` of keys."""
+        counts = np.empty(keys.shape[1], np.int64)
+        where = self.heads, self.following, keys, positions
         total = kernels.count_matches(columns, self.positions, *where, counts)
-        others, rows = np.empty(total, np.int64), np.empty(total, np.int64)
-        kernels.find_matches(columns, self.positions, *where, others, rows)
-        return others, rows
+        numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
+        kernels.find_matches(columns, self.positions, *where, numbers, rows)
+        return numbers, rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IntervalBindings:
-    """Rows of ids, a column for each variable, and for each row the list of intervals at which it holds."""
-
-    names: tuple[str, ...]
-    columns: IdColumns
-    lists: IntervalLists
-
-    def __len__(self) -> int:
-        return self.columns.shape[1] if self.names else len(self.lists)
-
-    def column(self, name: str) -> Ids:
-        """The column of a variable."""
-        column: Ids = self.columns[self.names.index(name)]
-        return column
-
-    def places(self, names: Iterable[str]) -> Integers:
-        """Where the columns of these variables are."""
-        return np.array([self.names.index(name) for name in names], np.int64)
-
-    def taken(self, numbers: Integers) -> IntervalBindings:
-        """The groups of these numbers."""
-        return IntervalBindings(self.names, self.columns[:, numbers], self.lists.taken(numbers))
-
-    def holding(self) -> IntervalBindings:
-        """Those that hold at some time."""
-        kept = self.lists.count > 0
-        return self if bool(kept.all()) else self.taken(np.flatnonzero(kept))
-
-    def with_lists(self, lists: IntervalLists) -> IntervalBindings:
-        """The same rows with other lists."""
-        return IntervalBindings(self.names, self.columns, lists)
-
-    def extended(self, name: str, ids: Ids) -> IntervalBindings:
-        """The groups with one more column."""
-        return IntervalBindings((*self.names, name), np.vstack([self.columns, ids[None, :]]), self.lists)
-
-
-def joined_rows(
-    first: IntervalBindings,
-    second: IntervalBindings,
-    numbers: Integers,
-    others: Integers,
-    lists: IntervalLists,
-) -> IntervalBindings:
-    """Pairs of groups as one group each, with the given lists."""
-    more = [place for place, name in enumerate(second.names) if name not in first.names]
-    columns = np.vstack([first.columns[:, numbers], picked(second.columns, more, others)])
-    names = (*first.names, *(second.names[place] for place in more))
-    return IntervalBindings(names, columns, lists)
-
-
-def picked(columns: IdColumns, places: Sequence[int], numbers: Integers) -> IdColumns:
-    """The columns at these places, of these rows only: no column is copied as a whole."""
-    found = np.empty((len(places), len(numbers)), np.int32)
-    for target, place in zip(found, places, strict=True):
-        np.take(columns[place], numbers, out=target)
-    return found
-
-
-def pairs(first: IntervalBindings, second: IntervalBindings) -> tuple[Integers, Integers]:
-    """The numbers of the groups that agree in the variables that both have."""
-    shared = [name for name in first.names if name in second.names]
-    if not shared:
-        count, other = len(first), len(second)
-        return np.repeat(np.arange(count), other), np.tile(np.arange(other), count)
-    if len(first) < len(second):
-        others, numbers = pairs(second, first)
-        return numbers, others
-    index = RowIndex(second.places(shared))
-    index.follow(second.columns, len(second))
-    return index.matches(second.columns, first.columns, first.places(shared))
+def select(columns: IdColumns, positions: Sequence[int], rows: Integers) -> IdColumns:
+    """The columns at these positions, of these rows only: no column is copied as a whole."""
+    selected = np.empty((len(positions), len(rows)), np.int32)
+    for target, position in zip(selected, positions, strict=True):
+        np.take(columns[position], rows, out=target)
+    return selected
 
 
 def distinct_rows(columns: IdColumns) -> IdColumns:
@@ -406,7 +345,7 @@ def distinct_rows(columns: IdColumns) -> IdColumns:
 
 
 class NumberedRows:
-    """A set of rows of ids with numbers that stay, and indexes made when asked for. Mutates itself."""
+    """A set of rows of ids, each with a number that never changes, and indexes built on demand. Mutable."""
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
@@ -416,7 +355,7 @@ class NumberedRows:
         self._indexes: dict[tuple[int, ...], RowIndex] = {}
 
     def find_or_add(self, given: IdColumns, count: int | None = None) -> Integers:
-        """The number of each given row, which is added if it is not there."""
+        """The number of each given row, which is added if it is new."""
         if self.arity == 0:
             self.rows = 1
             return np.zeros(given.shape[1] if count is None else count, np.int64)
@@ -434,7 +373,7 @@ class NumberedRows:
         return numbers
 
     def find(self, given: IdColumns, count: int) -> Integers:
-        """The number of each given row; -1 where it is not there."""
+        """The number of each given row; -1 where it is missing."""
         if self.arity == 0:
             return np.zeros(count, np.int64) if self.rows else np.full(count, -1)
         numbers = np.empty(given.shape[1], np.int64)
@@ -442,28 +381,27 @@ class NumberedRows:
         kernels.find_rows(self.columns, *known, np.ascontiguousarray(given), numbers)
         return numbers
 
-    def matches(self, positions: Sequence[int], given: IdColumns) -> tuple[Integers, Integers]:
-        """Each given row with each row of the set that has its ids at these positions."""
+    def matches(self, positions: Sequence[int], keys: IdColumns) -> tuple[Integers, Integers]:
+        """The number of each key with that of each row of the set that has its ids at these positions."""
         key = tuple(positions)
         index = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = RowIndex(key)
-        index.follow(self.columns, self.rows)
-        return index.matches(self.columns, np.ascontiguousarray(given), np.arange(len(key)))
+        index.extend(self.columns, self.rows)
+        return index.matches(self.columns, np.ascontiguousarray(keys), np.arange(len(key)))
 
 
-# ---- Relations over time: each fact has a number and a list of intervals. Mutates itself.
-#
-# A table knows what its last change was, so that it can be read as it was before.
-#
-# Lists lie in a pool; one that outgrows its room moves to the pool's end, into twice what it needs.
-# Everything here costs what it touches.
-
-MOST_WASTE = 1 << 16  # places of the pool that nobody uses before it is written anew
+MOST_WASTE = 1 << 16  # unused intervals of a pool before it is compacted
 
 
 class TimedTable:
-    """Facts of one predicate and when they hold."""
+    """The facts of one predicate, each with a number and a list of intervals. Mutable.
+
+    A table knows its last change, so that it can be read as it was before.
+
+    Lists lie in a pool; one that outgrows its room moves to the pool's end, into twice what it needs. Every
+    method that changes facts costs what it touches, except for compaction.
+    """
 
     def __init__(self, name: str, arity: int) -> None:
         self.name = name
@@ -480,11 +418,11 @@ class TimedTable:
         self._right = np.empty(64, np.int64)
         self._end = 0
         self._used = 0
-        # What the last change added or took away, and where the change of a fact stands; -1 for none.
+        # What the last change added or deleted, and where the change of a fact is in it; -1 for none.
         self.changed: Integers = np.zeros(0, np.int64)
-        self.change: IntervalLists = nothing()
+        self.change: IntervalLists = empty_lists()
         self.is_gain = True
-        self._place = np.full(16, -1, np.int64)
+        self._changed_at = np.full(16, -1, np.int64)
         self._stamp = np.zeros(16, np.int64)  # the last transaction that noted a fact
 
     @staticmethod
@@ -500,18 +438,16 @@ class TimedTable:
         """How many intervals there are, over all facts."""
         return self._used
 
-    # ---- facts by number
-
     def number(self, rows: IdColumns, count: int | None = None) -> Integers:
-        """The numbers of facts; those not known hold at no time."""
+        """The numbers of facts; new ones hold at no time."""
         numbers = self.facts.find_or_add(rows, count)
         if self.facts.rows > len(self._first):
             more = max(self.facts.rows, 2 * len(self._first)) - len(self._first)
             counts = self._first, self._count, self._room, self._stamp
             larger = [np.pad(held, (0, more)) for held in counts]
-            place = np.pad(self._place, (0, more), constant_values=-1)
+            place = np.pad(self._changed_at, (0, more), constant_values=-1)
             # All or none: after a fault no array is shorter than the others.
-            (self._first, self._count, self._room, self._stamp), self._place = larger, place
+            (self._first, self._count, self._room, self._stamp), self._changed_at = larger, place
         return numbers
 
     @property
@@ -521,50 +457,48 @@ class TimedTable:
         return IntervalLists(self._first[:rows], self._count[:rows], self._left, self._right)
 
     def read(self, numbers: Integers, part: Part) -> IntervalLists:
-        """The lists of facts, now or before the last change."""
+        """The lists of facts, `Part.NOW` or, before the last change, `Part.BEFORE`."""
         if part is Part.NOW or not len(self.changed):
-            return self.lists.taken(numbers)
-        places = self._place[numbers]
-        if not bool((places >= 0).any()):
-            return self.lists.taken(numbers)
+            return self.lists.take(numbers)
+        positions = self._changed_at[numbers]
+        if not bool((positions >= 0).any()):
+            return self.lists.take(numbers)
         if self.is_gain:
-            return self.lists.without(self.change, numbers, places)
-        return self.lists.united(self.change, numbers, places)
-
-    # ---- changes
+            return self.lists.without(self.change, numbers, positions)
+        return self.lists.united(self.change, numbers, positions)
 
     def gain(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
         """Add points to distinct facts; returns the facts that gained some, and which."""
         new = lists.without(self.lists, lists.numbers, numbers)
-        kept = np.flatnonzero(new.count > 0)
-        numbers, new = numbers[kept], new.taken(kept)
+        changed = np.flatnonzero(new.count > 0)
+        numbers, new = numbers[changed], new.take(changed)
         self._write(numbers, self.lists.united(new, numbers, new.numbers))
         return numbers, new
 
     def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Take points away from distinct facts; returns the facts that lost some, and which."""
-        gone = lists.intersected(self.lists, lists.numbers, numbers)
-        kept = np.flatnonzero(gone.count > 0)
-        numbers, gone = numbers[kept], gone.taken(kept)
-        self._write(numbers, self.lists.without(gone, numbers, gone.numbers))
-        return numbers, gone
+        """Delete points of distinct facts; returns the facts that lost some, and which."""
+        lost = lists.intersected(self.lists, lists.numbers, numbers)
+        changed = np.flatnonzero(lost.count > 0)
+        numbers, lost = numbers[changed], lost.take(changed)
+        self._write(numbers, self.lists.without(lost, numbers, lost.numbers))
+        return numbers, lost
 
     def note(self, numbers: Integers, change: IntervalLists, *, is_gain: bool) -> None:
         """Record the last change, which has been made."""
         self.forget_change()
         self.changed, self.change, self.is_gain = numbers, change, is_gain
-        self._place[numbers] = np.arange(len(numbers))
+        self._changed_at[numbers] = np.arange(len(numbers))
 
     def forget_change(self) -> None:
         """Discard the record of the last change."""
         if len(self.changed):
-            self._place[self.changed] = -1
-            self.changed, self.change = np.zeros(0, np.int64), nothing()
+            self._changed_at[self.changed] = -1
+            self.changed, self.change = np.zeros(0, np.int64), empty_lists()
 
-    def stamp(self, numbers: Integers, epoch: int) -> Integers:
-        """Those of distinct facts that have not had this stamp; now they have."""
-        new: Integers = numbers[self._stamp[numbers] != epoch]
-        self._stamp[new] = epoch
+    def stamp(self, numbers: Integers, transaction: int) -> Integers:
+        """Stamp distinct facts with the number of a transaction; return those that did not have it."""
+        new: Integers = numbers[self._stamp[numbers] != transaction]
+        self._stamp[new] = transaction
         return new
 
     def replace(self, numbers: Integers, lists: IntervalLists) -> None:
@@ -586,7 +520,7 @@ class TimedTable:
             self._compact()
 
     def _compact(self) -> None:
-        """Write the pool anew, without what nobody uses."""
+        """Rewrite the pool without unused room."""
         lists = self.lists
         _, left, right = lists.rows()
         more = len(self._first) - self.facts.rows
@@ -600,14 +534,12 @@ class TimedTable:
         made = copy(self)
         made._compact()  # into arrays of its own, in which nothing but ends is left
         timeline.rescale(made._left, made._right, factor)
-        made.changed, made.change, made._place = (
+        made.changed, made.change, made._changed_at = (
             np.zeros(0, np.int64),
-            nothing(),
-            np.full_like(self._place, -1),
+            empty_lists(),
+            np.full_like(self._changed_at, -1),
         )
         return made
-
-    # ---- forgetting
 
     @property
     def weight(self) -> int:
@@ -618,17 +550,15 @@ class TimedTable:
         """Drop all points before a left end, and facts that have none left; others get new numbers."""
         numbers, lists = self.holding()
         lists = lists.later(end)
-        kept = np.flatnonzero(lists.count > 0)
-        rows = np.ascontiguousarray(self.facts.columns[:, numbers[kept]])
+        left = np.flatnonzero(lists.count > 0)
+        rows = np.ascontiguousarray(self.facts.columns[:, numbers[left]])
         self._begin()
-        self._write(self.number(rows, len(kept)), lists.taken(kept))
-
-    # ---- as data
+        self._write(self.number(rows, len(left)), lists.take(left))
 
     def holding(self) -> tuple[Integers, IntervalLists]:
         """The facts that hold at some time, and when."""
         numbers = np.flatnonzero(self._count[: self.facts.rows] > 0)
-        return numbers, self.lists.taken(numbers)
+        return numbers, self.lists.take(numbers)
 
     def rows(self) -> tuple[IdColumns, Integers, Integers]:
         """All facts interval by interval: columns of ids, left and right ends."""
@@ -639,5 +569,5 @@ class TimedTable:
     @property
     def bytes(self) -> int:
         """The memory of the pool and the facts, without indexes."""
-        arrays = self._first, self._count, self._room, self._place, self._left, self._right
+        arrays = self._first, self._count, self._room, self._changed_at, self._left, self._right
         return sum(array.nbytes for array in arrays) + self.facts.columns.nbytes

@@ -28,7 +28,6 @@ from tidelog.temporal.horizon import (
     mirrored,
     moved,
 )
-from tidelog.temporal.interval_dred import IntervalJournal
 from tidelog.temporal.interval_fixpoint import Derivation, ignore_events
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Integers, IntervalLists, TimedTable, Timeline, single
@@ -44,7 +43,7 @@ from tidelog.temporal.metric_rules import (
     levels,
 )
 from tidelog.temporal.timed_changes import GoOn, RowTimes, TimedRows, TimedTransaction, TimedUpdate
-from tidelog.temporal.timed_store import TimedStore
+from tidelog.temporal.timed_store import IntervalJournal, TimedStore
 
 # ---- Where what holds repeats: the test that stops a derivation without end.
 #
@@ -198,7 +197,7 @@ class Periodic:
 
     def derive(
         self,
-        ready: Sequence[CompiledMetricRule],
+        compiled: Sequence[CompiledMetricRule],
         listen: Listener,
         check: Callable[[], None],
         strata_before: int,
@@ -210,7 +209,7 @@ class Periodic:
         while True:
             horizon = self.cutting()
             derivation = Derivation(
-                self.store, ready, listen, check, self.settings, None, horizon, strata_before
+                self.store, compiled, listen, check, self.settings, None, horizon, strata_before
             )
             rounds += derivation.run().rounds
             dropped = dropped or derivation.dropped
@@ -237,11 +236,11 @@ class Periodic:
         known = self.program, self.horizon, self.periods
         self.program = after
 
-        def settle(ready: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
+        def settle(compiled: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
             is_grown = False
             while not self._find():
                 self.horizon, is_grown = self._widened(), True
-                self._derive_on(ready, check, journal)
+                self._derive_on(compiled, check, journal)
             return is_grown
 
         former = self._folding()
@@ -275,9 +274,11 @@ class Periodic:
             table = self.store.tables[name]
             noted = journal.before(table)
             numbers = noted.numbers if former == now else np.arange(table.facts.rows)
-            after, places = table.lists.taken(numbers), noted.places(numbers)
-            others = IntervalLists(after.first, np.where(places < 0, after.count, 0), after.left, after.right)
-            before = others.united(noted.lists, others.numbers, places)
+            after, positions = table.lists.take(numbers), noted.positions(numbers)
+            others = IntervalLists(
+                after.first, np.where(positions < 0, after.count, 0), after.left, after.right
+            )
+            before = others.united(noted.lists, others.numbers, positions)
             found = differences((before, former), (after, now))
             is_periodic = any(every.any() for *_, every in found)
             for (owners, left, right, every), side in zip(found, (removed, added), strict=True):
@@ -301,17 +302,20 @@ class Periodic:
         while not self._reaches(first, last):
             self.horizon, is_grown = self._widened(), True
         if is_grown:
-            self._derive_on(self.store.ready(program), check, None)
+            self._derive_on(self.store.compiled_rules(program), check, None)
 
     def _reaches(self, first: Fraction, last: Fraction) -> bool:
         assert self.horizon is not None
         return first in self.horizon and last in self.horizon
 
     def _derive_on(
-        self, ready: Sequence[CompiledMetricRule], check: Callable[[], None], journal: IntervalJournal | None
+        self,
+        compiled: Sequence[CompiledMetricRule],
+        check: Callable[[], None],
+        journal: IntervalJournal | None,
     ) -> int:
         derivation = Derivation(
-            self.store, ready, ignore_events, check, self.settings, horizon=self.cutting(), journal=journal
+            self.store, compiled, ignore_events, check, self.settings, horizon=self.cutting(), journal=journal
         )
         return derivation.run().rounds
 
@@ -333,7 +337,7 @@ class Periodic:
 
     def _data(self) -> tuple[Fraction, Fraction]:
         """Between which times the ends of given facts lie."""
-        found = finite_ends(table.lists for table in self.store.given.values())
+        found = finite_ends(table.lists for table in self.store.explicit.values())
         if found is None:
             return Fraction(0), Fraction(0)
         return self.store.timeline.around(*found)
@@ -546,7 +550,7 @@ class RetentionWindow:
 
     def forget(self, store: TimedStore) -> None:
         """Drop facts that can no longer matter, unless few have been added since the last time."""
-        tables = (*store.given.values(), *store.tables.values())
+        tables = (*store.explicit.values(), *store.tables.values())
         if sum(table.weight for table in tables) < GROWTH * self.weight + SWEPT_FROM:
             return
         for table in tables:

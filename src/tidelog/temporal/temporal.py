@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,18 +26,17 @@ from tidelog.temporal.body_evaluation import (
     BodyEvaluation,
     ExpressionEvaluator,
     IntervalSource,
-    head_rows,
-    together,
-    violations,
+    find_violations,
+    report_violations,
 )
 from tidelog.temporal.horizon import Horizon, Periods, TimedOutcome
+from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_fixpoint import PROCEDURES, Derivation
 from tidelog.temporal.interval_table import (
     IdColumns,
     Ids,
     Integers,
     IntervalLists,
-    NumberedRows,
     TimedTable,
     Timeline,
     single,
@@ -57,6 +56,9 @@ from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import RowTimes, TimedTransaction, TimedUpdate, TimedUpdateNormaliser
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation
 from tidelog.temporal.timed_store import TimedStore
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- The part of a reasoner that knows of time: facts with intervals, derivation, answers. Mutates itself.
 
@@ -88,7 +90,7 @@ USUAL = TimeSettings()
 class Temporal:
     """Facts over time and what follows from them, beside an engine that holds what is without time."""
 
-    def __init__(self, engine: Any, program: Program, settings: TimeSettings) -> None:
+    def __init__(self, engine: ClosingEngine, program: Program, settings: TimeSettings) -> None:
         self.engine = engine
         self.settings = settings
         self.store = TimedStore(engine, Timeline(is_integer=program.is_integer_time))
@@ -107,7 +109,7 @@ class Temporal:
             start = perf_counter()
             columns = self.columns([fact.values for fact in some])
             left, right = self.store.timeline.encode([fact.interval for fact in some])
-            new = self.store.give(name, columns, len(some), left, right)
+            new = self.store.add_explicit(name, columns, len(some), left, right)
             listen(FactsLoaded(name, len(some), new, perf_counter() - start))
 
     def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> None:
@@ -127,13 +129,13 @@ class Temporal:
 
     def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: RowTimes) -> int:
         """Add facts, as columns of ids in parts, with their times; returns how many intervals are new."""
-        self.store.adopt(times.timeline)
+        self.store.refine_to(times.timeline)
         left, right = times.on(self.store.timeline)
         count = len(left)
         if not count:
             return 0
         columns = np.array([np.concatenate(column) for column in zip(*parts, strict=True)], np.int32)
-        return self.store.give(name, columns.reshape(len(columns), count), count, left, right)
+        return self.store.add_explicit(name, columns.reshape(len(columns), count), count, left, right)
 
     def begin_again(self) -> None:
         """Forget what was derived; what is given stays."""
@@ -142,7 +144,7 @@ class Temporal:
 
     def is_given(self, fact: TimedFact) -> bool:
         """Whether a fact is given for all of its interval."""
-        table = self.store.given.get(fact.predicate)
+        table = self.store.explicit.get(fact.predicate)
         if table is None:
             return False
         number = table.facts.find(self.columns([fact.values]), 1)
@@ -165,17 +167,17 @@ class Temporal:
         """Derive everything that rules over time lead to; what is without time has been derived."""
         self.check_end(program)
         self.store.tables = {}
-        self.store.refine_for(program)
+        self.store.refine_for_rules(program)
         horizon = self.horizon(program)
         self.store.begin(program)
-        ready = self.store.ready(program)
+        compiled = self.store.compiled_rules(program)
         settings = self.settings
         if self._has_no_end(program):
             self.periodic = Periodic(program, self.store, settings.procedure)
-            self.outcome, self.dropped = self.periodic.derive(ready, listen, check, strata_before)
+            self.outcome, self.dropped = self.periodic.derive(compiled, listen, check, strata_before)
             return
         derivation = Derivation(
-            self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
+            self.store, compiled, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
         self.outcome = derivation.run()
         self.is_cut = horizon is not None and horizon.is_cut
@@ -183,7 +185,7 @@ class Temporal:
 
     def given(self) -> Iterator[tuple[str, Sequence[Ids], int, RowTimes]]:
         """Yield the facts that are given with times: columns of ids, how many rows, and when each holds."""
-        for name, table in self.store.given.items():
+        for name, table in self.store.explicit.items():
             columns, left, right = table.rows()
             yield (
                 name,
@@ -202,7 +204,7 @@ class Temporal:
     ) -> None:
         """Hold facts that were derived elsewhere: of each derived predicate all, with their times."""
         self.store.tables = {}
-        self.store.adopt(timeline)
+        self.store.refine_to(timeline)
         self.store.begin(program)
         tables, before = self.store.tables, len(self.store)
         for name, parts in found.items():
@@ -318,7 +320,7 @@ class Temporal:
     def _refine(self, update: TimedUpdate, after: Program) -> None:
         """Refine the units as far as a transaction needs, before anything is written in them."""
         for timeline in update.timelines:
-            self.store.adopt(timeline)
+            self.store.refine_to(timeline)
         self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
     def _advance(self, past: RetentionWindow, horizon: Horizon) -> None:
@@ -357,7 +359,8 @@ class Temporal:
             return
         times = self.store.tables[BOTTOM].rows()[2]
         if len(times) and times.max() >= self._first:
-            raise Inconsistent(violations(program, self.store, self._first))
+            violations = find_violations(program, self.store, self._first)
+            raise Inconsistent(report_violations(violations, program))
 
     # ---- asking
 
@@ -372,13 +375,13 @@ class Temporal:
             return numbers, lists
         lists = lists.later(self._first)
         kept = np.flatnonzero(lists.count > 0)
-        return numbers[kept], lists.taken(kept)
+        return numbers[kept], lists.take(kept)
 
     @property
     def _periods(self) -> Periods | None:
         return None if self.periodic is None else self.periodic.periods
 
-    def _reading(self, query: Query, program: Program) -> IntervalSource:
+    def _source(self, query: Query, program: Program) -> IntervalSource:
         """Where the atoms of a query read: as far beyond what is there as it looks, where all repeats."""
         if self._periods is None:
             return self.store
@@ -420,31 +423,16 @@ class Temporal:
         if self._periods is not None:
             query = folded(query, self._periods, program)
         self.store.refine(intervals_of(query.rule))
-        ready = compile_metric_rule(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
+        compiled = compile_metric_rule(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
         for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
             if name not in self.store.tables and name in program.predicates:
-                self.store.tables[name] = self.store.beginning(name, program.predicates[name].arity)
-        evaluation = BodyEvaluation(self._reading(query, program), ExpressionEvaluator(self.engine))
-        answers = NumberedRows(len(ready.terms))
-        found: list[tuple[Integers, Any]] = []
-        for body in ready.bodies:
-            groups = evaluation.whole(body)
-            found.append((answers.find_or_add(head_rows(ready, groups), len(groups)), groups.lists))
-        return self._answers(query, program, answers, found, schema)
-
-    def _answers(
-        self,
-        query: Query,
-        program: Program,
-        answers: NumberedRows,
-        found: Sequence[tuple[Integers, Any]],
-        schema: LazySchema | None,
-    ) -> Relation:
-        numbers = np.concatenate([numbers for numbers, _ in found])
-        numbers, lists = together([lists for _, lists in found]).grouped(numbers)
-        numbers, lists = self._recent(numbers, lists)
-        name, dictionary = query.text.strip(), self.engine.dictionary
+                self.store.tables[name] = self.store.initial_table(name, program.predicates[name].arity)
+        evaluation = BodyEvaluation(self._source(query, program), ExpressionEvaluator(self.engine))
+        found = [evaluation.whole(body) for body in compiled.bodies]
+        answers = IntervalBindings.union([each.head(compiled) for each in found])
+        numbers, lists = self._recent(answers.lists.numbers, answers.lists)
         columns = answers.columns[:, numbers]
+        name, dictionary = query.text.strip(), self.engine.dictionary
         if not asks_when(query, program):
             return Relation(name, query.variables, tuple(columns), len(numbers), dictionary, schema)
         periods = None if self._periods is None else self._periods.later(*reach_of(query, program))
@@ -522,7 +510,9 @@ class TimeState:
 
 def capture(time: Temporal) -> TimeState:
     """The state between two transactions; nothing in it changes when the reasoner goes on."""
-    given, tables = (tuple(map(_captured, some.values())) for some in (time.store.given, time.store.tables))
+    given, tables = (
+        tuple(map(_captured, some.values())) for some in (time.store.explicit, time.store.tables)
+    )
     return replace(summary(time), given=given, tables=tables)
 
 
@@ -564,7 +554,7 @@ def resume(
 ) -> None:
     """The same of a state without its facts, and these: what is given, and all that holds."""
     time.store.timeline = state.timeline
-    time.store.given, time.store.tables = dict(given), dict(tables)
+    time.store.explicit, time.store.tables = dict(given), dict(tables)
     time.dropped, time.is_cut, time.past = dict(state.dropped), state.is_cut, replace(state.past)
     if state.outcome is None:
         return
@@ -606,10 +596,10 @@ def restore_times(time: Temporal, restored: Restored, program: Program) -> bool:
     """
     state = restored.state
     if state.periodic is not None:
-        time.store.timeline, time.store.given = state.timeline, dict(restored.given)
+        time.store.timeline, time.store.explicit = state.timeline, dict(restored.given)
         return True
     resume(time, state, program, restored.given, restored.tables)
     for name in time.store.predicates(program):
         if name not in time.store.tables:
-            time.store.tables[name] = time.store.beginning(name, program.predicates[name].arity)
+            time.store.tables[name] = time.store.initial_table(name, program.predicates[name].arity)
     return False

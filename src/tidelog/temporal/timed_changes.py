@@ -17,9 +17,8 @@ from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.temporal.body_evaluation import IntervalBuffer
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.interval_dred import IntervalDelta, IntervalJournal, IntervalMaintenance
+from tidelog.temporal.interval_dred import IntervalMaintenance
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import (
     IdColumns,
@@ -28,13 +27,13 @@ from tidelog.temporal.interval_table import (
     NumberedRows,
     TimedTable,
     Timeline,
-    always,
-    nothing,
+    all_time,
+    empty_lists,
     single,
 )
 from tidelog.temporal.metric_rules import CompiledMetricRule
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation, Truths
-from tidelog.temporal.timed_store import TimedStore
+from tidelog.temporal.timed_store import IntervalBuffer, IntervalDelta, IntervalJournal, TimedStore
 
 # ---- Transactions over time: facts with intervals that come and go. Mutates the store.
 
@@ -180,7 +179,7 @@ class TimedTransaction:
         """The points that are no longer given, and those that are newly given."""
         self._restate(update)
         removed, added = IntervalBuffer(), IntervalBuffer()
-        for name, given in self.store.given.items():
+        for name, given in self.store.explicit.items():
             for difference, points in zip(self.journal.net(given), (removed, added), strict=True):
                 if difference:
                     facts = given.facts.columns[:, difference.numbers]
@@ -192,13 +191,13 @@ class TimedTransaction:
                     table = self.store.tables[name]
                     columns = np.array(rows.columns, np.int32).reshape(table.arity, rows.count)
                     points.add(name, table.number(columns, rows.count), self._from_now(rows.count))
-        lost = {name: self._not_given(name, IntervalDelta(*removed.of(name))) for name in removed.names}
-        return lost, {name: IntervalDelta(*added.of(name)) for name in added.names}
+        lost = {name: self._not_given(name, removed.of(name)) for name in removed.names}
+        return lost, {name: added.of(name) for name in added.names}
 
     def _from_now(self, count: int) -> IntervalLists:
         """So many lists of all time that is not final."""
         if self._final == -INFINITY:
-            return always(count)
+            return all_time(count)
         return single(np.full(count, self._final), np.full(count, INFINITY))
 
     @property
@@ -208,25 +207,25 @@ class TimedTransaction:
 
     def _not_given(self, name: str, points: IntervalDelta) -> IntervalDelta:
         """The points without those that are still given, in another way."""
-        given = self.store.given_lists(self.store.tables[name], points.numbers)
+        given = self.store.explicit_lists(self.store.tables[name], points.numbers)
         every = points.lists.numbers
         return IntervalDelta(points.numbers, points.lists.without(given, every, every))
 
     def _restate(self, update: TimedUpdate) -> None:
         """Update the given facts to those after the transaction."""
         for name, numbers, lists in self._stated(update.removed):
-            self.journal.note(self.store.given[name], numbers)
-            self.store.given[name].lose(numbers, lists)
+            self.journal.note(self.store.explicit[name], numbers)
+            self.store.explicit[name].lose(numbers, lists)
         for name, numbers, lists in self._stated(update.added):
-            self.journal.note(self.store.given[name], numbers)
-            self.store.given[name].gain(numbers, lists)
+            self.journal.note(self.store.explicit[name], numbers)
+            self.store.explicit[name].gain(numbers, lists)
 
     def _stated(
         self, facts: Iterable[tuple[str, TimedRows]]
     ) -> Iterator[tuple[str, Integers, IntervalLists]]:
         for name, rows in facts:
             assert rows.times is not None
-            table = self.store.given.setdefault(name, TimedTable(name, len(rows.columns)))
+            table = self.store.explicit.setdefault(name, TimedTable(name, len(rows.columns)))
             columns: IdColumns = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
             left, right = rows.times.on(self.store.timeline)
             left = np.maximum(left, self._final)
@@ -289,7 +288,7 @@ class TimedUpdateNormaliser:
     final: int = -INFINITY
 
     def settle(
-        self, update: TimedUpdate, always: Mapping[str, Rows]
+        self, update: TimedUpdate, all_time: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], list[Diagnostic]]:
         """Reduce an update to points that are given in the store, and add what is left of other facts.
 
@@ -297,9 +296,9 @@ class TimedUpdateNormaliser:
         to delete where they lie with the engine, and what is said of points that are not given.
         """
         for timeline in update.timelines:
-            self.store.adopt(timeline)
+            self.store.refine_to(timeline)
         faults = self._late(update) if update.is_strict else []
-        asked = self._asked(update, always)
+        asked = self._asked(update, all_time)
         update.removed.clear()
         update.replaced.clear()
         gone: dict[str, Rows] = {}
@@ -315,7 +314,7 @@ class TimedUpdateNormaliser:
                 time = single(np.array([self.final]), np.array([INFINITY]))
                 rest = time.without(lists, np.zeros(len(places), np.int64), places)
                 _append(update.added, self._rows(name, facts[:, places], rest))
-            owners, left, right = absent.taken(np.flatnonzero(~is_explicit)).rows()
+            owners, left, right = absent.take(np.flatnonzero(~is_explicit)).rows()
             if len(owners):
                 columns = facts[:, np.flatnonzero(~is_explicit)[owners]]
                 message = (
@@ -330,18 +329,18 @@ class TimedUpdateNormaliser:
         return self._given(name, _table(rows)).later(self.final).count > 0
 
     def _asked(
-        self, update: TimedUpdate, always: Mapping[str, Rows]
+        self, update: TimedUpdate, all_time: Mapping[str, Rows]
     ) -> dict[str, tuple[IdColumns, IntervalLists]]:
         """The distinct facts to delete of each predicate, and when."""
         parts: dict[str, list[tuple[IdColumns, Integers, Integers]]] = {}
         for name, rows in update.removed:
             assert rows.times is not None
             parts.setdefault(name, []).append((_table(rows), *rows.times.on(self.store.timeline)))
-        for name, some in always.items():
+        for name, some in all_time.items():
             ends = np.full(some.count, INFINITY)
             parts.setdefault(name, []).append((_table(some), -ends, ends))
-        for name in sorted(update.replaced & self.store.given.keys()):
-            parts.setdefault(name, []).append(self.store.given[name].rows())
+        for name in sorted(update.replaced & self.store.explicit.keys()):
+            parts.setdefault(name, []).append(self.store.explicit[name].rows())
         return {name: self._grouped(some) for name, some in parts.items()}
 
     def _grouped(
@@ -355,7 +354,7 @@ class TimedUpdateNormaliser:
 
     def _given(self, name: str, facts: IdColumns) -> IntervalLists:
         """When facts are given in the store."""
-        lists, table = nothing(facts.shape[1]), self.store.given.get(name)
+        lists, table = empty_lists(facts.shape[1]), self.store.explicit.get(name)
         if table is None:
             return lists
         return table.lists.united(lists, table.facts.find(facts, len(lists)), lists.numbers)
@@ -436,7 +435,7 @@ def given_before(store: TimedStore, update: TimedUpdate) -> dict[str, GivenBefor
 
 
 def _before(store: TimedStore, name: str, parts: Sequence[TimedRows], update: TimedUpdate) -> GivenBefore:
-    table = store.given.get(name)
+    table = store.explicit.get(name)
     if table is None:
         table = TimedTable(name, len(parts[0].columns) if parts else 0)
     touched = NumberedRows(table.arity)
@@ -447,7 +446,7 @@ def _before(store: TimedStore, name: str, parts: Sequence[TimedRows], update: Ti
         touched.find_or_add(np.array(rows.columns, np.int32).reshape(table.arity, rows.count), rows.count)
     numbers = table.facts.find(touched.columns[:, : touched.rows], touched.rows)
     numbers = numbers[numbers >= 0]
-    owners, left, right = table.lists.taken(numbers).rows()
+    owners, left, right = table.lists.take(numbers).rows()
     return GivenBefore(
         touched, table.facts.columns[:, numbers[owners]], RowTimes(store.timeline, left, right)
     )
@@ -456,7 +455,7 @@ def _before(store: TimedStore, name: str, parts: Sequence[TimedRows], update: Ti
 def restore_given(store: TimedStore, before: Mapping[str, GivenBefore]) -> None:
     """Restore the given facts from before a transaction in new tables."""
     made: dict[str, TimedTable] = {}
-    for name, table in store.given.items():
+    for name, table in store.explicit.items():
         columns, left, right = table.rows()
         if name in before:
             was = before[name]
@@ -467,4 +466,4 @@ def restore_given(store: TimedStore, before: Mapping[str, GivenBefore]) -> None:
                 np.concatenate(ends) for ends in ((left[others], ends[0]), (right[others], ends[1]))
             )
         made[name] = TimedTable.of(name, tuple(columns), left, right)
-    store.given = made
+    store.explicit = made
