@@ -409,7 +409,7 @@ class Reasoner(Loading):
         if change.before is not self._program:
             message = "the program was changed while this transaction was put together"
             raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
-        update, notices = change.update(self.time.stating)
+        update, notices = change.update(self.time.normaliser)
         for item in notices:
             self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
         if not change.program.timed <= self._program.timed:

@@ -367,11 +367,11 @@ class Change:
         """Settle what is said about times; return the facts without times to delete on account of it."""
         timed = self.program.timed.union(name for name, _ in self.times.removed)
         always = {
-            name: taken(rows, given.are_given(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
+            name: taken(rows, given.are_explicit(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
             for name, rows in removed.items()
             if name in timed
         }
-        gone, faults = given.settle(self.times, _present(always))
+        gone, faults = given.normalise(self.times, _present(always))
         self._faulty += faults
         names = {name for name, _ in (*self.times.removed, *self.times.added)}
         if not names <= self.program.given_times:
@@ -419,7 +419,7 @@ class Change:
         for item in stated:
             standing = self._standing(name, item.rows)
             if name in self.program.timed:
-                standing = standing | np.where(given.are_given(name, item.rows), EXPLICIT, 0)
+                standing = standing | np.where(given.are_explicit(name, item.rows), EXPLICIT, 0)
             if bool((standing & EXPLICIT).all()):
                 continue
             derived = np.flatnonzero(standing == ALIVE)

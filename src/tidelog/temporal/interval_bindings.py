@@ -168,8 +168,10 @@ class IntervalBindings:
         lists = self.lists.intersected(found, numbers, found.numbers)
         held = np.flatnonzero(lists.count > 0)
         names = [name for name in leaf.names if name not in self.names]
-        more = select(facts.columns, [leaf.terms.index(name) for name in names], rows[held])
-        columns = np.vstack([self.columns[:, numbers[held]], more])
+        columns = self.columns[:, numbers[held]]
+        if names:
+            more = [leaf.terms.index(name) for name in names]
+            columns = np.vstack([columns, select(facts.columns, more, rows[held])])
         return IntervalBindings((*self.names, *names), columns, lists.take(held))
 
     def test(self, tests: Sequence[Test], evaluate: Evaluate) -> IntervalBindings:
@@ -231,8 +233,11 @@ class IntervalBindings:
         lists: IntervalLists,
     ) -> IntervalBindings:
         """The bindings of these numbers, with the ids that rows of other columns have for more variables."""
+        columns = self.columns[:, numbers]
         more = [position for position, name in enumerate(names) if name not in self.names]
-        columns = np.vstack([self.columns[:, numbers], select(source, more, rows)])
+        if not more:
+            return IntervalBindings(self.names, columns, lists)
+        columns = np.vstack([columns, select(source, more, rows)])
         return IntervalBindings((*self.names, *(names[position] for position in more)), columns, lists)
 
 

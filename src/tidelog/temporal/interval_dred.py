@@ -204,7 +204,7 @@ class ComponentTask:
                 driver = DrivingAtom(
                     driven.leaf, *states, is_overdeletion=self.step is IntervalStep.OVERDELETE
                 )
-                self._collect(pending, driven.compiled, self._evaluation.driven(driven.body, driver))
+                self._collect(pending, driven.rule, self._evaluation.driven(driven.body, driver))
                 self.transaction.check()
 
     def _collect(self, pending: IntervalBuffer, rule: CompiledMetricRule, bindings: IntervalBindings) -> None:

@@ -5,7 +5,7 @@ strata, direction and termination of such rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 
@@ -123,11 +123,11 @@ class Leaf:
     predicate: str
     terms: tuple[str | int, ...]
     is_negated: bool
+    names: tuple[str, ...] = field(init=False)  # the variables, each once
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The variables, each once."""
-        return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
+    def __post_init__(self) -> None:
+        names = dict.fromkeys(term for term in self.terms if isinstance(term, str))
+        object.__setattr__(self, "names", tuple(names))
 
     @property
     def is_plain(self) -> bool:

@@ -165,7 +165,7 @@ class IntervalJournal:
 class DrivenBody:
     """A body that is driven by one of its atoms."""
 
-    compiled: CompiledMetricRule
+    rule: CompiledMetricRule
     body: Body
     leaf: Leaf
 
