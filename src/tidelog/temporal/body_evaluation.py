@@ -120,7 +120,7 @@ class DrivingAtom:
     leaf: Leaf
     early: Part
     late: Part
-    is_overdeletion: bool = False  # whatever a lost point had a part in is lost, even if it holds otherwise
+    is_overdeletion: bool = False  # all that a lost point had a part in is lost, even if it holds otherwise
 
 
 @dataclass(frozen=True, slots=True)

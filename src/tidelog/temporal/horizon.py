@@ -111,8 +111,8 @@ class Periods:
 
     def copies(self, reach: Fraction) -> int:
         """How many more periods reach so far, and twice more; one is enough where nothing changes."""
-        found = [side.period for _, side in sides(self)]
-        return 3 + int(reach / min(found)) if found else 0
+        lengths = [side.period for _, side in sides(self)]
+        return 3 + int(reach / min(lengths)) if lengths else 0
 
     def on(self, timeline: Timeline) -> Folding:
         """The same on a timeline."""

@@ -233,7 +233,7 @@ class Timeline:
         return Fraction(low // 2, self.scale), Fraction(-(-high // 2), self.scale)
 
     def duration(self, span: int) -> Fraction:
-        """The duration of so many units."""
+        """The duration of a number of units."""
         return Fraction(span, 1 if self.is_integer else 2 * self.scale)
 
     def refined(self, intervals: Sequence[Interval]) -> Timeline:

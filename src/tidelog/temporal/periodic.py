@@ -450,7 +450,7 @@ GROWTH, SWEPT_FROM = 2, 4096
 def looked_back(program: Program) -> Mapping[str, Fraction | None]:
     """How far back rules look at each predicate; None if unbounded, for predicates without times only.
 
-    Raises ProgramError if a rule looks ahead, or back without end at what holds at times.
+    Raises ProgramError if a rule looks ahead, or back without bound at temporal facts.
     """
     found: dict[str, Fraction | None] = {}
     faults: list[Diagnostic] = []

@@ -534,8 +534,8 @@ def _captured(table: TimedTable) -> TimedTableState:
 
 def reinstate(time: Temporal, state: TimeState, program: Program) -> None:
     """Restore a state in a reasoner without temporal facts."""
-    given = {each.name: _reinstated(each) for each in state.given}
-    resume(time, state, program, given, {each.name: _reinstated(each) for each in state.tables})
+    given = {each.name: _restored_table(each) for each in state.given}
+    resume(time, state, program, given, {each.name: _restored_table(each) for each in state.tables})
 
 
 def resume(
@@ -560,7 +560,7 @@ def resume(
     time.outcome = time.periodic.outcome(outcome) if is_repeating else outcome
 
 
-def _reinstated(state: TimedTableState) -> TimedTable:
+def _restored_table(state: TimedTableState) -> TimedTable:
     table = TimedTable(state.name, len(state.columns))
     rows = len(state.count)
     columns: Any = np.array(state.columns, np.int32).reshape(len(state.columns), rows)

@@ -413,10 +413,10 @@ class GivenBefore:
 
 def given_before(store: TimedStore, update: TimedUpdate) -> dict[str, GivenBefore]:
     """What a transaction touches of what is given, by predicate; that costs what it touches."""
-    stated = (*update.removed, *update.added)
-    names = dict.fromkeys((*(name for name, _ in stated), *update.replaced))
+    changes = (*update.removed, *update.added)
+    names = dict.fromkeys((*(name for name, _ in changes), *update.replaced))
     return {
-        name: _before(store, name, [rows for other, rows in stated if other == name], update)
+        name: _before(store, name, [rows for other, rows in changes if other == name], update)
         for name in names
     }
 
