@@ -17,7 +17,7 @@ round: OLD, OLD ∪ NEW, NEW.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -33,7 +33,6 @@ from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, 
 from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf
 from tidelog.temporal.timed_store import (
     NOTHING,
-    DrivenBody,
     IntervalBuffer,
     IntervalDelta,
     IntervalJournal,
@@ -113,8 +112,6 @@ class ComponentTask:
     component: TimedComponent
     removed: Deltas  # points that are no longer explicit
     added: Deltas  # points that are newly explicit
-    lost: Deltas  # by tables below
-    gained: Deltas
     transaction: IntervalMaintenance
     step: IntervalStep = IntervalStep.LOST
 
@@ -127,8 +124,8 @@ class ComponentTask:
     @contextmanager
     def lower_tables_at_mid(self) -> Iterator[None]:
         """Inside the block, tables below lack what they gained; after an error the journal restores them."""
-        names = [name for name in self.component.read if name in self.gained]
-        tables = [(self._table(name), self.gained[name]) for name in names]
+        gained = self.transaction.gained
+        tables = [(self._table(name), gained[name]) for name in self.component.read if name in gained]
         for table, points in tables:
             table.lose(points.numbers, points.lists)
         yield
@@ -141,9 +138,9 @@ class ComponentTask:
         pending = IntervalBuffer() if pending is None else pending
         component = self.component
         if step is IntervalStep.GAINED:
-            changes, rules, part = self.gained, component.added, Part.NOW
+            changes, rules, part = self.transaction.gained, component.added, Part.NOW
         else:
-            changes, rules, part = self.lost, component.removed, Part.BEFORE
+            changes, rules, part = self.transaction.lost, component.removed, Part.BEFORE
         tables = {name: self._table(name) for name in component.read if name in changes}
         for name, table in tables.items():
             table.note(changes[name].numbers, changes[name].lists, is_gain=step is IntervalStep.GAINED)
@@ -194,16 +191,14 @@ class ComponentTask:
 
     def _drive(self, pending: IntervalBuffer, name: str) -> None:
         """Add the heads of bodies that the change of a table drives."""
-        is_insertion = self.step.is_insertion
-        states = (Part.BEFORE, Part.NOW) if is_insertion else (Part.NOW, Part.BEFORE)
-        bodies: Iterable[DrivenBody] = (self.component.after if is_insertion else self.component.before).get(
-            name, ()
-        )
-        for driven in bodies:
+        if self.step.is_insertion:
+            bodies, early, late = self.component.after, Part.BEFORE, Part.NOW
+        else:
+            bodies, early, late = self.component.before, Part.NOW, Part.BEFORE
+        is_overdeletion = self.step is IntervalStep.OVERDELETE
+        for driven in bodies.get(name, ()):
             if len(self.changed(driven.leaf)[0]):
-                driver = DrivingAtom(
-                    driven.leaf, *states, is_overdeletion=self.step is IntervalStep.OVERDELETE
-                )
+                driver = DrivingAtom(driven.leaf, early, late, is_overdeletion)
                 self._collect(pending, driven.rule, self._evaluation.driven(driven.body, driver))
                 self.transaction.check()
 
@@ -229,7 +224,7 @@ class ComponentTask:
         if not leaf.is_negated:
             table = self._table(leaf.predicate)
             return table.changed, table.change
-        changes = self.lost if self.step.is_insertion else self.gained
+        changes = self.transaction.lost if self.step.is_insertion else self.transaction.gained
         change = changes.get(leaf.predicate, NOTHING) if self.step.is_from_below else NOTHING
         return change.numbers, change.lists
 
@@ -240,7 +235,8 @@ class ComponentTask:
             return table.read(numbers, part)
         lists = table.lists.take(numbers)
         is_before = part is Part.BEFORE and self.step.is_from_below
-        lost, gained = self.lost.get(leaf.predicate), self.gained.get(leaf.predicate)
+        lost = self.transaction.lost.get(leaf.predicate)
+        gained = self.transaction.gained.get(leaf.predicate)
         if self.step.is_insertion:  # the table holds NEW, and held OLD ∪ NEW
             return _united(lists, numbers, lost if is_before else None)
         # The table holds MID: it held OLD, and holds OLD ∪ NEW as far as rules can tell.
@@ -284,7 +280,7 @@ class IntervalMaintenance:
     check: Callable[[], None]
     horizon: Horizon | None = None
     journal: IntervalJournal = field(default_factory=IntervalJournal)
-    lost: dict[str, IntervalDelta] = field(default_factory=dict)  # by tables that are finished
+    lost: dict[str, IntervalDelta] = field(default_factory=dict)  # by tables that are maintained
     gained: dict[str, IntervalDelta] = field(default_factory=dict)
 
     def run(
@@ -297,7 +293,7 @@ class IntervalMaintenance:
             self._finish(name)
         for component in self.schedule.components:
             if self._is_affected(component, removed, added):
-                maintain(ComponentTask(component, removed, added, self.lost, self.gained, self))
+                maintain(ComponentTask(component, removed, added, self))
                 for name in component.heads:
                     self._finish(name)
         return self.lost, self.gained
