@@ -38,7 +38,11 @@ Evaluate = Callable[[Sequence[Test], Sequence[str], Sequence[str], IdColumns], I
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalBindings:
-    """Rows of ids, a column for each variable, and for each row the list of intervals at which it holds."""
+    """Rows of ids, a column for each variable, and for each row the list of intervals at which it holds.
+
+    The operations are `always`, `leaf`, `shifted`, `at_interval`, `since`, `union`, `minus`, `join`, `test`
+    and `head`; `join_leaf` is `join` by an index. Metric operators retain bindings that hold at no time.
+    """
 
     names: tuple[str, ...]
     columns: IdColumns
@@ -74,8 +78,6 @@ class IntervalBindings:
         """The same rows with other lists."""
         return IntervalBindings(self.names, self.columns, lists)
 
-    # ---- operations that make bindings
-
     @staticmethod
     def always() -> IntervalBindings:
         """`top()`: the binding without variables holds at every t."""
@@ -86,8 +88,6 @@ class IntervalBindings:
         """An atom: the binding that makes it the fact of number `numbers[i]` holds at t in `lists[i]`."""
         positions = [leaf.terms.index(name) for name in leaf.names]
         return IntervalBindings(leaf.names, select(facts.columns, positions, numbers), lists)
-
-    # ---- operations of metric operators; bindings that hold at no time stay
 
     def shifted(self, *moves: Integers) -> IntervalBindings:
         """A unary operator: a binding holds at t if it does at some (diamond), or all (box) of the times at
@@ -120,8 +120,6 @@ class IntervalBindings:
         return right.with_lists(
             since_intervals(parts, self.lists, right.lists, partners, right.lists.numbers)
         )
-
-    # ---- operations of sets of bindings
 
     @staticmethod
     def union(parts: Sequence[IntervalBindings]) -> IntervalBindings:
@@ -209,8 +207,6 @@ class IntervalBindings:
             column[:] = term if isinstance(term, int) else self.column(term)
         return IntervalBindings(names, columns, self.lists.shifted(*rule.moves))
 
-    # ---- pairs of bindings
-
     def _agreeing(self, other: IntervalBindings) -> tuple[Integers, Integers]:
         """The numbers of the pairs that agree."""
         shared = [name for name in self.names if name in other.names]
@@ -239,9 +235,6 @@ class IntervalBindings:
             return IntervalBindings(self.names, columns, lists)
         columns = np.vstack([columns, select(source, more, rows)])
         return IntervalBindings((*self.names, *(names[position] for position in more)), columns, lists)
-
-
-# ---- Facts of an atom, looked up by an index.
 
 
 def numbers_of(leaf: Leaf, facts: NumberedRows, demand: IntervalBindings | None) -> Integers:
