@@ -478,7 +478,7 @@ def test_rules_over_time_run_for_ever(spark: Any, write: Write) -> None:
 
     def weigh(_: Manifest) -> None:
         store = job.reasoner().time.store
-        weights.append(sum(table.weight for table in (*store.given.values(), *store.tables.values())))
+        weights.append(sum(table.weight for table in (*store.explicit.values(), *store.tables.values())))
 
     with job.stream(
         events,

@@ -130,7 +130,7 @@ def test_rules_over_time_run_for_ever(tmp_path: Path) -> None:
             text = "".join(f'+ hot("{one}")@[{at}, {at + 4}] .\n' for at, one in events(number))
             job.transact(partial(fill, text), "stream", missing="ignore", advance=str(number * 100 - 10))
             store = job.reasoner().time.store
-            weights.append(sum(table.weight for table in (*store.given.values(), *store.tables.values())))
+            weights.append(sum(table.weight for table in (*store.explicit.values(), *store.tables.values())))
     # Something is forgotten when twice as much as before has come, and some thousands more.
     assert max(weights) < 2 * 4096 < 3 * 20 * 200
     facts = read(str(tmp_path / "published"))

@@ -19,7 +19,7 @@ def imprint(reasoner: tl.Reasoner) -> Imprint:
     found: Imprint = {
         **{name: _facts(engine, name) for name in sorted(engine.relations())},
         **{f"{name} at times": _times(reasoner, table) for name, table in sorted(store.tables.items())},
-        **{f"{name} as given": _times(reasoner, table) for name, table in sorted(store.given.items())},
+        **{f"{name} as given": _times(reasoner, table) for name, table in sorted(store.explicit.items())},
     }
     return {name: facts for name, facts in found.items() if facts}
 

@@ -107,7 +107,7 @@ def test_memory_is_bounded() -> None:
         reasoner.insert("hot", rows)
         reasoner.advance(begin + 90)
         store = reasoner.time.store
-        sizes.append(sum(table.weight for table in (*store.tables.values(), *store.given.values())))
+        sizes.append(sum(table.weight for table in (*store.tables.values(), *store.explicit.values())))
     assert max(sizes) == sizes[1] == sizes[-1]
     assert len(reasoner["hot"]) == 9
 

@@ -18,7 +18,7 @@ from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import EvaluationError, ProgramError, Stopped
 from tidelog.logic.program import Program
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
-from tidelog.temporal.distributed import Divided
+from tidelog.temporal.distributed import TimedTask
 from tidelog.temporal.partitioning import check_divisible, divide
 from tidelog.temporal.temporal import USUAL, TimeSettings
 from tidelog.temporal.timed_changes import times_of
@@ -26,7 +26,7 @@ from tidelog.temporal.timed_changes import times_of
 Held = dict[str, list[str]]
 
 
-run = partial(meshes.run, make=Divided)
+run = partial(meshes.run, make=TimedTask)
 
 
 def found(tasks: Sequence[Any], program: Program) -> Held:
@@ -294,8 +294,8 @@ def test_tasks_that_are_given_other_units_have_one_timeline() -> None:
     said = [("a", "[1/3, 1/2)"), ("b", "[0, 1/7]"), ("a", "[0.5, 2]"), ("c", "(1, inf)")]
     made = meshes.meshes(3)
 
-    def act(number: int) -> Divided:
-        task = Divided(program, made[number])
+    def act(number: int) -> TimedTask:
+        task = TimedTask(program, made[number])
         mine = said[number::3]
         column = column_of_values([tl.parse(f"p({name}) .").facts[0].values[0] for name, _ in mine])
         times = times_of([tl.read_interval(when) for _, when in mine], False)
@@ -348,7 +348,7 @@ def test_limits_and_errors_of_one_task_are_those_of_all() -> None:
     text = " ".join(f"p({n})@{n} ." for n in range(40)) + "q(?x) :- diamondminus[0, 1] p(?x) ."
     for task in run(tl.parse(text), 3, max_facts=50):
         assert isinstance(task, Stopped) and "more than 50 facts" in str(task)
-    assert all(isinstance(task, Divided) for task in run(tl.parse(text), 3, max_facts=80))
+    assert all(isinstance(task, TimedTask) for task in run(tl.parse(text), 3, max_facts=80))
     overflow = tl.parse(f"p({2**62})@1 . p(1)@1 . q(?y) :- diamondminus[0, 1] p(?x), ?y = ?x * ?x .")
     assert {type(task) for task in run(overflow, 3)} == {EvaluationError}
 

@@ -78,6 +78,12 @@ def test_what_holds_at_some_time(time: str, holds: bool) -> None:
     assert len(reasoner.query(f"q(?x) {time}, p(?x)")) == 0
 
 
+def test_an_atom_without_facts_leaves_no_answers() -> None:
+    reasoner = tl.Reasoner(tl.parse("p(a)@[0, 2] . q(?x) :- diamondminus[0, 1] p(?x), r(?x) . r(b)@1 ."))
+    assert len(reasoner.query("q(?x), p(?y)")) == 0
+    assert len(reasoner.query("q(?x), diamondminus[0, 1] p(?y), ~r(?y)")) == 0
+
+
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "jsonl"])
 @pytest.mark.parametrize(
     "text", [FACTS, "p(a)@[0, 3) . p(b)@(-inf, 4] .", 'p(a)@["2024-05-01T08:00:00.25Z", inf) .']

@@ -14,7 +14,7 @@ from tests.temporal.oracle import REACH, Points, cells_of, operated
 from tidelog.errors import EvaluationError
 from tidelog.logic.intervals import Interval
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Lists, Timeline, single
+from tidelog.temporal.interval_table import IntervalLists, Timeline, single
 from tidelog.temporal.metric_rules import evaluate_metric
 
 UNARY = ("boxminus", "boxplus", "diamondminus", "diamondplus")
@@ -43,13 +43,13 @@ WINDOWS = every([0, 1, 2], [0, 1, 2, 4, None])
 FACTS = every([None, 0], [None, 0, 1, 3, 6])
 
 
-def listed(intervals: list[Interval], timeline: Timeline) -> Lists:
+def listed(intervals: list[Interval], timeline: Timeline) -> IntervalLists:
     """One list of intervals, coalesced."""
     left, right = timeline.encode(intervals)
     return single(left, right).grouped(np.zeros(len(left), np.int64))[1]
 
 
-def cells(lists: Lists, timeline: Timeline) -> Points:
+def cells(lists: IntervalLists, timeline: Timeline) -> Points:
     """The cells of the one list."""
     assert len(lists) <= 1
     step = 2 if timeline.is_integer else 1
@@ -143,7 +143,7 @@ def test_adjacent_intervals_are_one_unless_a_point_is_missing() -> None:
 def test_open_windows_over_open_intervals_give_closed_ends() -> None:
     timeline = Timeline()
     by = timeline.operator("boxminus", Interval(Fraction(1), Fraction(2), True, True))
-    moved = listed([Interval(Fraction(0), Fraction(3), True, True)], timeline).moved(by)
+    moved = listed([Interval(Fraction(0), Fraction(3), True, True)], timeline).shifted(by)
     assert str(timeline.decode(int(moved.left[0]), int(moved.right[0]))) == "[2, 4]"
 
 
@@ -152,7 +152,7 @@ def test_a_time_beyond_the_range_is_an_error() -> None:
     far = Interval(Fraction(2**58), Fraction(2**58))
     by = timeline.operator("diamondminus", Interval(Fraction(2**58), Fraction(2**58 + 2)))
     with pytest.raises(EvaluationError, match="64 bits"):
-        listed([far], timeline).moved(by).moved(by)
+        listed([far], timeline).shifted(by).shifted(by)
     with pytest.raises(EvaluationError, match="64 bits"):
         Timeline(scale=7).ends(Interval(Fraction(2**58), None))
-    assert listed([Interval(None, None)], timeline).moved(by).bounds == (-INFINITY, INFINITY)
+    assert listed([Interval(None, None)], timeline).shifted(by).bounds == (-INFINITY, INFINITY)

@@ -28,13 +28,21 @@ from tidelog.maintenance.maintainer import NetChange
 from tidelog.publish.published_schemas import RESERVED
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.interval_dred import Difference
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
-from tidelog.temporal.interval_table import Integers, Lists, Table, TimedTable, Timeline, nothing, single
+from tidelog.temporal.interval_table import (
+    IdColumns,
+    Integers,
+    IntervalLists,
+    TimedTable,
+    Timeline,
+    empty_lists,
+    single,
+)
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.time_columns import Bound
-from tidelog.temporal.timed_changes import TimedRows, Times
+from tidelog.temporal.timed_changes import RowTimes, TimedRows
 from tidelog.temporal.timed_relation import BOUNDS, EVERY, PeriodicRelation
+from tidelog.temporal.timed_store import IntervalDelta
 
 # ---- Rows of ids that come and go, between a reasoner and its published tables.
 
@@ -137,7 +145,7 @@ def table_names(names: Iterable[str]) -> tuple[str, ...]:
 # ---- to ids
 
 
-def time_ids(times: Times, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
+def time_ids(times: RowTimes, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
     """The columns of rows that hold in intervals, with the period by which each repeats if that is told."""
     timeline, left, right = times.timeline, times.left, times.right
     scale = 1 if timeline.is_integer else timeline.scale
@@ -206,7 +214,7 @@ def _value(point: Fraction) -> Value:
 
 def times_in(
     rows: Rows, layout: Layout, dictionary: Dictionary, is_integer: bool
-) -> tuple[Times, Integers | None]:
+) -> tuple[RowTimes, Integers | None]:
     """When rows hold, and by what they repeat, 0 if not at all; None if that is not told."""
     columns = rows.columns[layout.arguments :]
     bounds = [columns[0], columns[1], *columns[4:5]]
@@ -218,7 +226,7 @@ def times_in(
     every = None
     if layout.times > 4:
         every = np.where(found[2] >= INFINITY, 0, found[2] * (1 if is_integer else 2))
-    return Times(Timeline(1 if is_integer else scale, is_integer, layout.is_calendar), left, right), every
+    return RowTimes(Timeline(1 if is_integer else scale, is_integer, layout.is_calendar), left, right), every
 
 
 def _numbers(ids: Ids, dictionary: Dictionary) -> tuple[Integers, int]:
@@ -360,9 +368,9 @@ class Begun:
         self._timeline = time.store.timeline
         self._tables: dict[str, TimedTable] = {}
 
-    def add(self, name: str, columns: Sequence[np.ndarray], times: Times) -> None:
+    def add(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> None:
         """Note published rows, of which the points that are not final are left out."""
-        self._time.store.adopt(times.timeline)
+        self._time.store.refine_to(times.timeline)
         left, right = times.on(self._time.store.timeline)
         rows = np.array(columns, np.int32).reshape(len(columns), len(left))
         self._put(name, rows, left, right)
@@ -383,7 +391,7 @@ class Begun:
             self._put(name, columns, left, right, first)
 
     def _put(
-        self, name: str, columns: Table, left: Integers, right: Integers, first: int | None = None
+        self, name: str, columns: IdColumns, left: Integers, right: Integers, first: int | None = None
     ) -> None:
         first = self._time.past.first(self._time.store.timeline) if first is None else first
         reaches = (left < first) & (right >= first - 1)
@@ -391,7 +399,7 @@ class Begun:
         ends = left[reaches], np.minimum(right[reaches], first - 1)
         self._tables[name] = TimedTable.of(name, tuple(columns[:, reaches]), *ends)
 
-    def whole(self, name: str, facts: Table, lists: Lists) -> Lists:
+    def whole(self, name: str, facts: IdColumns, lists: IntervalLists) -> IntervalLists:
         """The lists of facts, with the points that were forgotten of their intervals."""
         timeline = self._time.store.timeline
         if timeline.scale != self._timeline.scale:
@@ -420,7 +428,7 @@ class TimedHolding:
         is_timed, is_periodic = predicate.name in self.names, self._time.periodic is not None
         return layout_of(predicate, is_timed, is_periodic, self._time.store.timeline.is_calendar)
 
-    def _rows(self, columns: Sequence[np.ndarray], times: Times, every: Integers | None = None) -> Rows:
+    def _rows(self, columns: Sequence[np.ndarray], times: RowTimes, every: Integers | None = None) -> Rows:
         """Facts with their intervals, and with the period of each where there are periods."""
         if self._time.periodic is not None and every is None:
             every = np.zeros(len(times.left), np.int64)
@@ -433,7 +441,7 @@ class TimedHolding:
         """All facts of a predicate."""
         found = self._time.relation(self._predicates[name])
         every = found.every if isinstance(found, PeriodicRelation) else None
-        return self._rows(found.coded.columns, Times(found.timeline, found.left, found.right), every)
+        return self._rows(found.coded.columns, RowTimes(found.timeline, found.left, found.right), every)
 
     # ---- what a transaction changed
 
@@ -442,20 +450,20 @@ class TimedHolding:
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
         numbers = np.union1d(less.numbers, more.numbers)
-        now = self._begun.whole(name, table.facts.columns[:, numbers], table.lists.taken(numbers))
-        before = now.without(more.lists, now.numbers, more.places(numbers))
-        before = before.united(less.lists, before.numbers, less.places(numbers))
+        now = self._begun.whole(name, table.facts.columns[:, numbers], table.lists.take(numbers))
+        before = now.without(more.lists, now.numbers, more.positions(numbers))
+        before = before.united(less.lists, before.numbers, less.positions(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
         return Changed.between(then, since)
 
-    def since(self, name: str, columns: Sequence[np.ndarray], times: Times) -> Changed:
+    def since(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> Changed:
         """The intervals that went and came since rows were published, of all that time has not passed.
 
         The rows are those that reach up to the time that was advanced to, or beyond.
         """
         store = self._time.store
         table = store.tables[name]
-        store.adopt(times.timeline)
+        store.refine_to(times.timeline)
         numbers, lists = table.holding()
         lists = lists.later(self._time.past.first(store.timeline))
         kept = np.flatnonzero(lists.count > 0)
@@ -465,23 +473,23 @@ class TimedHolding:
         every = np.union1d(numbers[kept], table.number(facts, len(then_numbers)))
         places = np.full(table.facts.rows, -1, np.int64)
         places[numbers[kept]] = kept
-        now = nothing(len(every)).united(lists, np.arange(len(every)), places[every])
+        now = empty_lists(len(every)).united(lists, np.arange(len(every)), places[every])
         now = self._begun.whole(name, table.facts.columns[:, every], now)
         known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
-        before = nothing(len(every)).united(then.lists, np.arange(len(every)), known)
+        before = empty_lists(len(every)).united(then.lists, np.arange(len(every)), known)
         return Changed.between(self._of(table, every, before), self._of(table, every, now))
 
-    def _difference(self, table: TimedTable, rows: TimedRows | None) -> Difference:
+    def _difference(self, table: TimedTable, rows: TimedRows | None) -> IntervalDelta:
         if rows is None or rows.times is None:
-            return Difference()
-        columns: Table = np.array(rows.columns, np.int32).reshape(table.arity, rows.count)
+            return IntervalDelta()
+        columns: IdColumns = np.array(rows.columns, np.int32).reshape(table.arity, rows.count)
         points = single(*rows.times.on(self._time.store.timeline))
-        return Difference(*points.grouped(table.number(columns, rows.count)))
+        return IntervalDelta(*points.grouped(table.number(columns, rows.count)))
 
-    def _of(self, table: TimedTable, numbers: Integers, lists: Lists) -> Rows:
+    def _of(self, table: TimedTable, numbers: Integers, lists: IntervalLists) -> Rows:
         owners, left, right = lists.rows()
         columns = table.facts.columns[:, numbers[owners]]
-        return self._rows(tuple(columns), Times(self._time.store.timeline, left, right))
+        return self._rows(tuple(columns), RowTimes(self._time.store.timeline, left, right))
 
 
 # ---- What a reasoner holds, as it is published: Arrow tables of facts, and of what changed in them.
@@ -636,7 +644,7 @@ class Holding:
         """Return whether facts of a predicate are in its table that the reasoner has forgotten."""
         return name in self._timed.names and self.reasoner.time.past.time is not None
 
-    def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> Changed:
+    def since(self, name: str, rows: tuple[Sequence[Any], RowTimes]) -> Changed:
         """Return what has changed since rows were published that reach into what is not forgotten."""
         return self._timed.since(name, *rows)
 

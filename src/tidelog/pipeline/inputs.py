@@ -38,17 +38,17 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.reasoner.transaction import Change
 from tidelog.temporal.time_columns import split_batch
-from tidelog.temporal.timed_changes import Times
+from tidelog.temporal.timed_changes import RowTimes
 from tidelog.temporal.timed_relation import INTERVAL
 
 # ---- Rows with times of which some cannot be read: these are rejected one by one, and the others taken.
 
-Timed = tuple[Batch, Times]  # rows, and when each holds
+Timed = tuple[Batch, RowTimes]  # rows, and when each holds
 
 
 def readable(
     batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str, begin: int = 0
-) -> Iterator[tuple[int, Batch, Times]]:
+) -> Iterator[tuple[int, Batch, RowTimes]]:
     """The rows whose last columns say when, in parts, with where each begins in the batch.
 
     The batch is halved until the others are found.

@@ -49,7 +49,7 @@ from tidelog.publish.table_files import found_in
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.timed_changes import Times
+from tidelog.temporal.timed_changes import RowTimes
 
 # ---- Facts of a reasoner as tables of a published folder.
 
@@ -195,7 +195,7 @@ def begun_in(published: Published, before: Manifest, reasoner: Reasoner) -> Begu
 
 def rows_open_in(
     published: Published, before: Manifest, name: str, reasoner: Reasoner
-) -> tuple[list[Any], Times]:
+) -> tuple[list[Any], RowTimes]:
     """Return the rows of a table that reach up to the time that was advanced to, or beyond, and their times.
 
     The table is read some rows at a time, and constants of other rows do not come into the reasoner.
@@ -212,7 +212,7 @@ def rows_open_in(
         )
         rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
         times, _ = times_in(rows, layout, scratch.dictionary, origin.is_integer_time)
-        time.store.adopt(times.timeline)
+        time.store.refine_to(times.timeline)
         _, right = times.on(time.store.timeline)
         table = table.filter(pa.array(right >= time.past.first(time.store.timeline) - 1))
         if table.num_rows:
@@ -220,7 +220,7 @@ def rows_open_in(
     if not parts:
         timeline = time.store.timeline
         none = np.zeros(0, np.int64)
-        return list(no_rows(layout.arguments).columns), Times(timeline, none, none)
+        return list(no_rows(layout.arguments).columns), RowTimes(timeline, none, none)
     rows = joined(parts)
     times, _ = times_in(rows, layout, reasoner.engine.dictionary, origin.is_integer_time)
     return list(rows.columns[: layout.arguments]), times

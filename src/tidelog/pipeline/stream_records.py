@@ -27,9 +27,16 @@ from tidelog.pipeline.job_settings import Stream
 from tidelog.plan.rule_text import Writing
 from tidelog.publish.published_schemas import CHANGE_TYPE
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.interval_table import Integers, Lists, Table, TimedTable, nothing, single
+from tidelog.temporal.interval_table import (
+    IdColumns,
+    Integers,
+    IntervalLists,
+    TimedTable,
+    empty_lists,
+    single,
+)
 from tidelog.temporal.temporal import Temporal
-from tidelog.temporal.timed_changes import TimedRows, Times
+from tidelog.temporal.timed_changes import RowTimes, TimedRows
 
 # ---- Records of a stream: rows that say of a fact that it comes or goes, as one change of a predicate's
 # facts.
@@ -237,14 +244,14 @@ class TimedRecords(Records):
     def __init__(self, time: Temporal, *parts: Any) -> None:
         super().__init__(*parts)
         self._time = time
-        self._intervals: list[Times] = []
+        self._intervals: list[RowTimes] = []
 
     def take(self, batch: Batch, positions: Positions) -> None:
         """Gather records that come as columns, of which the last ones say when."""
         is_integer = self._time.store.timeline.is_integer
         for start, part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
             known = self._note(part, positions[start : start + part.rows])
-            self._intervals.append(Times(times.timeline, times.left[known], times.right[known]))
+            self._intervals.append(RowTimes(times.timeline, times.left[known], times.right[known]))
 
     # ---- out
 
@@ -254,7 +261,7 @@ class TimedRecords(Records):
             return
         rows, signs, places = self._gathered()
         left, right = (ends[places] for ends in self._ends())
-        columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
+        columns: IdColumns = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
         final = left < self._time.past.first(self._time.store.timeline)
         if final.any():
             self._reject_final(columns, left, right, signs, np.flatnonzero(final))
@@ -267,12 +274,12 @@ class TimedRecords(Records):
             is_done = signs[some] | (absent.count == 0) | self._ignores_missing
             for place in some[~is_done].tolist():
                 self._reject_missing(columns[:, place], left[place], right[place])
-            going.do(some[is_done], lists.taken(np.flatnonzero(is_done)), signs[some[is_done]])
+            going.do(some[is_done], lists.take(np.flatnonzero(is_done)), signs[some[is_done]])
         name = self._shape.predicate.name
         change.times.removed.append((name, going.rows(going.gone)))
         change.times.added.append((name, going.rows(going.come)))
 
-    def _reject_final(self, columns: Table, left: Any, right: Any, signs: Any, places: Integers) -> None:
+    def _reject_final(self, columns: IdColumns, left: Any, right: Any, signs: Any, places: Integers) -> None:
         """Reject records that would change what is final, as time has advanced."""
         self.tally.late += len(places)
         for place in places.tolist():
@@ -284,7 +291,7 @@ class TimedRecords(Records):
         """The ends of all intervals, in units that what is given is written in too."""
         store = self._time.store
         for times in self._intervals:
-            store.adopt(times.timeline)
+            store.refine_to(times.timeline)
         both = [times.on(store.timeline) for times in self._intervals]
         return np.concatenate([left for left, _ in both]), np.concatenate([right for _, right in both])
 
@@ -305,32 +312,32 @@ class TimedRecords(Records):
 class _Going:
     """The points of facts that go, and those that come afterwards. Mutable: they become more."""
 
-    def __init__(self, time: Temporal, name: str, facts: Table) -> None:
+    def __init__(self, time: Temporal, name: str, facts: IdColumns) -> None:
         self._time = time
-        self._given = time.store.given.get(name) or TimedTable(name, len(facts))
+        self._given = time.store.explicit.get(name) or TimedTable(name, len(facts))
         self.gone, self.come = (TimedTable(name, len(facts)) for _ in range(2))
         self.gone.number(facts, facts.shape[1])
         self.numbers = self.come.number(facts, facts.shape[1])  # of each record's fact, the same in both
         self._known = self._given.facts.find(facts, facts.shape[1])
 
-    def absent(self, records: Integers, lists: Lists) -> Lists:
+    def absent(self, records: Integers, lists: IntervalLists) -> IntervalLists:
         """The points of records, of one fact each, that are not given as it stands."""
         every, numbers = np.arange(len(records)), self.numbers[records]
-        held = nothing(len(records)).united(self._given.lists, every, self._known[records])
+        held = empty_lists(len(records)).united(self._given.lists, every, self._known[records])
         held = held.without(self.gone.lists, every, numbers).united(self.come.lists, every, numbers)
         return lists.without(held, every, every)
 
-    def do(self, records: Integers, lists: Lists, signs: Any) -> None:
+    def do(self, records: Integers, lists: IntervalLists, signs: Any) -> None:
         """Insert or delete the points of records, one record per fact."""
         come, go = np.flatnonzero(signs), np.flatnonzero(~signs)
-        self.come.gain(self.numbers[records[come]], lists.taken(come))
-        self.gone.gain(self.numbers[records[go]], lists.taken(go))
-        self.come.lose(self.numbers[records[go]], lists.taken(go))
+        self.come.gain(self.numbers[records[come]], lists.take(come))
+        self.gone.gain(self.numbers[records[go]], lists.take(go))
+        self.come.lose(self.numbers[records[go]], lists.take(go))
 
     def rows(self, table: TimedTable) -> TimedRows:
         """The points as rows."""
         columns, left, right = table.rows()
-        return TimedRows(tuple(columns), len(left), Times(self._time.store.timeline, left, right))
+        return TimedRows(tuple(columns), len(left), RowTimes(self._time.store.timeline, left, right))
 
 
 def _rounds(numbers: Integers) -> list[Integers]:

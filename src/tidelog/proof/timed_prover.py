@@ -34,12 +34,19 @@ from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, ground_atom
 from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
-from tidelog.temporal.body_evaluation import Computer, Evaluation
-from tidelog.temporal.interval_table import Groups, Integers, Lists, always, nothing, single
-from tidelog.temporal.metric_rules import ReadyRule, evaluate_metric
+from tidelog.temporal.body_evaluation import BodyEvaluation, ExpressionEvaluator
+from tidelog.temporal.interval_bindings import IntervalBindings
+from tidelog.temporal.interval_table import (
+    Integers,
+    IntervalLists,
+    all_time,
+    empty_lists,
+    single,
+)
+from tidelog.temporal.metric_rules import CompiledMetricRule, evaluate_metric
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_relation import TimedRelation
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
 # ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
 # Mutates itself.
@@ -68,7 +75,7 @@ class FactKey:
 class TimedInstance:
     """A rule without variables, and the times at which all of its body holds in the end."""
 
-    ready: ReadyRule
+    ready: CompiledMetricRule
     binding: StageBinding
     head: FactKey
     times: Lists
@@ -77,7 +84,7 @@ class TimedInstance:
 class FactTimes:
     """What is known of a fact: when it holds, and which points each stage proves first. Mutates itself."""
 
-    def __init__(self, whole: Lists, given: Lists) -> None:
+    def __init__(self, whole: IntervalLists, given: IntervalLists) -> None:
         self.whole = whole
         self.given = given
         self.instances: Sequence[TimedInstance] = ()
@@ -87,10 +94,10 @@ class FactTimes:
 
     def begin(self) -> None:
         """Reset to stage 0 alone."""
-        self.now, self._gained = nothing(1), []
+        self.now, self._gained = empty_lists(1), []
         self.gain(0, meet(self.given, self.whole))
 
-    def gain(self, stage: int, lists: Lists) -> None:
+    def gain(self, stage: int, lists: IntervalLists) -> None:
         """Record the points that a stage is the first to prove."""
         self.now = join(self.now, lists)
         self._gained.append((stage, lists))
@@ -107,12 +114,12 @@ class FactTimes:
         assert self._parts is not None
         return self._parts
 
-    def at(self, stage: int) -> Lists:
+    def at(self, stage: int) -> IntervalLists:
         """The points proved by a stage."""
         stages, left, right = self.parts
         kept = stages <= stage
         _, lists = single(left[kept], right[kept]).grouped(np.zeros(np.count_nonzero(kept), np.int64))
-        return lists if len(lists) else nothing(1)
+        return lists if len(lists) else empty_lists(1)
 
     def stages_of(self, ends: Ends) -> list[int]:
         """The stages by which the points of a stretch are first proved, in order."""
@@ -124,14 +131,14 @@ class FactTimes:
 class Stages:
     """The facts that goals may stand on, and their stages."""
 
-    def __init__(self, store: Store, program: Program, check: Callable[[], None]) -> None:
+    def __init__(self, store: TimedStore, program: Program, check: Callable[[], None]) -> None:
         self.store = store
         self.program = program
         self.known: dict[FactKey, FactTimes] = {}
         self._check = check
-        self._evaluation = Evaluation(store, Computer(store.engine))
-        self._rules: dict[str, list[ReadyRule]] = {}
-        for ready in store.ready(program):
+        self._evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
+        self._rules: dict[str, list[CompiledMetricRule]] = {}
+        for ready in store.compiled_rules(program):
             self._rules.setdefault(ready.head, []).append(ready)
         self._users: dict[FactKey, list[TimedInstance]] = {}
         self._waiting: list[FactKey] = []
@@ -184,13 +191,13 @@ class Stages:
         start = _started(ready, fact)
         if start is None:
             return []
-        times: dict[tuple[tuple[str, int], ...], Lists] = {}
+        times: dict[tuple[tuple[str, int], ...], IntervalLists] = {}
         for body in ready.bodies:
             groups = self._evaluation.whole(body, start)
             for place in range(len(groups)):
                 names = zip(groups.names, groups.columns[:, place].tolist(), strict=True)
                 key = tuple(sorted(names))
-                lists = groups.lists.taken(np.array([place]))
+                lists = groups.lists.take(np.array([place]))
                 times[key] = join(times[key], lists) if key in times else lists
         return [TimedInstance(ready, dict(key), fact, lists) for key, lists in times.items()]
 
@@ -243,8 +250,7 @@ class Stages:
         """The points that an instance proves now, and nothing has proved before."""
         known = self.known[instance.head]
         lists = self.body_times(instance, lambda fact: self.known[fact].now)
-        for by in instance.ready.moves:
-            lists = lists.moved(by)
+        lists = lists.shifted(*instance.ready.moves)
         return minus(meet(lists, known.whole), known.now)
 
     def body_times(self, instance: TimedInstance, read: Callable[[FactKey], Lists]) -> Lists:
@@ -261,9 +267,9 @@ class Stages:
         """The times at which a metric atom holds, if its facts hold at these."""
         if isinstance(metric, Atom):
             if metric.predicate == TOP:
-                return always(1)
+                return all_time(1)
             fact = self.ground(metric, binding)
-            return nothing(1) if fact is None else read(fact)
+            return empty_lists(1) if fact is None else read(fact)
         operands = [self.metric_times(operand, binding, read) for operand in metric.operands]
         return evaluate_metric(metric.operator, metric.interval, operands, self.store.timeline)
 
@@ -275,39 +281,39 @@ def _started(ready: ReadyRule, fact: FactKey) -> Groups | None:
         if (identity != term) if isinstance(term, int) else bound.setdefault(term, identity) != identity:
             return None
     columns: Any = np.array(list(bound.values()), np.int32).reshape(len(bound), 1)
-    return Groups(tuple(bound), columns, always(1))
+    return IntervalBindings(tuple(bound), columns, all_time(1))
 
 
 # ---- sets of points, as one list
 
 
-def stretch(ends: Ends) -> Lists:
+def stretch(ends: Ends) -> IntervalLists:
     """The points of one stretch."""
     return single(np.array([ends[0]]), np.array([ends[1]]))
 
 
-def meet(one: Lists, other: Lists) -> Lists:
+def meet(one: IntervalLists, other: IntervalLists) -> IntervalLists:
     """The points of both."""
     return one.intersected(other, FIRST, FIRST)
 
 
-def join(one: Lists, other: Lists) -> Lists:
+def join(one: IntervalLists, other: IntervalLists) -> IntervalLists:
     """The points of either."""
     return one.united(other, FIRST, FIRST)
 
 
-def minus(one: Lists, other: Lists) -> Lists:
+def minus(one: IntervalLists, other: IntervalLists) -> IntervalLists:
     """The points of the first alone."""
     return one.without(other, FIRST, FIRST)
 
 
-def stretches(lists: Lists) -> list[Ends]:
+def stretches(lists: IntervalLists) -> list[Ends]:
     """The stretches of a set, in order."""
     _, left, right = lists.rows()
     return list(zip(left.tolist(), right.tolist(), strict=True))
 
 
-def covers(lists: Lists, ends: Ends) -> bool:
+def covers(lists: IntervalLists, ends: Ends) -> bool:
     """Whether a set has all points of a stretch."""
     return not minus(stretch(ends), lists).size
 
@@ -377,8 +383,7 @@ class Planner:
         holding = self._stages.body_times(instance, lambda fact: self._before(fact, stage))
         for body in stretches(meet(holding, _back(instance, rest))):
             times = stretch(body)
-            for by in instance.ready.moves:
-                times = times.moved(by)
+            times = times.shifted(*instance.ready.moves)
             for ends in stretches(meet(meet(times, rest), whole)):
                 (leading,) = stretches(meet(_back(instance, stretch(ends)), stretch(body)))
                 needed = self.literals(instance, leading, stage)
@@ -421,10 +426,10 @@ class Planner:
             return Needed(metric, ends, tuple(below))
         return Needed(metric, ends, tuple(self._witnesses(metric, binding, ends, stage)))
 
-    def _moved(self, operator: str, interval: Interval, lists: Lists) -> Lists:
-        return lists.moved(self._timeline.operator(operator, interval))
+    def _moved(self, operator: str, interval: Interval, lists: IntervalLists) -> IntervalLists:
+        return lists.shifted(self._timeline.operator(operator, interval))
 
-    def _times(self, operand: Atom | Metric, binding: StageBinding, stage: int) -> Lists:
+    def _times(self, operand: Atom | Metric, binding: StageBinding, stage: int) -> IntervalLists:
         return self._stages.metric_times(operand, binding, lambda fact: self._before(fact, stage))
 
     def _witnesses(self, metric: Metric, binding: StageBinding, ends: Ends, stage: int) -> Iterator[Needed]:
@@ -452,7 +457,7 @@ class Planner:
             return [None]
         return [None, *stretches(self._times(first[0], binding, stage))]
 
-    def _narrowed(self, metric: Metric, gain: Lists, witness: Ends, lasting: Ends | None) -> Ends:
+    def _narrowed(self, metric: Metric, gain: IntervalLists, witness: Ends, lasting: Ends | None) -> Ends:
         """The part of a witness that may lead to what is gained."""
         window = meet(self._moved(OPPOSITE[metric.operator], metric.interval, gain), stretch(witness))
         if lasting is not None:
@@ -467,7 +472,7 @@ class Planner:
             return left - 1, right + 1
         return left - (left & 1), right + (right & 1)
 
-    def _between(self, gain: Lists, witness: Ends, lasting: Ends) -> Ends:
+    def _between(self, gain: IntervalLists, witness: Ends, lasting: Ends) -> Ends:
         """The part of the first operand's stretch between a witness and what is gained."""
         low, high = gain.bounds
         (part,) = stretches(meet(stretch((min(low, witness[0]), max(high, witness[1]))), stretch(lasting)))
@@ -476,13 +481,11 @@ class Planner:
 
 def _back(instance: TimedInstance, lists: Lists) -> Lists:
     """The times of the body that lead to times of the head."""
-    for by in instance.ready.back:
-        lists = lists.moved(by)
-    return lists
+    return lists.shifted(*instance.ready.back)
 
 
-def _set(ends: Ends | None) -> Lists:
-    return nothing(1) if ends is None else stretch(ends)
+def _set(ends: Ends | None) -> IntervalLists:
+    return empty_lists(1) if ends is None else stretch(ends)
 
 
 # ---- From stretches of time and where they come from to proofs, from the earliest stage up.

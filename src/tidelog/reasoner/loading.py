@@ -34,7 +34,7 @@ from tidelog.reasoner.transaction import Change, find_to_insert, with_arity
 from tidelog.syntax.parser import parse
 from tidelog.temporal.temporal import Restored, Temporal, restore_times
 from tidelog.temporal.time_columns import split_rows
-from tidelog.temporal.timed_changes import Times
+from tidelog.temporal.timed_changes import RowTimes
 
 
 class Loading(Explaining):
@@ -123,7 +123,7 @@ class Loading(Explaining):
         self._schemas.note(known.name)
         return self._load(known.name, batches)
 
-    def _insert_timed(self, predicate: str, data: object, times: Times) -> int:
+    def _insert_timed(self, predicate: str, data: object, times: RowTimes) -> int:
         """Add facts with times."""
         known = self._program.find(predicate)
         if known is None:
@@ -175,7 +175,7 @@ class Loading(Explaining):
         self._define_all()
 
     @locked
-    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, RowTimes]]) -> int:
         """Add facts with times, before anything is derived; returns how many intervals were new."""
         self._recover()
         self._origins.note(predicate, None)

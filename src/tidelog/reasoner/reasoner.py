@@ -409,7 +409,7 @@ class Reasoner(Loading):
         if change.before is not self._program:
             message = "the program was changed while this transaction was put together"
             raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
-        update, notices = change.update(self.time.stating)
+        update, notices = change.update(self.time.normaliser)
         for item in notices:
             self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
         if not change.program.timed <= self._program.timed:
@@ -573,11 +573,11 @@ class Reasoner(Loading):
 
     def _derive_times_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and hold here what they have derived, at times and always."""
-        from tidelog.temporal.distributed import Divided
+        from tidelog.temporal.distributed import TimedTask
 
         program, time = self._program, self.time
         time.check_end(program)
-        make = partial(Divided, time=time.settings)
+        make = partial(TimedTask, time=time.settings)
         found, task = self._found_in_processes(program, count, make, time.given())
         timed = {name: found.pop(name) for name in program.derived & program.timed}
         self._hold_derived(found)
@@ -728,7 +728,7 @@ class Reasoner(Loading):
         """The columns of a predicate's explicit facts; of all, where they hold at times and are derived."""
         if name in self._program.timed:
             store = self.time.store
-            table = store.tables[name] if name in store.tables else store.given[name]
+            table = store.tables[name] if name in store.tables else store.explicit[name]
             numbers, _ = table.holding()
             return tuple(table.facts.columns[:, numbers])
         columns: Sequence[Any] = self._engine.explicit(name)[0]

@@ -380,7 +380,7 @@ def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
     known = predicate.written, column_names(predicate)
     if rows:
         yield Relation(*known, columns, rows, reasoner.engine.dictionary)
-    given = reasoner.time.store.given.get(name)
+    given = reasoner.time.store.explicit.get(name)
     if given is not None and len(given):
         facts, left, right = given.rows()
         timeline = reasoner.time.store.timeline

@@ -40,7 +40,7 @@ from tidelog.store.forms import BatchId
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.time_columns import split_rows
-from tidelog.temporal.timed_changes import Stating, TimedRows, TimedUpdate, Times, times_of
+from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate, TimedUpdateNormaliser, times_of
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
@@ -159,7 +159,7 @@ class Change:
             self._added.note(known.name, self.encode_batch(batch))
 
     @locked
-    def insert_timed(self, predicate: str, batch: Batch, times: Times) -> None:
+    def insert_timed(self, predicate: str, batch: Batch, times: RowTimes) -> None:
         """Add explicit facts that were read from a file, apart from when they hold."""
         rows = self.encode_batch(batch)
         self.times.added.append((predicate, TimedRows(rows.columns, rows.count, times)))
@@ -341,7 +341,7 @@ class Change:
         """How many rules are taken away, and how many are added."""
         return len(self._outcome.removed), len(self._outcome.added)
 
-    def update(self, given: Stating) -> tuple[Update, tuple[Diagnostic, ...]]:
+    def update(self, given: TimedUpdateNormaliser) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error.
 
         `given` knows when facts are given: one without times, of a predicate that has some, is given always.
@@ -363,15 +363,15 @@ class Change:
         self.stated = Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added)
         return self.stated, notices
 
-    def _settle_times(self, removed: Mapping[str, Rows], given: Stating) -> dict[str, Rows]:
+    def _settle_times(self, removed: Mapping[str, Rows], given: TimedUpdateNormaliser) -> dict[str, Rows]:
         """Settle what is said about times; return the facts without times to delete on account of it."""
         timed = self.program.timed.union(name for name, _ in self.times.removed)
         always = {
-            name: taken(rows, given.are_given(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
+            name: taken(rows, given.are_explicit(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
             for name, rows in removed.items()
             if name in timed
         }
-        gone, faults = given.settle(self.times, _present(always))
+        gone, faults = given.normalise(self.times, _present(always))
         self._faulty += faults
         names = {name for name, _ in (*self.times.removed, *self.times.added)}
         if not names <= self.program.given_times:
@@ -414,12 +414,12 @@ class Change:
 
     # ---- what is not there
 
-    def _check_explicit(self, name: str, stated: Sequence[Stated], given: Stating) -> None:
+    def _check_explicit(self, name: str, stated: Sequence[Stated], given: TimedUpdateNormaliser) -> None:
         """Note every fact to be taken away that is not explicit, nor given at some time."""
         for item in stated:
             standing = self._standing(name, item.rows)
             if name in self.program.timed:
-                standing = standing | np.where(given.are_given(name, item.rows), EXPLICIT, 0)
+                standing = standing | np.where(given.are_explicit(name, item.rows), EXPLICIT, 0)
             if bool((standing & EXPLICIT).all()):
                 continue
             derived = np.flatnonzero(standing == ALIVE)

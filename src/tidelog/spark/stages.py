@@ -246,7 +246,7 @@ class Exchange:
     def _deriving(self, program: Program, mesh: exchange.Mesh, seed: int) -> Deriving:
         settings = self._settings(*SETTINGS)
         if program.timed:
-            return temporal.Divided(program, mesh, seed=seed, **settings, **self._settings("time"))
+            return temporal.TimedTask(program, mesh, seed=seed, **settings, **self._settings("time"))
         return task_of(program, mesh, seed=seed, **settings, **self._settings("equal", *EQUALITY))
 
     def _outputs(self, deriving: Deriving, program: Program) -> Iterator[Part]:
@@ -265,7 +265,7 @@ class Exchange:
 def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:
     """Give a task the rows of an input, with when they hold if it has columns that say so."""
     if reading.times:
-        assert isinstance(deriving, temporal.Divided), "the program knows which predicates have times"
+        assert isinstance(deriving, temporal.TimedTask), "the program knows which predicates have times"
         is_integer = deriving.program.is_integer_time
         deriving.load_timed(
             reading.predicate, (split_batch(batch, reading.times, is_integer) for batch in batches)

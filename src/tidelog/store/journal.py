@@ -55,7 +55,7 @@ from tidelog.store.snapshot import ASKED, asked_of, asked_to_json
 from tidelog.store.state_checks import check_program
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Timeline
-from tidelog.temporal.timed_changes import TimedRows, TimedUpdate, Times
+from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate
 
 # ---- Journals: the records of transactions, one after the other, each with checksums.
 #
@@ -493,7 +493,7 @@ def _timed_of(form: list[Any], dictionary: Dictionary) -> TimedRows:
     in_range = all(((abs(each) <= LIMIT) | (abs(each) == INFINITY)).all() for each in (left, right))
     if not is_whole or not in_range:
         raise FormError("facts have intervals that are none")
-    return TimedRows(rows.columns, rows.count, Times(Timeline(*means), left, right))
+    return TimedRows(rows.columns, rows.count, RowTimes(Timeline(*means), left, right))
 
 
 def _texts(column: Ids, dictionary: Dictionary) -> list[str]:

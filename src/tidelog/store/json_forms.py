@@ -54,7 +54,7 @@ from tidelog.store.forms import (
 from tidelog.temporal.horizon import Periods, Repeat
 from tidelog.temporal.interval_fixpoint import PROCEDURES
 from tidelog.temporal.interval_table import Timeline
-from tidelog.temporal.periodic import Past
+from tidelog.temporal.periodic import RetentionWindow
 from tidelog.temporal.temporal import TimedTableState, TimeSettings, TimeState
 
 # ---- Programs as JSON: what they mean, not how they were written, and read back as the very same.
@@ -391,7 +391,7 @@ def time_to_json(state: TimeState, write: Write) -> dict[str, Json]:
     }
 
 
-def _past_to_json(past: Past) -> dict[str, Json]:
+def _past_to_json(past: RetentionWindow) -> dict[str, Json]:
     """What is final, and how much of it is kept."""
     return {
         "window": _optional(past.window, interval_to_json),
@@ -402,10 +402,10 @@ def _past_to_json(past: Past) -> dict[str, Json]:
     }
 
 
-def _past_of(form: Mapping[str, Json]) -> Past:
+def _past_of(form: Mapping[str, Json]) -> RetentionWindow:
     kept = {name: _optional(back, Fraction) for name, back in form["kept"].items()}
     window, time = _optional(form["window"], interval_of), _optional(form["time"], Fraction)
-    return Past(window, time, form["calendar"], kept, form["weight"])
+    return RetentionWindow(window, time, form["calendar"], kept, form["weight"])
 
 
 def _periodic_to_json(horizon: Interval | None, periods: Periods | None) -> list[Json]:

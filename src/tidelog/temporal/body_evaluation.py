@@ -1,12 +1,16 @@
-"""Bodies of rules over time, evaluated: groups of variables with the intervals at which all literals hold;
-heads; violations.
+"""Evaluation of bodies of rules over time, by the algebra of `interval_bindings`; inconsistencies over time.
+
+A body is evaluated over all facts, or driven by one of its atoms, the facts of which have just changed: the
+points that the metric atom around it gained or lost are joined with the other literals. Atoms before the
+driving one are read in the state `early`, those behind it in the state `late`, so that every instance is
+found once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -24,82 +28,50 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.plan.algebra import Extend, Filter, Project, RulePlan, Scan, Unit
+from tidelog.plan.algebra import Extend, Filter, Part, Project, RulePlan, Scan, Unit
 from tidelog.plan.algebra import Node as PlanNode
-from tidelog.plan.algebra import Part as PlanPart
 from tidelog.plan.rule_text import Writing
-from tidelog.temporal.interval_table import (
-    Groups,
-    Index,
-    Integers,
-    Lists,
-    Part,
-    RowSet,
-    Table,
-    TimedTable,
-    always,
-    distinct_rows,
-    joined_rows,
-    nothing,
-    pairs,
-    picked,
-)
+from tidelog.temporal.interval_bindings import IntervalBindings, matching, numbers_of
+from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, TimedTable
 from tidelog.temporal.metric_rules import (
     Always,
+    AtInterval,
     Body,
+    CompiledMetricRule,
     Leaf,
-    Moved,
     Node,
-    ReadyRule,
+    Shifted,
     Since,
     Test,
-    Within,
     chain,
-    lasting,
     leaves,
-    with_alone,
 )
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import NO_FACTS, TimedStore
 
-# ---- Tests and functions over groups, computed by the engine: they mean what they mean everywhere.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
-GIVEN, FOUND = "rows to test", "rows that pass"  # no predicate has such a name
+INPUT, PASSED = "rows to test", "rows that pass"  # no predicate has such a name
 
 
-class Computer:
-    """Computes with the engine whose dictionary the ids are of. Mutates it, and leaves nothing behind."""
+class ExpressionEvaluator:
+    """Evaluates tests and functions in the engine whose dictionary the ids are of, so that they mean the same
+    with and without time. Mutates the engine, and drops all that it added.
+    """
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: ClosingEngine) -> None:
         self.engine = engine
         self.missing = 0  # rows that were dropped for want of a value
 
-    def __call__(self, tests: Sequence[Test], groups: Groups) -> Groups:
-        """The groups that pass the tests, with a column for each variable that is assigned."""
-        bound = [test.variable.name for test in tests if isinstance(test, Assignment)]
-        new = [name for name in dict.fromkeys(bound) if name not in groups.names]
-        used = dict.fromkeys(variable.name for test in tests for variable in literal_variables(test))
-        names = [name for name in used if name in groups.names]
-        rows = distinct_rows(np.ascontiguousarray(groups.columns[groups.places(names)]))
-        found = self._found(tests, names, new, rows)
-        if not names:
-            numbers = np.arange(len(groups)) if found.shape[1] else np.zeros(0, np.int64)
-            places = np.zeros(len(numbers), np.int64)
-        else:
-            index = Index(range(len(names)))
-            index.follow(found, found.shape[1])
-            numbers, places = index.matches(found, groups.columns, groups.places(names))
-        kept = groups.taken(numbers)
-        for place, name in enumerate(new, len(names)):
-            kept = kept.extended(name, found[place, places])
-        return kept
-
-    def _found(self, tests: Sequence[Test], names: Sequence[str], new: Sequence[str], rows: Any) -> Any:
-        """The rows of ids that pass, with the columns that are computed."""
+    def __call__(
+        self, tests: Sequence[Test], names: Sequence[str], new: Sequence[str], rows: IdColumns
+    ) -> IdColumns:
+        """The rows of variables that pass the tests, with a column for each new one, which they assign."""
         engine = self.engine
-        given = tuple(Variable(name) for name in names)
+        bound = tuple(Variable(name) for name in names)
         terms = tuple(Variable(name) for name in (*names, *new))
         known = set(names)
-        node: PlanNode = Scan(GIVEN, PlanPart.ALL, given) if given else Unit()
+        node: PlanNode = Scan(INPUT, Part.ALL, bound) if bound else Unit()
         pivot = node
         for test in tests:
             if not isinstance(test, Assignment):
@@ -111,316 +83,207 @@ class Computer:
                 check = Variable(f"{test.variable.name} again")
                 node = Extend(node, check, test.expression)
                 node = Filter(node, Comparison("=", test.variable, check))
-        engine.define(GIVEN, len(given))
-        engine.define(FOUND, len(terms))
+        engine.define(INPUT, len(bound))
+        engine.define(PASSED, len(terms))
         try:
-            engine.add(GIVEN, list(rows), rows.shape[1] if given else 1)
-            engine.begin([GIVEN, FOUND])
+            engine.add(INPUT, list(rows), rows.shape[1] if bound else 1)
+            engine.begin([INPUT, PASSED])
             assert isinstance(pivot, Scan | Unit)
-            plan = RulePlan(FOUND, Project(node, terms), Rule(Atom(FOUND, terms), ()), 0, pivot)
+            plan = RulePlan(PASSED, Project(node, terms), Rule(Atom(PASSED, terms), ()), 0, pivot)
             self.missing += engine.prepare(plan)().no_value
-            columns, count = engine.rows(FOUND)
+            columns, count = engine.rows(PASSED)
             return np.array(columns, np.int32).reshape(len(terms), count)
         except Overflow as overflow:
             raise EvaluationError(Diagnostic(overflow.code, str(overflow))) from None
         finally:
-            engine.drop(GIVEN)
-            engine.drop(FOUND)
+            engine.drop(INPUT)
+            engine.drop(PASSED)
 
 
-# ---- Heads: from groups of variables to facts by number, and what a round derives of each predicate.
-
-
-def head_rows(ready: ReadyRule, groups: Groups) -> Table:
-    """The facts that groups lead to, as rows of ids."""
-    count = len(groups)
-    columns = [
-        np.full(count, term, np.int32) if isinstance(term, int) else groups.column(term)
-        for term in ready.terms
-    ]
-    return np.array(columns, np.int32).reshape(len(columns), count)
-
-
-def head_facts(ready: ReadyRule, groups: Groups, store: Store) -> tuple[Integers, Lists]:
-    """The facts that groups lead to, by number, perhaps repeated, and when they hold."""
-    if not len(groups):  # evaluation has ended before all variables were bound
-        return np.zeros(0, np.int64), nothing()
-    lists = groups.lists
-    for by in ready.moves:
-        lists = lists.moved(by)
-    return store.tables[ready.head].number(head_rows(ready, groups), len(groups)), lists
-
-
-class Derived:
-    """What was derived, predicate by predicate. Mutable: it grows."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[tuple[Integers, Lists]]] = {}
-
-    def add(self, name: str, numbers: Integers, lists: Lists) -> None:
-        """Add facts of a predicate, with when they hold."""
-        if len(numbers):
-            self._parts.setdefault(name, []).append((numbers, lists))
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def take(self, name: str) -> tuple[Integers, Lists]:
-        """What `of` gives, which is no longer here afterwards."""
-        found = self.of(name)
-        self._parts.pop(name, None)
-        return found
-
-    def of(self, name: str) -> tuple[Integers, Lists]:
-        """The distinct facts of a predicate, in order, and when they hold."""
-        parts = self._parts.get(name, [])
-        if not parts:
-            return np.zeros(0, np.int64), nothing()
-        if len(parts) == 1:
-            numbers, lists = parts[0]
-            return lists.grouped(numbers)
-        numbers = np.concatenate([numbers for numbers, _ in parts])
-        return together([lists for _, lists in parts]).grouped(numbers)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The predicates of which something was derived."""
-        return tuple(self._parts)
-
-
-def together(parts: Sequence[Lists]) -> Lists:
-    """The lists of all parts, numbered on."""
-    compact = [lists.rows() for lists in parts]
-    count = np.concatenate([lists.count for lists in parts])
-    left = np.concatenate([left for _, left, _ in compact])
-    right = np.concatenate([right for _, _, right in compact])
-    return Lists(np.cumsum(count) - count, count, left, right)
-
-
-# ---- Bodies of rules over time, evaluated: groups of variables with the intervals at which all literals
-# hold.
-#
-# A body is driven by one of its atoms, the facts of which have just changed: what the metric atom around it
-# gained, or lost, is joined with the other literals. Atoms before the driving one are read in the state
-# `early`, those behind it in the state `late`, so that every instance is met once.
-
-Compute = Callable[[Sequence[Test], Groups], Groups]  # the groups that pass tests, with computed columns
-
-
-class Reading(Protocol):
+class IntervalSource(Protocol):
     """Where atoms read facts."""
 
     def table(self, leaf: Leaf) -> TimedTable:
         """The facts of an atom's predicate."""
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
-        """When facts hold, in a state."""
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
+        """The intervals of facts, `Part.NOW` or `Part.BEFORE` the last change."""
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
-        """The facts that just changed, and by what."""
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
+        """The facts that just changed, and the points that they gained or lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DrivingAtom:
     """The atom that drives a body, and the states in which the atoms before and behind it are read."""
 
     leaf: Leaf
     early: Part
     late: Part
-    is_doubted: bool = False  # whatever what was lost had a part in is lost, even if it holds in other ways
+    is_overdeletion: bool = False  # all that a lost point had a part in is lost, even if it holds otherwise
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Evaluates bodies over facts; `compute` does tests and functions."""
+class BodyEvaluation:
+    """Evaluates bodies over facts; `evaluate` does tests and functions."""
 
-    reading: Reading
-    compute: Compute
+    source: IntervalSource
+    evaluate: ExpressionEvaluator
 
-    # ---- rules
+    def whole(
+        self, body: Body, start: IntervalBindings | None = None, part: Part = Part.NOW
+    ) -> IntervalBindings:
+        """The bindings for which a body holds; only those that agree with `start`, if there is one."""
+        return self._all_of(IntervalBindings.always() if start is None else start, body, None, part)
 
-    def whole(self, body: Body, start: Groups | None = None, part: Part = Part.NOW) -> Groups:
-        """What follows from all facts; only what agrees with groups to begin with, if there are some."""
-        return self._all_of(_start() if start is None else start, body, None, part)
-
-    def driven(self, body: Body, driver: Driver) -> Groups:
-        """What follows from the change of one atom's facts."""
-        home = body.homes[driver.leaf]
-        gained = self._change(home, driver)
+    def driven(self, body: Body, driver: DrivingAtom) -> IntervalBindings:
+        """The bindings for which a body holds, or held, by the change of one atom's facts."""
+        home = body.atoms_by_leaf[driver.leaf]
+        change = self._change(home, driver)
         if home in body.positive:
-            return self._all_of(gained.holding(), body, driver, Part.NOW, done=home)
-        # A negation gains what its atom loses: where that is, others are asked for the variables besides.
-        bound = tuple(name for name in home.names if name in body.outer[home])
-        columns = gained.columns[gained.places(bound)] if bound else gained.columns[:0]
-        return self._all_of(
-            Groups(bound, np.ascontiguousarray(columns), gained.lists).holding(), body, driver, Part.NOW
-        )
+            return self._all_of(change.holding(), body, driver, Part.NOW, done=home)
+        # A negation gains what its atom loses, unless the atom holds for other values of its own variables.
+        change = change.project([name for name in home.names if name in body.outer[home]])
+        return self._all_of(change.holding(), body, driver, Part.NOW)
 
     def _all_of(
-        self, groups: Groups, body: Body, driver: Driver | None, part: Part, done: Node | None = None
-    ) -> Groups:
-        """The groups for which all literals hold that are not done."""
+        self,
+        bindings: IntervalBindings,
+        body: Body,
+        driver: DrivingAtom | None,
+        part: Part,
+        done: Node | None = None,
+    ) -> IntervalBindings:
+        """The bindings for which all literals hold, except for the one that is done."""
         positive = [node for node in body.positive if node is not done]
         negative, tests = list(body.negative), list(body.tests)
-        while len(groups) and (positive or negative or tests):
-            bound = set(groups.names)
+        while len(bindings) and (positive or negative or tests):
+            bound = set(bindings.names)
             ready = [test for test in tests if needed(test) <= bound]
             if ready:
                 tests = [test for test in tests if test not in ready]
-                groups = self.compute(ready, groups)
+                bindings = bindings.test(ready, self.evaluate)
                 continue
             node = next((node for node in negative if body.outer[node] <= bound), None)
             if node is not None:
                 negative.remove(node)
-                if driver is not None and body.homes[driver.leaf] is node:
+                if driver is not None and body.atoms_by_leaf[driver.leaf] is node:
                     # One fact of the atom has changed; the negation has, where no other holds.
-                    groups = self._without(groups, node, None, driver.late)
+                    bindings = bindings.minus(self.node(node, bindings, None, driver.late))
                 else:
-                    groups = self._without(groups, node, driver, part)
+                    bindings = bindings.minus(self.node(node, bindings, driver, part))
                 continue
             node = positive[0]
             if len(positive) > 1:
                 node = min(positive, key=lambda node: self._cost(node, bound))
             positive.remove(node)
-            groups = self._joined(groups, node, driver, part)
-        return groups
+            bindings = self._joined(bindings, node, driver, part)
+        return bindings
 
     def _cost(self, node: Node, bound: set[str]) -> tuple[bool, int, int]:
-        """What is matched first has variables that are bound, few others, and few facts."""
+        """The order of joins: first what shares bound variables, has few others, and few facts."""
         names = set(node.names)
-        size = sum(self.reading.table(leaf).facts.rows for leaf in leaves(node))
+        size = sum(self.source.table(leaf).facts.rows for leaf in leaves(node))
         return not (names & bound) and bool(bound), len(names - bound) if bound else 0, size
 
-    def _joined(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
-        """The groups with those of a metric atom that agree with them, while both hold."""
+    def _joined(
+        self, bindings: IntervalBindings, node: Node, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
+        """The bindings joined with a metric atom; facts of an atom under unary operators are looked up."""
         link = chain(node)
-        if link is not None and not set(groups.names).isdisjoint(node.names):
-            return self._looked_up(groups, *link, driver, part)
-        found = self.node(node, groups, driver, part)
-        numbers, others = pairs(groups, found)
-        lists = groups.lists.intersected(found.lists, numbers, others)
-        return joined_rows(groups, found, numbers, others, lists).holding()
+        if link is None or set(bindings.names).isdisjoint(node.names):
+            return bindings.join(self.node(node, bindings, driver, part))
+        leaf, moves = link
+        state = _state(leaf, driver, part)
+        facts = self.source.table(leaf).facts
+        return bindings.join_leaf(
+            leaf, facts, lambda numbers: self.source.read(leaf, numbers, state).shifted(*moves)
+        )
 
-    def _looked_up(
-        self, groups: Groups, leaf: Leaf, moves: Iterable[Integers], driver: Driver | None, part: Part
-    ) -> Groups:
-        """The same for an atom under unary operators: its facts are looked up group by group."""
-        facts = self.reading.table(leaf).facts
-        keys = _bound_places(leaf, groups.names)
-        numbers, rows = facts.matches(keys, _keys(leaf, keys, groups))
-        if not leaf.is_plain:
-            fitting = _fitting(facts.columns, rows, leaf)
-            numbers, rows = numbers[fitting], rows[fitting]
-        lists = self.reading.read(leaf, rows, _state(leaf, driver, part))
-        for by in moves:
-            lists = lists.moved(by)
-        lists = groups.lists.intersected(lists, numbers, lists.numbers)
-        kept = np.flatnonzero(lists.count > 0)
-        names = [name for name in leaf.names if name not in groups.names]
-        found = picked(facts.columns, [leaf.terms.index(name) for name in names], rows[kept])
-        columns = np.vstack([groups.columns[:, numbers[kept]], found])
-        return Groups((*groups.names, *names), columns, lists.taken(kept))
-
-    def _without(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
-        """The groups at the times at which a metric atom holds for no values of its own variables."""
-        found = self.node(node, groups, driver, part).holding()
-        numbers, others = pairs(groups, found)
-        keys, lists = found.lists.taken(others).grouped(numbers)
-        places = np.full(len(groups), -1)
-        places[keys] = np.arange(len(keys))
-        return groups.with_lists(groups.lists.without(lists, groups.lists.numbers, places)).holding()
-
-    # ---- what changed
-
-    def _change(self, node: Node, driver: Driver) -> Groups:
+    def _change(self, node: Node, driver: DrivingAtom) -> IntervalBindings:
         """The points that a metric atom gained or lost by the change of the driving atom."""
         if node is driver.leaf:
-            return self._leaf(driver.leaf, None, driver, Part.NOW, is_change=True)
-        if driver.is_doubted:
-            return self._doubted(node, driver)
+            return self._changed_leaf(driver.leaf)
+        if driver.is_overdeletion:
+            return self._suspect(node, driver)
         is_gain = driver.early is Part.BEFORE
         now = self.node(node, None, driver, Part.NOW)
         before = self.node(node, None, driver, Part.BEFORE)
-        more, less = (now, before) if is_gain != driver.leaf.is_negated else (before, now)
-        numbers = more.lists.numbers
-        return more.with_lists(more.lists.without(less.lists, numbers, numbers))
+        if is_gain != driver.leaf.is_negated:
+            return now.minus(before, are_same_rows=True)
+        return before.minus(now, are_same_rows=True)
 
-    def _doubted(self, node: Node, driver: Driver) -> Groups:
+    def _suspect(self, node: Node, driver: DrivingAtom) -> IntervalBindings:
         """The points at which a metric atom held that a point lost by the driving atom had a part in.
 
-        What is left of a recursion may hold itself up: that a metric atom still holds proves nothing there.
+        What is left of a recursion may support itself: that a metric atom still holds proves nothing there.
         """
-        lost = self._leaf(driver.leaf, None, driver, Part.NOW, is_change=True)
-        lists = lost.lists
-        for spread in _spreads(node, driver.leaf):
-            lists = lists.moved(spread)
-        before = self.node(node, None, driver, Part.BEFORE)
-        numbers, others = pairs(before, lost)
-        return before.taken(numbers).with_lists(before.lists.intersected(lists, numbers, others))
+        lost = self._changed_leaf(driver.leaf).shifted(*_spreads(node, driver.leaf))
+        return self.node(node, None, driver, Part.BEFORE).join(lost)
 
-    # ---- metric atoms
+    def node(
+        self, node: Node, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
+        """The bindings of a metric atom, some of which may hold at no time.
 
-    def node(self, node: Node, demand: Groups | None, driver: Driver | None, part: Part) -> Groups:
-        """The groups of a metric atom that agree with the demand, if there is one; some may hold never.
-
-        `part` is the state of the driving atom, and of all atoms if there is none.
+        Those that agree with no binding of the demand may be left out, if there is one. `part` is the state
+        of the driving atom, and of all atoms if there is none.
         """
         match node:
             case Leaf():
                 return self._leaf(node, demand, driver, part)
             case Always():
-                return _start()
-            case Moved(by=by, operand=operand):
-                groups = self.node(operand, demand, driver, part)
-                return groups.with_lists(groups.lists.moved(by))
-            case Within((left, right), operand, is_throughout):
-                groups = self._leaf(operand, demand, driver, part)
-                owners, lefts, rights = groups.lists.rows()
-                ends = (left, right) if is_throughout else (right, left)
-                kept = np.unique(owners[(lefts <= ends[0]) & (rights >= ends[1])])
-                return groups.taken(kept).with_lists(always(len(kept)))
+                return IntervalBindings.always()
+            case Shifted(by=by, operand=operand):
+                return self.node(operand, demand, driver, part).shifted(by)
+            case AtInterval(ends, operand, is_throughout):
+                bindings = self._leaf(operand, demand, driver, part)
+                return bindings.at_interval(ends, is_throughout=is_throughout)
             case Since():
                 return self._since(node, demand, driver, part)
 
-    def _since(self, node: Since, demand: Groups | None, driver: Driver | None, part: Part) -> Groups:
+    def _since(
+        self, node: Since, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
+        """The operand that was changed is evaluated first, else the right one: the other has its demand."""
         if driver is not None and driver.leaf in set(leaves(node.left)):
             left = self.node(node.left, None, driver, part)
             right = self.node(node.right, left, driver, part)
         else:
             right = self.node(node.right, demand, driver, part)
-            asked = right if set(right.names) & set(node.left.names) else demand
-            left = self.node(node.left, asked, driver, part)
-        numbers, others = pairs(left, right)
-        if not node.parts.alone:
-            lists = lasting(node.parts, left.lists, right.lists, numbers, others)
-            return joined_rows(right, left, others, numbers, lists)
-        partners = np.full(len(right), -1)
-        partners[others] = numbers
-        every = right.lists.numbers
-        lists = lasting(node.parts, left.lists, right.lists, partners, every)
-        return right.with_lists(with_alone(node.parts, lists, right.lists, every))
+            is_shared = bool(set(right.names) & set(node.left.names))
+            left = self.node(node.left, right if is_shared else demand, driver, part)
+        return left.since(right, node.parts)
 
     def _leaf(
-        self, leaf: Leaf, demand: Groups | None, driver: Driver | None, part: Part, *, is_change: bool = False
-    ) -> Groups:
-        facts = self.reading.table(leaf).facts
+        self, leaf: Leaf, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
+    ) -> IntervalBindings:
+        facts = self.source.table(leaf).facts
         if driver is not None and driver.leaf is leaf:
-            numbers, change = self.reading.changed(leaf)
-            if not leaf.is_plain:
-                kept = _fitting(facts.columns, numbers, leaf)
-                numbers, change = numbers[kept], change.taken(kept)
-            lists = change if is_change else self.reading.read(leaf, numbers, part)
+            numbers, _ = self._changed(leaf)
+            lists = self.source.read(leaf, numbers, part)
         else:
-            numbers = _numbers(leaf, facts, demand)
-            lists = self.reading.read(leaf, numbers, _state(leaf, driver, part))
-        places = [leaf.terms.index(name) for name in leaf.names]
-        return Groups(leaf.names, picked(facts.columns, places, numbers), lists)
+            numbers = numbers_of(leaf, facts, demand)
+            lists = self.source.read(leaf, numbers, _state(leaf, driver, part))
+        return IntervalBindings.leaf(leaf, facts, numbers, lists)
+
+    def _changed_leaf(self, leaf: Leaf) -> IntervalBindings:
+        """The points that facts of an atom gained or lost."""
+        return IntervalBindings.leaf(leaf, self.source.table(leaf).facts, *self._changed(leaf))
+
+    def _changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
+        """The facts that just changed and match an atom, and the points that they gained or lost."""
+        numbers, change = self.source.changed(leaf)
+        if leaf.is_plain:
+            return numbers, change
+        matches = matching(leaf, self.source.table(leaf).facts.columns, numbers)
+        return numbers[matches], change.take(matches)
 
 
 def _spreads(node: Node, leaf: Leaf) -> Iterator[Integers]:
-    """How points of an atom count further and further out, from the atom on."""
+    """The shifts from points of an atom to all at which they count, from the atom outwards."""
     match node:
-        case Moved(operand=operand, spread=spread):
+        case Shifted(operand=operand, spread=spread):
             yield from _spreads(operand, leaf)
             yield spread
         case Since(left=left, right=right, spreads=spreads):
@@ -429,52 +292,11 @@ def _spreads(node: Node, leaf: Leaf) -> Iterator[Integers]:
             yield spreads[0 if is_left else 1]
 
 
-def _state(leaf: Leaf, driver: Driver | None, part: Part) -> Part:
+def _state(leaf: Leaf, driver: DrivingAtom | None, part: Part) -> Part:
     """The state in which an atom is read that does not drive its body."""
     if driver is None:
         return part
     return driver.early if leaf.number < driver.leaf.number else driver.late
-
-
-def _numbers(leaf: Leaf, facts: RowSet, demand: Groups | None) -> Integers:
-    """The numbers of an atom's facts that agree with the demand."""
-    keys = _bound_places(leaf, () if demand is None else demand.names)
-    if not keys:
-        numbers = np.arange(facts.rows)
-    else:
-        numbers = facts.matches(keys, distinct_rows(_keys(leaf, keys, demand)))[1]
-    return numbers if leaf.is_plain else numbers[_fitting(facts.columns, numbers, leaf)]
-
-
-def _bound_places(leaf: Leaf, names: Sequence[str]) -> list[int]:
-    """Where an atom has constants, or variables of these names."""
-    return [place for place, term in enumerate(leaf.terms) if isinstance(term, int) or term in names]
-
-
-def _keys(leaf: Leaf, places: Sequence[int], demand: Groups | None) -> Table:
-    """The rows of ids that an atom's columns are to have at these places, one for each group asked for."""
-    rows = np.empty((len(places), 1 if demand is None else len(demand)), np.int32)
-    for row, place in zip(rows, places, strict=True):
-        term = leaf.terms[place]
-        row[:] = term if isinstance(term, int) or demand is None else demand.column(term)
-    return rows
-
-
-def _fitting(columns: Table, numbers: Integers, leaf: Leaf) -> Integers:
-    """The places of those facts that have an atom's constants, and equal ids where it repeats a variable."""
-    kept = np.ones(len(numbers), bool)
-    for place, term in enumerate(leaf.terms):
-        first = leaf.terms.index(term)
-        if isinstance(term, int):
-            kept &= columns[place, numbers] == term
-        elif first < place:
-            kept &= columns[place, numbers] == columns[first, numbers]
-    return np.flatnonzero(kept)
-
-
-def _start() -> Groups:
-    """The group without variables that holds always."""
-    return Groups((), np.zeros((0, 1), np.int32), always(1))
 
 
 def needed(test: Test) -> set[str]:
@@ -483,7 +305,17 @@ def needed(test: Test) -> set[str]:
     return {variable.name for variable in used}
 
 
-# ---- Which rules make the facts inconsistent over time, when, and by which facts.
+def head_facts(
+    rule: CompiledMetricRule, bindings: IntervalBindings, store: TimedStore
+) -> tuple[Integers, IntervalLists]:
+    """The facts that bindings lead to, by number, some perhaps repeated, and their intervals."""
+    facts = bindings.head(rule)
+    if not len(facts):
+        return NO_FACTS, facts.lists
+    return store.tables[rule.head].number(facts.columns, len(facts)), facts.lists
+
+
+# ---- Inconsistencies over time: found as data, by one process or by tasks, and reported by one function.
 
 INCONSISTENT = "E601"
 MOST = 10  # rules that are reported
@@ -493,91 +325,105 @@ WHY = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says wh
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """The first instance of a rule by which `bottom()` holds: of so many, when, and by which facts."""
+class TimedViolation:
+    """A rule by which `bottom()` holds at some time, with its first instance: plain values, which tasks send.
 
-    body: int  # of the rule's bodies, if it has several
-    ways: int
-    left: int  # the end at which it begins to hold
+    The intervals and facts are written where the dictionary is.
+    """
+
+    rule: int  # its number in the program
+    body: int  # which of the rule's bodies holds, if it has several
+    ways: int  # how many instances there are
+    left: int  # the end at which the first one begins to hold
     times: str
     facts: str
 
-    def diagnostic(self, rule: Rule) -> Diagnostic:
-        """Return it as the diagnostic of a rule."""
-        named = f" by the rule {rule.name!r}" if rule.name else ""
-        ways = "" if self.ways == 1 else f", in {self.ways:,} ways, first"
-        message = f"inconsistent: bottom() derived{named}{ways} at {self.times}"
-        help = f"from {self.facts}\n        {WHY}" if self.facts else WHY
-        return Diagnostic(INCONSISTENT, message, rule.span, help)
+
+def find_violations(program: Program, store: TimedStore, first: int) -> list[TimedViolation]:
+    """The rules by which `bottom()` holds at a left end or later, `MOST` of them at most."""
+    evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
+    violations: list[TimedViolation] = []
+    for compiled in store.compiled_rules(program):
+        if compiled.head == BOTTOM and len(violations) < MOST:
+            violation = find_violation(compiled, compiled.rule, program, evaluation, store, first)
+            if violation is not None:
+                violations.append(violation)
+    return violations
 
 
-def first_of(found: Sequence[Violation]) -> Violation:
-    """Return what tasks have found of one rule, each among its own facts, as one."""
-    body = min(each.body for each in found)
-    same = [each for each in found if each.body == body]
+def find_violation(
+    compiled: CompiledMetricRule,
+    rule: Rule,
+    program: Program,
+    evaluation: BodyEvaluation,
+    store: TimedStore,
+    first: int,
+) -> TimedViolation | None:
+    """The first instance by which a rule's head holds at a left end or later; None if there is none.
+
+    `rule` is the one of the program; what was compiled may read relations of a task in place of its own.
+    """
+    for number, body in enumerate(compiled.bodies):
+        bindings = evaluation.whole(body)
+        lists = bindings.lists.shifted(*compiled.moves).later(first)
+        held = np.flatnonzero(lists.count > 0)
+        if not len(held):
+            continue
+        starts = lists.left[lists.first[held]]
+        chosen = held[np.argmin(starts)]
+        values = {name: int(bindings.column(name)[chosen]) for name in bindings.names}
+        times = _times(lists.take(np.array([chosen])), store)
+        atoms = zip(rule.positive, compiled.rule.positive, strict=True)
+        facts = ", ".join(_facts(atoms, values, program, store))
+        return TimedViolation(compiled.number, number, len(held), int(starts.min()), times, facts)
+    return None
+
+
+def merge_violations(violations: Sequence[TimedViolation]) -> TimedViolation:
+    """One violation of what tasks have found of a rule, each among its own facts."""
+    body = min(each.body for each in violations)
+    same = [each for each in violations if each.body == body]
     first = min(same, key=lambda each: each.left)
     return replace(first, ways=sum(each.ways for each in same))
 
 
-def violations(program: Program, store: Store, first: int) -> list[Diagnostic]:
-    """A diagnostic for each rule by which `bottom()` holds at a left end or later."""
-    evaluation = Evaluation(store, Computer(store.engine))
-    found: list[Diagnostic] = []
-    for ready in store.ready(program):
-        if ready.head == BOTTOM and len(found) < MOST:
-            violation = instance_of(ready, ready.rule, program, evaluation, store, first)
-            if violation is not None:
-                found.append(violation.diagnostic(ready.rule))
-    return found or [STATED]
+def report_violations(violations: Iterable[TimedViolation], program: Program) -> list[Diagnostic]:
+    """A diagnostic for each violation; if there is none, `bottom()` is explicit."""
+    return [_diagnostic(each, program.rules[each.rule]) for each in violations] or [STATED]
 
 
-def instance_of(
-    ready: ReadyRule, rule: Rule, program: Program, evaluation: Evaluation, store: Store, first: int
-) -> Violation | None:
-    """Return the first instance of a rule, if there is one.
-
-    It is made ready for relations of a task, perhaps; `rule` is the one that the program has.
-    """
-    for number, body in enumerate(ready.bodies):
-        groups = evaluation.whole(body)
-        lists = groups.lists
-        for by in ready.moves:
-            lists = lists.moved(by)
-        lists = lists.later(first)
-        kept = np.flatnonzero(lists.count > 0)
-        if not len(kept):
-            continue
-        starts = lists.left[lists.first[kept]]
-        chosen = kept[np.argmin(starts)]
-        values = {name: int(groups.column(name)[chosen]) for name in groups.names}
-        times = _times(lists.taken(np.array([chosen])), store)
-        pairs = zip(rule.positive, ready.rule.positive, strict=True)
-        facts = ", ".join(_facts(pairs, values, program, store))
-        return Violation(number, len(kept), int(starts.min()), times, facts)
-    return None
+def _diagnostic(violation: TimedViolation, rule: Rule) -> Diagnostic:
+    named = f" by the rule {rule.name!r}" if rule.name else ""
+    ways = "" if violation.ways == 1 else f", in {violation.ways:,} ways, first"
+    message = f"inconsistent: bottom() derived{named}{ways} at {violation.times}"
+    help = f"from {violation.facts}\n        {WHY}" if violation.facts else WHY
+    return Diagnostic(INCONSISTENT, message, rule.span, help)
 
 
 def _facts(
-    atoms: Iterable[tuple[Atom, Atom]], values: Mapping[str, int], program: Program, store: Store
+    atoms: Iterable[tuple[Atom, Atom]], values: Mapping[str, int], program: Program, store: TimedStore
 ) -> Iterator[str]:
-    """The facts that atoms are for some values, with when they hold; each with the atom as it is read."""
+    """The facts that atoms are for some values, with their intervals; each with the atom that is read."""
     writing = Writing.of(program)
+    dictionary = store.engine.dictionary
     for atom, read in atoms:
         names = [term.name for term in atom.terms if isinstance(term, Variable)]
         if read.predicate not in store.tables or not all(name in values for name in names):
             continue
-        decode, encode = store.engine.dictionary.decode, store.engine.dictionary.encode
-        ids = [values[term.name] if isinstance(term, Variable) else encode(term.value) for term in atom.terms]
+        ids = [
+            values[term.name] if isinstance(term, Variable) else dictionary.encode(term.value)
+            for term in atom.terms
+        ]
         table = store.tables[read.predicate]
         number = table.facts.find(np.array(ids, np.int32).reshape(len(ids), 1), 1)
-        text = writing.atom(Atom(atom.predicate, tuple(Constant(decode(one)) for one in ids)))
+        text = writing.atom(Atom(atom.predicate, tuple(Constant(dictionary.decode(one)) for one in ids)))
         if number[0] >= 0 and atom.predicate in program.timed:
-            text += f" at {_times(table.lists.taken(number), store)}"
+            text += f" at {_times(table.lists.take(number), store)}"
         yield text
 
 
-def _times(lists: Lists, store: Store) -> str:
-    """The first intervals of a list."""
+def _times(lists: IntervalLists, store: TimedStore) -> str:
+    """The first intervals of a list, written."""
     _, left, right = lists.rows()
     ends = list(zip(left.tolist(), right.tolist(), strict=True))
     texts = [str(store.timeline.decode(*each)) for each in ends[:SHOWN]]

@@ -1,11 +1,11 @@
-"""One of the tasks that derive together what a program with rules over time says. Mutates itself.
+"""One of the tasks that derive a program with rules over time together.
 
-What holds always is derived first, as `exchange.Task` does. Rules over time then run in the phases of a
+Facts without times are derived first, by `exchange.Task`. Rules over time then run in the phases of a
 `Division`: each task derives, on its part of the facts, what one process would derive from them, and sends
 what belongs to others.
 
-All tasks use the same timeline, horizon and number of rounds. Whether a level of negation is complete, and
-which constraints are violated, is told to all.
+All tasks use the same timeline, horizon and number of rounds. They exchange whether a level of negation is
+complete, and which constraints are violated.
 
 Invariant: when `run` ends, the homes at all tasks together hold the facts of the program, each with all its
 intervals at one task, or at all of them.
@@ -29,34 +29,51 @@ from tidelog.errors import Diagnostic
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.program import BOTTOM, Program, TimedFact
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
-from tidelog.temporal.body_evaluation import STATED, Computer, Evaluation, Violation, first_of, instance_of
-from tidelog.temporal.horizon import Horizon, Outcome
-from tidelog.temporal.interval_fixpoint import Derivation, not_finished, unheard
+from tidelog.temporal.body_evaluation import (
+    BodyEvaluation,
+    ExpressionEvaluator,
+    TimedViolation,
+    find_violation,
+    merge_violations,
+    report_violations,
+)
+from tidelog.temporal.horizon import Horizon, TimedOutcome
+from tidelog.temporal.interval_fixpoint import Derivation, ignore_events, not_finished
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Ids, Integers, TimedTable, Timeline, single
-from tidelog.temporal.metric_rules import ReadyRule, direction, make_ready
-from tidelog.temporal.partitioning import Division, Phase, Source, copy_name, divide, outbox, own_outbox
+from tidelog.temporal.metric_rules import CompiledMetricRule, compile_metric_rule, direction
+from tidelog.temporal.partitioning import (
+    Division,
+    DivisionPhase,
+    Source,
+    copy_name,
+    divide,
+    outbox,
+    own_outbox,
+)
 from tidelog.temporal.temporal import USUAL, TimeSettings
-from tidelog.temporal.timed_changes import Times, times_of
+from tidelog.temporal.timed_changes import RowTimes, times_of
 from tidelog.temporal.timed_relation import INTERVAL, TimedRelation
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
-Given = tuple[Sequence[Ids], int, Times | None]  # columns of ids, rows, and when they hold, None for always
+Given = tuple[
+    Sequence[Ids], int, RowTimes | None
+]  # columns of ids, rows, and when they hold, None for always
 
 
-class Divided:
-    """A task of a mesh whose program has facts that hold at times; it is used as `exchange.Task` is."""
+class TimedTask:
+    """A task of a mesh whose program has temporal facts; it is used as `exchange.Task` is. Mutable."""
 
     def __init__(self, program: Program, mesh: Mesh, *, time: TimeSettings = USUAL, **settings: Any) -> None:
         self.program = program
-        self.outcome: Outcome | None = None  # known once all is derived
+        self.outcome: TimedOutcome | None = None  # known once all is derived
         self._time = time
         self._mesh = mesh
         self._is_counted = settings.get("max_facts") is not None
-        self._task = Task(_always(program), mesh, **settings)
+        self._task = Task(_untimed(program), mesh, **settings)
         self._given: dict[str, list[Given]] = {}
         self._rows: dict[str, int] = {}  # given here, by predicate
-        self._violations: dict[int, Violation] = {}  # by the number of the rule
+        self._violations: dict[int, TimedViolation] = {}  # by the number of the rule
         self._division: Division | None = None
 
     @property
@@ -70,23 +87,21 @@ class Divided:
         """What the ends of intervals mean, at all tasks; known once `run` has begun."""
         return self._store.timeline
 
-    # ---- given facts
-
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
-        """Take batches of given facts, any part of them; they hold always."""
+        """Add batches of explicit facts without times, any part of them."""
         if predicate not in self.program.timed:
             self._task.load(predicate, self._counted(predicate, batches))
             return
         self.load_timed(predicate, ((batch, None) for batch in batches))
 
-    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times | None]]) -> None:
-        """Take batches of given facts, any part of them, apart from when they hold."""
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, RowTimes | None]]) -> None:
+        """Add batches of explicit facts, any part of them, with their times apart."""
         with self._task.guarded():
             for batch, times in parts:
                 self.add(predicate, self._task.encode(batch), batch.rows, times)
 
-    def add(self, predicate: str, columns: Sequence[Ids], rows: int, times: Times | None = None) -> None:
-        """Take given facts as ids of the dictionary, with when they hold, if not always."""
+    def add(self, predicate: str, columns: Sequence[Ids], rows: int, times: RowTimes | None = None) -> None:
+        """Add explicit facts as ids of the dictionary, with their times if they have some."""
         self._rows[predicate] = self._rows.get(predicate, 0) + rows
         if predicate not in self.program.timed:
             self._task.add(predicate, columns, rows)
@@ -98,24 +113,22 @@ class Divided:
             self._rows[predicate] = self._rows.get(predicate, 0) + batch.rows
             yield batch
 
-    def _state(self) -> None:
-        """Take the facts that the program states of what holds at times; one task does."""
-        stated: dict[tuple[str, bool], list[Any]] = {}
+    def _add_own_facts(self) -> None:
+        """Add the temporal facts of the program itself, at one task."""
+        own: dict[tuple[str, bool], list[Any]] = {}
         for fact in self.program.facts if self._mesh.number == 0 else ():
             if fact.predicate in self.program.timed:
-                stated.setdefault((fact.predicate, isinstance(fact, TimedFact)), []).append(fact)
-        for (name, has_times), facts in stated.items():
+                own.setdefault((fact.predicate, isinstance(fact, TimedFact)), []).append(fact)
+        for (name, has_times), facts in own.items():
             columns = tuple(map(column_of_values, zip(*(fact.values for fact in facts), strict=True)))
             is_integer = self.program.is_integer_time
             times = times_of([fact.interval for fact in facts], is_integer) if has_times else None
             self.add(name, self._task.encode(Batch(columns, len(facts))), len(facts), times)
 
-    # ---- a run
-
     def run(self) -> None:
-        """Derive all that follows from what all tasks were given."""
+        """Derive all facts from those that all tasks were given."""
         with self._task.guarded():
-            self._state()
+            self._add_own_facts()
             sizes = self._agree()
             try:
                 self._division = divide(self.program, self._time, sizes, self._task.owners)
@@ -130,34 +143,37 @@ class Divided:
             for name in sorted(self.division.homes.keys() - self.program.timed):
                 columns, count = self._task.columns(name)
                 self._tables[name] = self._sent(
-                    (name, self.division.homes[name]), *_hold_always(columns, count)
+                    (name, self.division.homes[name]), *_at_all_times(columns, count)
                 )
             self._derive()
 
     def _agree(self) -> dict[str, int]:
-        """Agree on one timeline among all tasks; return how many rows they were given, by predicate."""
+        """Agree on one timeline with all tasks; return how many rows they were given, by predicate."""
         horizon = self._time.horizon
         intervals = [each for rule in self.program.timed_rules for each in intervals_of(rule)]
         intervals += [] if horizon is None else [horizon]
         timeline = Timeline(is_integer=self.program.is_integer_time).refined(intervals)
         mine = [each.timeline for parts in self._given.values() for _, _, each in parts if each is not None]
-        said = {
+        own = {
             "scale": lcm(timeline.scale, *(each.scale for each in mine)),
             "is_calendar": timeline.is_calendar or any(each.is_calendar for each in mine),
             "rows": self._rows,
         }
-        told = [json.loads(each) for each in self._task.tell(json.dumps(said).encode())]
-        scale, is_calendar = lcm(*(each["scale"] for each in told)), any(each["is_calendar"] for each in told)
-        self._store = Store(self._task.engine, replace(timeline, scale=scale, is_calendar=is_calendar))
+        answers = [json.loads(each) for each in self._task.tell(json.dumps(own).encode())]
+        scale, is_calendar = (
+            lcm(*(each["scale"] for each in answers)),
+            any(each["is_calendar"] for each in answers),
+        )
+        self._store = TimedStore(self._task.engine, replace(timeline, scale=scale, is_calendar=is_calendar))
         self._tables: dict[str, TimedTable] = {}
         sizes: dict[str, int] = {}
-        for each in told:
+        for each in answers:
             for name, rows in each["rows"].items():
                 sizes[name] = sizes.get(name, 0) + rows
         return sizes
 
     def _dealt(self, name: str) -> TimedTable:
-        """Send given facts of a predicate to its home; returns those that belong here."""
+        """Send explicit facts of a predicate to its home; return those that belong here."""
         parts = self._given.pop(name, [])
         count = sum(rows for _, rows, _ in parts)
         columns = [
@@ -170,7 +186,7 @@ class Divided:
     def _sent(
         self, source: Source, columns: Sequence[Ids], left: Integers, right: Integers, count: int
     ) -> TimedTable:
-        """Send facts of a predicate to a place, with when they hold; returns those that belong here."""
+        """Send facts of a predicate to a place, with their times; return those that belong here."""
         name, place = source
         arity = self.program.predicates[name].arity
         (parts,) = self._task.send([(columns, (left, right), count)], place)
@@ -178,8 +194,6 @@ class Divided:
         for ids, ends, rows in parts:
             _gain(table, np.array(ids, np.int32).reshape(arity, rows), *ends)
         return table
-
-    # ---- phases
 
     def _derive(self) -> None:
         self._store.tables = self._tables
@@ -209,32 +223,40 @@ class Divided:
             return None
         return Horizon(horizon, direction(self.program.timed_rules), self.timeline)
 
-    def _run(self, phase: Phase) -> Outcome:
-        """Derive what the rules of a phase lead to from what lies here."""
+    def _run(self, phase: DivisionPhase) -> TimedOutcome:
+        """Derive all facts from those of this task, by the rules of a phase."""
         for name, named in (
             *((each, outbox) for each in phase.sent),
             *((each, own_outbox) for each in phase.kept),
         ):
             self._tables[named(name)] = TimedTable(named(name), self.program.predicates[name].arity)
         if not self._task.is_owner:
-            return Outcome(0, True)
+            return TimedOutcome(0, True)
         identity = self._task.dictionary.encode
-        ready = [make_ready(each.rule, each.number, self.timeline, identity) for each in phase.rules]
+        compiled = [
+            compile_metric_rule(each.rule, each.number, self.timeline, identity) for each in phase.rules
+        ]
         outcome = Derivation(
-            self._store, ready, unheard, self._check, self._time.procedure, self._time.rounds, self._horizon
+            self._store,
+            compiled,
+            ignore_events,
+            self._check,
+            self._time.procedure,
+            self._time.rounds,
+            self._horizon,
         ).run()
-        self._note_violations(phase, ready)
+        self._note_violations(phase, compiled)
         return outcome
 
     def _send_home(self, name: str) -> None:
-        """Send what was derived for others to its home."""
+        """Send facts that were derived for other tasks to their home."""
         home = self.division.homes[name]
         arrived = self._sent((name, home), *self._rows_of(outbox(name)))
         del self._tables[outbox(name)]
         _gain(self._tables[name], *arrived.rows())
 
     def _keep_own(self, name: str) -> None:
-        """Keep those of the facts that all tasks have derived which belong here."""
+        """Of facts that all tasks have derived, keep those that belong here."""
         home = self.division.homes[name]
         columns, left, right = self._tables.pop(own_outbox(name)).rows()
         if len(left) and isinstance(home, int):
@@ -264,45 +286,44 @@ class Divided:
     def _synchronise(self, is_complete: bool) -> bool:
         """Exchange the number of facts between all tasks; return whether all have derived everything."""
         self._check()
-        said = json.dumps([self._task.facts, is_complete]).encode()
-        told = [json.loads(each) for each in self._task.tell(said)]
-        self._task.count_beside(self._held, sum(facts for facts, _ in told) - self._task.facts)
-        return all(complete for _, complete in told)
+        own = json.dumps([self._task.facts, is_complete]).encode()
+        answers = [json.loads(each) for each in self._task.tell(own)]
+        self._task.count_beside(self._held, sum(facts for facts, _ in answers) - self._task.facts)
+        return all(complete for _, complete in answers)
 
-    # ---- the end
-
-    def _note_violations(self, phase: Phase, ready: Sequence[ReadyRule]) -> None:
+    def _note_violations(self, phase: DivisionPhase, compiled: Sequence[CompiledMetricRule]) -> None:
         """Note an instance of each constraint that is violated here."""
-        evaluation = Evaluation(self._store, Computer(self._task.engine))
-        for each, made in zip(phase.rules, ready, strict=True):
+        evaluation = BodyEvaluation(self._store, ExpressionEvaluator(self._task.engine))
+        for each, made in zip(phase.rules, compiled, strict=True):
             if each.original.head.predicate == BOTTOM and (not each.is_replicated or self._mesh.number == 0):
-                found = instance_of(made, each.original, self.program, evaluation, self._store, -INFINITY)
+                found = find_violation(made, each.original, self.program, evaluation, self._store, -INFINITY)
                 if found is not None:
                     self._violations[each.number] = found
 
     def _end(self, rounds: int, is_complete: bool) -> None:
         """Exchange the outcome between all tasks; until then, an error of one is raised by all."""
         is_cut = self._horizon is not None and self._horizon.is_cut
-        violations = {number: asdict(each) for number, each in self._violations.items()}
-        said = json.dumps([rounds, is_complete, is_cut, violations]).encode()
-        told = [json.loads(each) for each in self._task.tell(said)]
+        violations = [asdict(each) for each in self._violations.values()]
+        own = json.dumps([rounds, is_complete, is_cut, violations]).encode()
+        answers = [json.loads(each) for each in self._task.tell(own)]
         if self._horizon is not None:
-            self._horizon.is_cut = any(each[2] for each in told)
-        self.outcome = Outcome(max(each[0] for each in told), all(each[1] for each in told), self._horizon)
-        several: dict[int, list[Violation]] = {}
-        for *_, found in told:
-            for number, each in found.items():
-                several.setdefault(int(number), []).append(Violation(**each))
-        self._violations = {number: first_of(each) for number, each in sorted(several.items())}
+            self._horizon.is_cut = any(each[2] for each in answers)
+        self.outcome = TimedOutcome(
+            max(each[0] for each in answers), all(each[1] for each in answers), self._horizon
+        )
+        several: dict[int, list[TimedViolation]] = {}
+        for *_, found in answers:
+            for each in (TimedViolation(**fields) for fields in found):
+                several.setdefault(each.rule, []).append(each)
+        self._violations = {number: merge_violations(each) for number, each in sorted(several.items())}
 
     def violations(self) -> list[Diagnostic]:
-        """Return which constraints are violated at some time; all tasks know, and one of them tells."""
+        """Return which constraints are violated at some time; all tasks know, and the first one reports."""
         if BOTTOM not in self.program.timed or self._mesh.number:
             return []
-        found = [each.diagnostic(self.program.rules[number]) for number, each in self._violations.items()]
-        return found or ([STATED] if len(self._tables[BOTTOM]) else [])
-
-    # ---- results
+        if not self._violations and not len(self._tables[BOTTOM]):
+            return []
+        return report_violations(self._violations.values(), self.program)
 
     def columns(self, predicate: str) -> tuple[Sequence[Ids], int]:
         """Return this task's part of a predicate's facts as ids, a row for each interval, and how many."""
@@ -312,7 +333,7 @@ class Divided:
         return columns, count
 
     def _part(self, predicate: str) -> tuple[Sequence[Ids], Integers, Integers, int]:
-        """Return this task's part of facts that hold at times."""
+        """Return this task's part of temporal facts."""
         if self.division.homes[predicate] is EVERYWHERE and self._mesh.number:
             arity = self.program.predicates[predicate].arity
             return tuple(np.zeros(0, np.int32) for _ in range(arity)), *_no_ends(), 0
@@ -330,9 +351,9 @@ class Divided:
         )
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Any]]:
-        """Send all facts of predicates to the task behind the owners; returns them there, as ids.
+        """Send all facts of predicates to the task behind the owners; return them there, as ids.
 
-        Those that hold at times are `Extended`, with the ends of intervals.
+        Temporal facts are `Extended`, with the ends of intervals.
         """
         timed = self.program.timed
         found: dict[str, list[Any]] = dict(
@@ -347,8 +368,8 @@ class Divided:
         return found
 
 
-def _always(program: Program) -> Program:
-    """Return the part of a program that holds always."""
+def _untimed(program: Program) -> Program:
+    """Return the part of a program without times."""
     timed = program.timed
     return replace(
         program.static,
@@ -358,11 +379,11 @@ def _always(program: Program) -> Program:
     )
 
 
-def _hold_always(columns: Sequence[Ids], count: int) -> tuple[Sequence[Ids], Integers, Integers, int]:
+def _at_all_times(columns: Sequence[Ids], count: int) -> tuple[Sequence[Ids], Integers, Integers, int]:
     return columns, np.full(count, -INFINITY), np.full(count, INFINITY), count
 
 
-def _ends(times: Times | None, rows: int, timeline: Timeline) -> tuple[Integers, Integers]:
+def _ends(times: RowTimes | None, rows: int, timeline: Timeline) -> tuple[Integers, Integers]:
     """Return the ends of intervals on a timeline."""
     if times is None:
         return np.full(rows, -INFINITY), np.full(rows, INFINITY)

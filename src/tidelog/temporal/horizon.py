@@ -1,5 +1,5 @@
-"""The part of the timeline to which a derivation is limited, what repeats beyond it, and what a derivation
-came to.
+"""The part of the timeline to which a derivation is limited, how facts repeat beyond it, and how a derivation
+ended.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import numpy as np
 from tidelog.errors import counted
 from tidelog.logic.intervals import Interval, beyond_range, write_point
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
-from tidelog.temporal.interval_table import Integers, Lists, Timeline, single
+from tidelog.temporal.interval_table import Integers, IntervalLists, Timeline, single
 from tidelog.temporal.metric_rules import BACKWARD, FORWARD
-
-# ---- Horizons: the part of the timeline to which a derivation is limited. Mutable: it notes what it cut off.
 
 
 class Horizon:
-    """What is derived beyond the interval is cut off; on the side that truth comes from, nothing is.
+    """The part of the timeline to which derivation is limited. Mutable: it records that it cut points off.
 
-    With rules that propagate forward, what lies before the horizon leads to what lies in it, and what lies
-    behind it does not: so only that is cut off, and what is found in the horizon is all there is.
+    Points beyond the interval are cut off, except on the side that truth comes from. With rules that
+    propagate forward, points before the horizon lead to points in it, and points behind it do not: so only
+    these are cut off, and the points derived in the horizon are complete.
 
     Where time has advanced, everything before the horizon is `final`: it stays as it was.
     """
@@ -39,21 +38,21 @@ class Horizon:
         self.left = -INFINITY if direction == FORWARD and not is_final else left
         self.right = INFINITY if direction == BACKWARD else right
         self.is_final = is_final
-        self.final = left if is_final else -INFINITY  # where that begins which may change
+        self.final = left if is_final else -INFINITY  # from there on points may change
         self.is_cut = False
 
     @property
     def leaves_out(self) -> bool:
-        """Whether something that follows was cut off, or may be forgotten."""
+        """Whether derived points were cut off, or may be forgotten."""
         return self.is_cut or self.is_final
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing in the horizon depends on what is cut off."""
+        """Whether no point in the horizon depends on those that are cut off."""
         return self.direction is not None
 
-    def clip(self, lists: Lists) -> Lists:
-        """The lists without what lies beyond."""
+    def clip(self, lists: IntervalLists) -> IntervalLists:
+        """The lists without points beyond the horizon."""
         if not len(lists):
             return lists
         low, high = lists.bounds
@@ -63,25 +62,25 @@ class Horizon:
         return lists.within(self.left, self.right)
 
 
-# ---- What repeats without end: finitely many intervals, and a period on each side.
+# Facts that repeat without end: finitely many intervals, and a period on each side.
 #
 # Wałęga, Zawidzki, Wang, Cuenca Grau: Materialisation-Based Reasoning in DatalogMTL with Bounded Intervals,
 # AAAI 2023: the model of a bounded program is, away from the data, periodic on both sides.
 #
-# Right of `right.at`, whatever holds at t holds at t + period, and the other way round; so does what lies
-# left of `left.at`, mirrored. Everything here works on the right side; the left one is its mirror image.
+# In `right.at`, a fact holds at t if and only if it does at t + period; in `left.at`, likewise at t - period.
+# Functions work on the right side; the left one is its mirror image.
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """On a half line everything repeats by a period; it is `constant` if nothing ever changes there."""
+    """On a half line all facts repeat by a period; it is `constant` if nothing ever changes there."""
 
     at: Interval
     period: Fraction
     is_constant: bool = False
 
-    def moved(self, by: Fraction) -> Repeat:
-        """The same from another time on."""
+    def shifted(self, by: Fraction) -> Repeat:
+        """The same, shifted by a duration."""
         start = None if self.at.start is None else self.at.start + by
         end = None if self.at.end is None else self.at.end + by
         return replace(self, at=replace(self.at, start=start, end=end))
@@ -96,7 +95,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """How what was found goes on to the left and to the right; None where nothing was cut off."""
+    """How facts repeat to the left and to the right; None where nothing was cut off."""
 
     left: Repeat | None = None
     right: Repeat | None = None
@@ -106,14 +105,14 @@ class Periods:
         return "; ".join(map(str, sides))
 
     def later(self, past: Fraction, future: Fraction) -> Periods:
-        """For what looks back and ahead so far."""
-        left = None if self.left is None else self.left.moved(-future)
-        return Periods(left, None if self.right is None else self.right.moved(past))
+        """The periods of what looks back and ahead so far."""
+        left = None if self.left is None else self.left.shifted(-future)
+        return Periods(left, None if self.right is None else self.right.shifted(past))
 
     def copies(self, reach: Fraction) -> int:
-        """How many periods more than one reach so far, and then twice; where nothing changes, one will do."""
-        found = [side.period for _, side in sides(self)]
-        return 3 + int(reach / min(found)) if found else 0
+        """How many more periods reach so far, and twice more; one is enough where nothing changes."""
+        lengths = [side.period for _, side in sides(self)]
+        return 3 + int(reach / min(lengths)) if lengths else 0
 
     def on(self, timeline: Timeline) -> Folding:
         """The same on a timeline."""
@@ -135,7 +134,7 @@ class Periods:
 
 
 def _folded(interval: Interval, repeat: Repeat) -> Interval:
-    """The same for the right side: what lies further than a period is moved back, longer than one is cut."""
+    """`fold` for the right side: what lies further than a period is shifted back, longer than one is cut."""
     first, period = repeat.at.start, repeat.period
     assert first is not None, "the right side begins somewhere"
     start, end = interval.start, interval.end
@@ -158,7 +157,7 @@ def _mirrored(interval: Interval) -> Interval:
 
 
 FoldedRows = tuple[Integers, Integers, Integers, Integers]  # what `Folding.rows` returns
-_Side = tuple[int, int]  # the left end from which on all repeats, and by how much, both as integers
+_Side = tuple[int, int]  # the left end from which on facts repeat, and the period
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +167,16 @@ class Folding:
     left: _Side | None
     right: _Side | None
 
-    def unfold(self, lists: Lists, copies: int) -> Lists:
-        """The lists with so many periods more; without end where a fact holds at all times of a period."""
+    def unfold(self, lists: IntervalLists, copies: int) -> IntervalLists:
+        """The lists with more periods, `copies` of them; unbounded where a fact holds throughout a period."""
         if self.right is not None:
             lists = _unfolded(lists, *self.right, copies)
         if self.left is not None:
             lists = mirrored(_unfolded(mirrored(lists), *self.left, copies))
         return lists
 
-    def unfold_to(self, lists: Lists, reach: Folding) -> Lists:
-        """The lists as far as the first period of another folding reaches, and nothing beyond."""
+    def unfold_to(self, lists: IntervalLists, reach: Folding) -> IntervalLists:
+        """The lists up to the end of the first period of another folding."""
         if self.right is not None and reach.right is not None:
             lists = _unfolded_to(lists, self.right, sum(reach.right) - 1)
         if self.left is not None and reach.left is not None:
@@ -185,10 +184,10 @@ class Folding:
         return lists
 
     def combined(self, other: Folding, periods: Callable[[int, int], int]) -> Folding:
-        """From where on both repeat, with what is made of both periods."""
+        """Where both repeat, with a period that is computed from both."""
         return Folding(_combined(self.left, other.left, periods), _combined(self.right, other.right, periods))
 
-    def rows(self, lists: Lists) -> FoldedRows:
+    def rows(self, lists: IntervalLists) -> FoldedRows:
         """All intervals, with the number of the list, both ends, and the period by which it repeats.
 
         That is 0 for one that does not, and negative for one that repeats to the left. The lists must be
@@ -196,7 +195,7 @@ class Folding:
         """
         owners, left, right = self.unfold(lists, 2).rows()
         every = np.zeros(len(left), np.int64)
-        kept = np.ones(len(left), bool)
+        is_listed = np.ones(len(left), bool)
         for side, ends, sign in ((self.right, left, 1), (self.left, -right, -1)):
             if side is not None:
                 first, period = side
@@ -207,8 +206,8 @@ class Folding:
                 is_repeated &= (ends != first) | np.isin(owners, again)
                 every[is_repeated] = sign * period
                 is_first = (ends < first + period) | ((ends == first + period) & ~np.isin(owners, here))
-                kept &= ~is_repeated | is_first
-        return owners[kept], left[kept], right[kept], every[kept]
+                is_listed &= ~is_repeated | is_first
+        return owners[is_listed], left[is_listed], right[is_listed], every[is_listed]
 
 
 def _combined(one: _Side | None, other: _Side | None, periods: Callable[[int, int], int]) -> _Side | None:
@@ -218,89 +217,88 @@ def _combined(one: _Side | None, other: _Side | None, periods: Callable[[int, in
     return max(one[0], other[0]), periods(one[1], other[1])
 
 
-def _unfolded_to(lists: Lists, side: _Side, last: int) -> Lists:
+def _unfolded_to(lists: IntervalLists, side: _Side, last: int) -> IntervalLists:
     first, period = side
     return _unfolded(lists, first, period, (last - first) // period).within(-INFINITY, last)
 
 
-def _unfolded(lists: Lists, first: int, period: int, copies: int) -> Lists:
+def _unfolded(lists: IntervalLists, first: int, period: int, copies: int) -> IntervalLists:
     every = lists.numbers
     last = first + period - 1
-    found = lists.within(-INFINITY, last)
-    one = found.within(first, last)
+    unfolded = lists.within(-INFINITY, last)
+    one = unfolded.within(first, last)
     starts, ends = (one.left, one.right) if one.size else (np.zeros(1, np.int64),) * 2
-    places = np.where(one.count == 1, one.first, 0)
-    is_whole = (one.count == 1) & (starts[places] == first) & (ends[places] == last)
+    positions = np.where(one.count == 1, one.first, 0)
+    is_whole = (one.count == 1) & (starts[positions] == first) & (ends[positions] == last)
     without_end = single(np.array([first]), np.array([INFINITY]))
-    found = found.united(without_end, every, np.where(is_whole, 0, -1))
+    unfolded = unfolded.united(without_end, every, np.where(is_whole, 0, -1))
     repeated = np.flatnonzero((one.count > 0) & ~is_whole)
     if not len(repeated) or copies <= 0:
-        return found
+        return unfolded
     if last + copies * period > LIMIT:
         raise beyond_range()
-    owners, left, right = one.taken(repeated).rows()
+    owners, left, right = one.take(repeated).rows()
     by = period * np.arange(1, copies + 1)
     later = single((left[:, None] + by).ravel(), (right[:, None] + by).ravel())
     keys, later = later.grouped(np.repeat(repeated[owners], copies))
-    places = np.full(len(lists), -1)
-    places[keys] = np.arange(len(keys))
-    return found.united(later, every, places)
+    positions = np.full(len(lists), -1)
+    positions[keys] = np.arange(len(keys))
+    return unfolded.united(later, every, positions)
 
 
-def moved(lists: Lists, by: int) -> Lists:
-    """Lists without infinite ends, moved by a number of units."""
-    return Lists(lists.first, lists.count, lists.left + by, lists.right + by)
+def shifted(lists: IntervalLists, by: int) -> IntervalLists:
+    """Lists without infinite ends, shifted by a number of units."""
+    return IntervalLists(lists.first, lists.count, lists.left + by, lists.right + by)
 
 
-def mirrored(lists: Lists) -> Lists:
+def mirrored(lists: IntervalLists) -> IntervalLists:
     """The lists with time running backwards."""
     _, left, right = lists.rows()
     behind = np.cumsum(lists.count)
-    return Lists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
+    return IntervalLists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
 
 
-Repeating = tuple[Lists, Folding]
+Repeating = tuple[IntervalLists, Folding]
 
 
 def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, FoldedRows]:
-    """What only the lists before have, and what only those after have, number by number."""
+    """The points that only the lists before have, and those that only the lists after have, list by list."""
     former, now = before[1], after[1]
-    # Two sequences with periods m and n that agree for m + n terms agree for ever (Fine and Wilf, 1965): only
-    # lists that differ by then are laid out as far as the common period, which may be long, reaches.
+    # Two sequences with periods m and n that agree for m + n terms are equal (Fine and Wilf, 1965): only
+    # lists that differ by then are unfolded as far as the common period reaches, which may be long.
     early, both = former.combined(now, add), former.combined(now, lcm)
-    kept = np.flatnonzero(sum(part.count for part in _apart(before, after, before[0].numbers, early)))
-    lost, gained = map(both.rows, _apart(before, after, kept, both))
-    return (kept[lost[0]], *lost[1:]), (kept[gained[0]], *gained[1:])
+    changed = np.flatnonzero(sum(part.count for part in _apart(before, after, before[0].numbers, early)))
+    lost, gained = map(both.rows, _apart(before, after, changed, both))
+    return (changed[lost[0]], *lost[1:]), (changed[gained[0]], *gained[1:])
 
 
-def _apart(before: Repeating, after: Repeating, numbers: Integers, reach: Folding) -> tuple[Lists, Lists]:
-    then, since = (folding.unfold_to(lists.taken(numbers), reach) for lists, folding in (before, after))
+def _apart(
+    before: Repeating, after: Repeating, numbers: Integers, reach: Folding
+) -> tuple[IntervalLists, IntervalLists]:
+    then, since = (folding.unfold_to(lists.take(numbers), reach) for lists, folding in (before, after))
     every = then.numbers
     return then.without(since, every, every), since.without(then, every, every)
 
 
 def sides(periods: Periods) -> Iterator[tuple[str, Repeat]]:
-    """The sides on which something changes for ever, by name."""
+    """The sides on which facts change without end, by name."""
     for name, side in (("left", periods.left), ("right", periods.right)):
         if side is not None and not side.is_constant:
             yield name, side
 
 
-# ---- What a derivation came to: complete, complete within a horizon, or partial; it always says.
-
-
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """After so many rounds nothing more followed, or there may be more."""
+class TimedOutcome:
+    """How a derivation ended: after how many rounds, and whether there may be more to derive."""
 
     rounds: int
     is_fixpoint: bool
     horizon: Horizon | None = None
-    periods: Periods | None = None  # by which what was found goes on beyond the horizon
+    periods: Periods | None = None  # by which facts repeat beyond the horizon
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that follows is there."""
+        """Whether everything has been derived."""
         if self.periods is not None:
             return self.is_fixpoint
         return self.is_fixpoint and (self.horizon is None or not self.horizon.leaves_out)

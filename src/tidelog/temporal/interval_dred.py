@@ -1,355 +1,325 @@
-"""Maintenance over time: what follows is kept right when facts and rules come and go.
+"""Delete and rederive (DRed) over intervals.
 
-Delete and rederive (Gupta, Mumick, Subrahmanian, SIGMOD 1993) over sets of time points, as DRed_MTL does:
-component by component, first all points are taken away that had a derivation which lost something, then those
-are put back that are given or still follow in one step, and what follows from these and from what is new is
-inserted.
+Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 7, with facts at time
+points in place of facts, as DRed_MTL does.
 
-Invariant: before and after, the tables hold the least model of the rules over the facts given, within the
-horizon if there is one.
+Whatever point has lost an instance is deleted, and all that follows from it; then points that are explicit,
+or still have an instance among those that are left, are inserted again, with all that follows from them and
+from what is new. This is done component by component.
 
-A table below a component goes from OLD by way of MID = OLD ∩ NEW to NEW: while points are taken away it
-stands at MID and knows what it lost; while points are inserted it stands at NEW and knows what it gained.
-What a rule negates goes the other way round: OLD, OLD ∪ NEW, NEW.
+Invariant: before and after a transaction, the tables hold the least model of the rules over the explicit
+facts, within the horizon if there is one.
+
+A table below a component goes from OLD by way of MID = OLD ∩ NEW to NEW: during overdeletion it holds MID and
+knows what it lost; during insertion it holds NEW and knows what it gained. Under negation it is the other way
+round: OLD, OLD ∪ NEW, NEW.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from enum import Enum
 
 import numpy as np
 
 from tidelog.logic.program import Assignment
-from tidelog.temporal.body_evaluation import Computer, Derived, Driver, Evaluation, head_facts
+from tidelog.plan.algebra import Part
+from tidelog.temporal.body_evaluation import BodyEvaluation, DrivingAtom, ExpressionEvaluator, head_facts
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.interval_table import Groups, Integers, Lists, Part, Table, TimedTable, nothing, picked
-from tidelog.temporal.metric_rules import Leaf, ReadyRule
-from tidelog.temporal.timed_store import Component, Drive, Drives, Schedule, Store
+from tidelog.temporal.interval_bindings import IntervalBindings
+from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, TimedTable, select
+from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf
+from tidelog.temporal.timed_store import (
+    NOTHING,
+    IntervalBuffer,
+    IntervalDelta,
+    IntervalJournal,
+    TimedComponent,
+    TimedSchedule,
+    TimedStore,
+)
 
-EPOCHS = count(1)  # of transactions
-NONE: Integers = np.zeros(0, np.int64)
-LOSING = (Part.NOW, Part.BEFORE)  # how atoms before and behind the driving one are read
-GAINING = (Part.BEFORE, Part.NOW)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Difference:
-    """Distinct facts of a table by number, in order, and points of each."""
-
-    numbers: Integers = field(default_factory=lambda: NONE)
-    lists: Lists = field(default_factory=nothing)
-
-    def __bool__(self) -> bool:
-        return len(self.numbers) > 0
-
-    def without(self, other: Difference) -> Difference:
-        """The points that the other does not have."""
-        if not other:
-            return self
-        return _holding(
-            self.numbers, self.lists.without(other.lists, self.lists.numbers, other.places(self.numbers))
-        )
-
-    def places(self, numbers: Integers) -> Integers:
-        """Where facts stand here; -1 where they do not."""
-        if not len(self.numbers):
-            return np.full(len(numbers), -1)
-        places = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
-        return np.where(self.numbers[places] == numbers, places, -1)
+Deltas = Mapping[str, IntervalDelta]  # by predicate
 
 
-NOTHING = Difference()
+def maintain(task: ComponentTask) -> None:
+    """Overdelete, rederive, insert."""
+    deleted = overdelete(task)
+    insert(task, rederive(task, deleted))
 
 
-class Journal:
-    """The lists of facts as they were before the transaction. Mutable: it grows as facts are touched."""
+def overdelete(task: ComponentTask) -> IntervalBuffer:
+    """Delete all points that lost an instance, with all that follow from them; return them."""
+    deleted = IntervalBuffer()
+    with task.lower_tables_at_mid():
+        pending = task.from_below(IntervalStep.LOST)
+        task.add(pending, task.removed)
+        for name, points in task.propagate(IntervalStep.OVERDELETE, pending):
+            deleted.add(name, points.numbers, points.lists)
+    return deleted
 
-    def __init__(self) -> None:
-        self._parts: dict[TimedTable, list[tuple[Integers, Lists]]] = {}
-        self._epoch = next(EPOCHS)
 
-    def note(self, table: TimedTable, numbers: Integers) -> None:
-        """Note facts that are about to change, unless they are noted."""
-        new = table.stamp(numbers, self._epoch)
-        if len(new):
-            lists = table.lists.taken(new)
-            _, left, right = lists.rows()
-            kept = Lists(np.cumsum(lists.count) - lists.count, lists.count, left, right)
-            self._parts.setdefault(table, []).append((new, kept))
+def rederive(task: ComponentTask, deleted: IntervalBuffer) -> IntervalBuffer:
+    """The deleted points that are explicit, or follow in one step from what is left."""
+    supported = IntervalBuffer()
+    for name in deleted.names:
+        points = deleted.of(name)
+        found = task.explicit(name, points)
+        supported.add(name, found.numbers, found.lists)
+        for rule in task.component.rules[name]:
+            points = points.without(found)
+            if not points:
+                break
+            found = task.derived(rule, points)
+            supported.add(name, found.numbers, found.lists)
+    return supported
 
-    def undo(self) -> None:
-        """Restore all facts as they were before the transaction."""
-        for table, parts in self._parts.items():
-            table.forget_change()
-            for numbers, lists in parts:
-                table.replace(numbers, lists)
 
-    def grown(self, tables: Iterable[TimedTable]) -> int:
-        """How many intervals tables have more than before the transaction."""
-        return sum(
-            int(table.lists.count[numbers].sum()) - lists.size
-            for table in tables
-            for numbers, lists in self._parts.get(table, ())
-        )
+def insert(task: ComponentTask, pending: IntervalBuffer) -> None:
+    """Insert the pending points, those that follow from below and new explicit ones, with all that follow."""
+    task.from_below(IntervalStep.GAINED, pending)
+    task.add(pending, task.added)
+    for _ in task.propagate(IntervalStep.INSERT, pending):
+        pass
 
-    def before(self, table: TimedTable) -> Difference:
-        """The facts of a table that were noted, as they were."""
-        derived = Derived()
-        for numbers, lists in self._parts.get(table, ()):
-            derived.add(table.name, numbers, lists)
-        return Difference(*derived.of(table.name))
 
-    def net(self, table: TimedTable) -> tuple[Difference, Difference]:
-        """What a table lost and gained since the transaction began."""
-        noted = self.before(table)
-        if not noted:
-            return NOTHING, NOTHING
-        numbers, before = noted.numbers, noted.lists
-        every = before.numbers
-        return (
-            _holding(numbers, before.without(table.lists, every, numbers)),
-            _holding(numbers, table.lists.without(before, numbers, every)),
-        )
+class IntervalStep(Enum):
+    """What drives the rules of a component, and in which states they read."""
+
+    LOST = "lost"  # what tables below lost, and rules that were removed
+    OVERDELETE = "overdelete"  # points of the component that were deleted
+    REDERIVE = "rederive"  # nothing: whole bodies are evaluated for deleted points
+    GAINED = "gained"  # what tables below gained, and rules that were added
+    INSERT = "insert"  # points of the component that were inserted
+
+    @property
+    def is_insertion(self) -> bool:
+        """Whether facts are read as they are after the transaction."""
+        return self is not IntervalStep.LOST and self is not IntervalStep.OVERDELETE
+
+    @property
+    def is_from_below(self) -> bool:
+        """Whether tables below drive the rules."""
+        return self is IntervalStep.LOST or self is IntervalStep.GAINED
 
 
 @dataclass(slots=True)
-class Maintenance:
-    """A transaction being worked in. Mutates the store."""
+class ComponentTask:
+    """One component of one transaction, and the means to maintain it; its rules read through it. Mutable."""
 
-    store: Store
-    schedule: Schedule
-    check: Callable[[], None]
-    horizon: Horizon | None = None
-    journal: Journal = field(default_factory=Journal)
-    _lost: dict[str, Difference] = field(default_factory=dict)  # by tables that are finished
-    _gained: dict[str, Difference] = field(default_factory=dict)
-    _is_insertion: bool = False
-    _is_first: bool = False  # the pass in which what changed below is looked at
+    component: TimedComponent
+    removed: Deltas  # points that are no longer explicit
+    added: Deltas  # points that are newly explicit
+    transaction: IntervalMaintenance
+    step: IntervalStep = IntervalStep.LOST
 
-    def run(
-        self, removed: Mapping[str, Difference], added: Mapping[str, Difference]
-    ) -> tuple[dict[str, Difference], dict[str, Difference]]:
-        """What all tables lost and gained by points that are no longer given, and newly given."""
-        for name in (removed.keys() | added.keys()) - self.schedule.heads:
-            self._settle(name, removed.get(name, NOTHING), added.get(name, NOTHING))
-        for part in self.schedule.components:
-            if self._is_touched(part, removed, added):
-                doubtful = self._overdelete(part, removed)
-                self._insert(part, doubtful, added)
-                for name in part.heads:
-                    self._finish(name)
-        return self._lost, self._gained
-
-    def _is_touched(self, part: Component, *given: Mapping[str, Difference]) -> bool:
-        """Whether anything that a component depends on has changed."""
-        if part.gone or part.new or any(name in points for points in given for name in part.heads):
-            return True
-        return any(name in self._lost or name in self._gained for name in part.read)
-
-    # ---- tables that no rule derives
-
-    def _settle(self, name: str, removed: Difference, added: Difference) -> None:
-        table = self.store.tables[name]
-        self._lose(table, removed)
-        self._gain(table, added)
-        self._finish(name)
-
-    def _finish(self, name: str) -> None:
-        lost, gained = self.journal.net(self.store.tables[name])
-        if lost:
-            self._lost[name] = lost
-        if gained:
-            self._gained[name] = gained
-
-    def _lose(self, table: TimedTable, points: Difference) -> Difference:
-        self.journal.note(table, points.numbers)
-        return Difference(*table.lose(points.numbers, points.lists))
-
-    def _gain(self, table: TimedTable, points: Difference) -> Difference:
-        self.journal.note(table, points.numbers)
-        return Difference(*table.gain(points.numbers, points.lists))
-
-    # ---- taking away
-
-    def _overdelete(self, part: Component, removed: Mapping[str, Difference]) -> Derived:
-        """Take away all points of a component that had a derivation which lost something."""
-        self._is_insertion, self._is_first = False, True
-        arriving = [name for name in part.read if name in self._gained]
-        for name in arriving:
-            points = self._gained[name]
-            self.store.tables[name].lose(points.numbers, points.lists)  # to MID; it comes back
-        waiting = Derived()
-        with self._noted(part, self._lost, is_gain=False):
-            for ready in part.gone:
-                for body in ready.bodies:
-                    self._collect(waiting, ready, self._evaluation.whole(body, part=Part.BEFORE))
-            for name in part.read:
-                self._drive(waiting, part.before.get(name, ()), LOSING)
-        self._is_first = False
-        for name in part.heads:
-            if name in removed:
-                waiting.add(name, removed[name].numbers, removed[name].lists)
-        doubtful = Derived()
-        for name, lost in self._passed_on(part.heads, waiting, part.before, self._lose, LOSING):
-            doubtful.add(name, lost.numbers, lost.lists)
-        for name in arriving:
-            points = self._gained[name]
-            self.store.tables[name].gain(points.numbers, points.lists)
-        return doubtful
-
-    # ---- putting back, and inserting
-
-    def _insert(self, part: Component, doubtful: Derived, added: Mapping[str, Difference]) -> None:
-        """Put back what is given or still follows, and insert what is new."""
-        self._is_insertion, self._is_first = True, True
-        waiting = Derived()
-        for name in doubtful.names:
-            self._rederive(waiting, name, Difference(*doubtful.of(name)), part.rules[name])
-        with self._noted(part, self._gained, is_gain=True):
-            for ready in part.new:
-                for body in ready.bodies:
-                    self._collect(waiting, ready, self._evaluation.whole(body))
-            for name in part.read:
-                self._drive(waiting, part.after.get(name, ()), GAINING)
-        self._is_first = False
-        for name in part.heads:
-            if name in added:
-                waiting.add(name, added[name].numbers, added[name].lists)
-        for _ in self._passed_on(part.heads, waiting, part.after, self._gain, GAINING):
-            pass
-
-    def _rederive(self, waiting: Derived, name: str, points: Difference, rules: Sequence[ReadyRule]) -> None:
-        """Find those of the points taken away that are given, or follow in one step from what is left."""
-        table = self.store.tables[name]
-        given = self.store.given_lists(table, points.numbers)
-        every = points.lists.numbers
-        found = Difference(points.numbers, points.lists.intersected(given, every, every))
-        waiting.add(name, found.numbers, found.lists)
-        for ready in rules:
-            points = points.without(found)
-            if not points:
-                return
-            found = self._following(ready, table, points)
-            waiting.add(name, found.numbers, found.lists)
-
-    def _following(self, ready: ReadyRule, table: TimedTable, points: Difference) -> Difference:
-        """Those of the points that follow by a rule."""
-        lists = points.lists
-        for by in ready.back:
-            lists = lists.moved(by)
-        start = _bound(ready, table.facts.columns[:, points.numbers], lists)
-        derived = Derived()
-        for body in ready.bodies:
-            self._collect(derived, ready, self._evaluation.whole(body, start))
-        numbers, found = derived.of(ready.head)
-        return _holding(numbers, found.intersected(points.lists, found.numbers, points.places(numbers)))
-
-    # ---- passing on
+    def add(self, pending: IntervalBuffer, changes: Deltas) -> None:
+        """Add changed explicit points of the component to pending ones."""
+        for name in self.component.heads:
+            if name in changes:
+                pending.add(name, changes[name].numbers, changes[name].lists)
 
     @contextmanager
-    def _noted(self, part: Component, changes: Mapping[str, Difference], *, is_gain: bool) -> Iterator[None]:
-        """Note what tables below a component lost or gained, inside the block."""
-        tables = {name: self.store.tables[name] for name in part.read if name in changes}
-        for name, table in tables.items():
-            table.note(changes[name].numbers, changes[name].lists, is_gain=is_gain)
+    def lower_tables_at_mid(self) -> Iterator[None]:
+        """Inside the block, tables below lack what they gained; after an error the journal restores them."""
+        gained = self.transaction.gained
+        tables = [(self._table(name), gained[name]) for name in self.component.read if name in gained]
+        for table, points in tables:
+            table.lose(points.numbers, points.lists)
         yield
+        for table, points in tables:
+            table.gain(points.numbers, points.lists)
+
+    def from_below(self, step: IntervalStep, pending: IntervalBuffer | None = None) -> IntervalBuffer:
+        """Add to pending points the heads of instances that broke, or are new, by tables below and rules."""
+        self.step = step
+        pending = IntervalBuffer() if pending is None else pending
+        component = self.component
+        if step is IntervalStep.GAINED:
+            changes, rules, part = self.transaction.gained, component.added, Part.NOW
+        else:
+            changes, rules, part = self.transaction.lost, component.removed, Part.BEFORE
+        tables = {name: self._table(name) for name in component.read if name in changes}
+        for name, table in tables.items():
+            table.note(changes[name].numbers, changes[name].lists, is_gain=step is IntervalStep.GAINED)
+        for rule in rules:
+            for body in rule.bodies:
+                self._collect(pending, rule, self._evaluation.whole(body, part=part))
+        for name in component.read:
+            self._drive(pending, name)
         for table in tables.values():
             table.forget_change()
+        return pending
 
-    def _passed_on(
-        self,
-        heads: Sequence[str],
-        waiting: Derived,
-        drives: Drives,
-        change: Callable[[TimedTable, Difference], Difference],
-        states: tuple[Part, Part],
-    ) -> Iterator[tuple[str, Difference]]:
-        """Change tables by what waits for them, and let rules find what follows; gives what has changed.
+    def propagate(self, step: IntervalStep, pending: IntervalBuffer) -> Iterator[tuple[str, IntervalDelta]]:
+        """Apply pending points to tables and add what follows from them, to the end; yield what has changed.
 
-        One table changes at a time, so that all others stand still while it drives rules.
+        One table changes at a time, so that all others stay as they are while it drives rules.
         """
-        while waiting:
-            for name in heads:
-                points = Difference(*waiting.take(name))
-                table = self.store.tables[name]
+        self.step = step
+        change = self.transaction.gain if step is IntervalStep.INSERT else self.transaction.lose
+        while pending:
+            for name in self.component.heads:
+                points = pending.pop(name)
+                table = self._table(name)
                 points = change(table, points) if points else points
                 if points:
-                    table.note(points.numbers, points.lists, is_gain=self._is_insertion)
-                    self._drive(waiting, drives.get(name, ()), states)
+                    table.note(points.numbers, points.lists, is_gain=step is IntervalStep.INSERT)
+                    self._drive(pending, name)
                     table.forget_change()
                     yield name, points
 
-    def _drive(self, derived: Derived, drives: Iterable[Drive], states: tuple[Part, Part]) -> None:
-        """Add what bodies lead to by what just changed."""
-        for drive in drives:
-            if len(self.changed(drive.leaf)[0]):
-                driver = Driver(drive.leaf, *states, is_doubted=not self._is_insertion and not self._is_first)
-                groups = self._evaluation.driven(drive.body, driver)
-                self._collect(derived, drive.ready, groups)
-                self.check()
+    def explicit(self, name: str, points: IntervalDelta) -> IntervalDelta:
+        """Those of some points that are explicit."""
+        explicit = self.transaction.store.explicit_lists(self._table(name), points.numbers)
+        every = points.lists.numbers
+        return IntervalDelta(points.numbers, points.lists.intersected(explicit, every, every))
 
-    def _collect(self, derived: Derived, ready: ReadyRule, groups: Groups) -> None:
-        numbers, lists = head_facts(ready, groups, self.store)
-        derived.add(ready.head, numbers, lists if self.horizon is None else self.horizon.clip(lists))
+    def derived(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
+        """Those of some points that follow by a rule."""
+        self.step = IntervalStep.REDERIVE
+        columns = self._table(rule.head).facts.columns[:, points.numbers]
+        start = head_bindings(rule, columns, points.lists.shifted(*rule.back))
+        buffer = IntervalBuffer()
+        for body in rule.bodies:
+            self._collect(buffer, rule, self._evaluation.whole(body, start))
+        found = buffer.of(rule.head)
+        lists = found.lists.intersected(points.lists, found.lists.numbers, points.positions(found.numbers))
+        return IntervalDelta(found.numbers, lists).holding()
+
+    def _drive(self, pending: IntervalBuffer, name: str) -> None:
+        """Add the heads of bodies that the change of a table drives."""
+        if self.step.is_insertion:
+            bodies, early, late = self.component.after, Part.BEFORE, Part.NOW
+        else:
+            bodies, early, late = self.component.before, Part.NOW, Part.BEFORE
+        is_overdeletion = self.step is IntervalStep.OVERDELETE
+        for driven in bodies.get(name, ()):
+            if len(self.changed(driven.leaf)[0]):
+                driver = DrivingAtom(driven.leaf, early, late, is_overdeletion)
+                self._collect(pending, driven.rule, self._evaluation.driven(driven.body, driver))
+                self.transaction.check()
+
+    def _collect(self, pending: IntervalBuffer, rule: CompiledMetricRule, bindings: IntervalBindings) -> None:
+        numbers, lists = head_facts(rule, bindings, self.transaction.store)
+        horizon = self.transaction.horizon
+        pending.add(rule.head, numbers, lists if horizon is None else horizon.clip(lists))
 
     @property
-    def _evaluation(self) -> Evaluation:
-        """Made when it is needed: kept, it would keep a transaction alive that is over."""
-        return Evaluation(self, Computer(self.store.engine))
+    def _evaluation(self) -> BodyEvaluation:
+        """Made for each use: a cached one would be a cycle of references."""
+        return BodyEvaluation(self, ExpressionEvaluator(self.transaction.store.engine))
 
-    # ---- reading, as rules do
+    def _table(self, name: str) -> TimedTable:
+        return self.transaction.store.tables[name]
 
     def table(self, leaf: Leaf) -> TimedTable:
         """The facts of an atom's predicate."""
-        return self.store.tables[leaf.predicate]
+        return self._table(leaf.predicate)
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
-        """The facts that just changed, and by what."""
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
+        """The facts that just changed, and the points that they gained or lost."""
         if not leaf.is_negated:
-            table = self.store.tables[leaf.predicate]
+            table = self._table(leaf.predicate)
             return table.changed, table.change
-        differences = self._lost if self._is_insertion else self._gained
-        found = differences.get(leaf.predicate) if self._is_first else None
-        return (NONE, nothing()) if found is None else (found.numbers, found.lists)
+        changes = self.transaction.lost if self.step.is_insertion else self.transaction.gained
+        change = changes.get(leaf.predicate, NOTHING) if self.step.is_from_below else NOTHING
+        return change.numbers, change.lists
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
-        """When facts hold, in a state."""
-        table = self.store.tables[leaf.predicate]
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
+        """The intervals of facts, `Part.NOW` or `Part.BEFORE` the change that drives the rules."""
+        table = self._table(leaf.predicate)
         if not leaf.is_negated:
             return table.read(numbers, part)
-        lists = table.lists.taken(numbers)
-        is_changing = part is Part.BEFORE and self._is_first
-        if self._is_insertion:
-            return self._with(lists, numbers, self._lost.get(leaf.predicate) if is_changing else None)
-        lists = self._with(lists, numbers, self._lost.get(leaf.predicate))
-        return self._with(lists, numbers, None if is_changing else self._gained.get(leaf.predicate))
-
-    def _with(self, lists: Lists, numbers: Integers, points: Difference | None) -> Lists:
-        if points is None:
-            return lists
-        return lists.united(points.lists, lists.numbers, points.places(numbers))
+        lists = table.lists.take(numbers)
+        is_before = part is Part.BEFORE and self.step.is_from_below
+        lost = self.transaction.lost.get(leaf.predicate)
+        gained = self.transaction.gained.get(leaf.predicate)
+        if self.step.is_insertion:  # the table holds NEW, and held OLD ∪ NEW
+            return _united(lists, numbers, lost if is_before else None)
+        # The table holds MID: it held OLD, and holds OLD ∪ NEW as far as rules can tell.
+        return _united(_united(lists, numbers, lost), numbers, None if is_before else gained)
 
 
-def _holding(numbers: Integers, lists: Lists) -> Difference:
-    kept = np.flatnonzero(lists.count > 0)
-    return Difference(numbers[kept], lists.taken(kept))
+def _united(lists: IntervalLists, numbers: Integers, points: IntervalDelta | None) -> IntervalLists:
+    if points is None:
+        return lists
+    return lists.united(points.lists, lists.numbers, points.positions(numbers))
 
 
-def _bound(ready: ReadyRule, columns: Table, lists: Lists) -> Groups | None:
-    """The variables of a head, bound to facts; None if it has a variable twice or a function computes one."""
-    names = [term for term in ready.terms if isinstance(term, str)]
+def head_bindings(
+    rule: CompiledMetricRule, columns: IdColumns, lists: IntervalLists
+) -> IntervalBindings | None:
+    """The bindings of a head's variables that make it facts, at the times of lists.
+
+    None if the head has a variable twice, or a function computes one: then bodies are evaluated as a whole.
+    """
+    names = [term for term in rule.terms if isinstance(term, str)]
     computed = {
-        test.variable.name for body in ready.bodies for test in body.tests if isinstance(test, Assignment)
+        test.variable.name for body in rule.bodies for test in body.tests if isinstance(test, Assignment)
     }
     if len(set(names)) < len(names) or computed & set(names):
         return None
-    fitting = np.ones(columns.shape[1], bool)
-    for place, term in enumerate(ready.terms):
+    is_match = np.ones(columns.shape[1], bool)
+    for position, term in enumerate(rule.terms):
         if isinstance(term, int):
-            fitting &= columns[place] == term
-    kept = np.flatnonzero(fitting)
-    places = [place for place, term in enumerate(ready.terms) if isinstance(term, str)]
-    return Groups(tuple(names), picked(columns, places, kept), lists.taken(kept)).holding()
+            is_match &= columns[position] == term
+    rows = np.flatnonzero(is_match)
+    positions = [position for position, term in enumerate(rule.terms) if isinstance(term, str)]
+    return IntervalBindings(tuple(names), select(columns, positions, rows), lists.take(rows)).holding()
+
+
+@dataclass(slots=True)
+class IntervalMaintenance:
+    """A transaction that is applied to the tables of a store. Mutable."""
+
+    store: TimedStore
+    schedule: TimedSchedule
+    check: Callable[[], None]
+    horizon: Horizon | None = None
+    journal: IntervalJournal = field(default_factory=IntervalJournal)
+    lost: dict[str, IntervalDelta] = field(default_factory=dict)  # by tables that are maintained
+    gained: dict[str, IntervalDelta] = field(default_factory=dict)
+
+    def run(
+        self, removed: Deltas, added: Deltas
+    ) -> tuple[dict[str, IntervalDelta], dict[str, IntervalDelta]]:
+        """Apply points that are no longer explicit and newly explicit; return what tables lost and gained."""
+        for name in (removed.keys() | added.keys()) - self.schedule.heads:  # no rule derives these
+            self.lose(self.store.tables[name], removed.get(name, NOTHING))
+            self.gain(self.store.tables[name], added.get(name, NOTHING))
+            self._finish(name)
+        for component in self.schedule.components:
+            if self._is_affected(component, removed, added):
+                maintain(ComponentTask(component, removed, added, self))
+                for name in component.heads:
+                    self._finish(name)
+        return self.lost, self.gained
+
+    def _is_affected(self, component: TimedComponent, removed: Deltas, added: Deltas) -> bool:
+        """Whether anything that a component depends on has changed."""
+        if component.removed or component.added:
+            return True
+        if any(name in removed or name in added for name in component.heads):
+            return True
+        return any(name in self.lost or name in self.gained for name in component.read)
+
+    def lose(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """Delete points of a table; return those that it had."""
+        self.journal.note(table, points.numbers)
+        return IntervalDelta(*table.lose(points.numbers, points.lists))
+
+    def gain(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """Add points to a table; return those that it did not have."""
+        self.journal.note(table, points.numbers)
+        return IntervalDelta(*table.gain(points.numbers, points.lists))
+
+    def _finish(self, name: str) -> None:
+        """Record what a table lost and gained in all."""
+        lost, gained = self.journal.net(self.store.tables[name])
+        if lost:
+            self.lost[name] = lost
+        if gained:
+            self.gained[name] = gained

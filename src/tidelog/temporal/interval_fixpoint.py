@@ -1,4 +1,14 @@
-"""Materialisation over time: naive, semi-naive, and with rules left out as soon as they are done."""
+"""Materialisation over time: naive, semi-naive, and semi-naive with rules dropped as soon as they are done.
+
+Wang, Wałęga, Cuenca Grau: Seminaïve Materialisation in DatalogMTL, RuleML+RR 2022, Procedures 1 to 3, with
+the corrections of docs/algorithms/temporal.md.
+
+Invariant: after k rounds the tables hold T^k, k applications of all rules to the explicit facts; each round
+reads what the rounds before have derived, and nothing of its own.
+
+What is new in a round are points, not coalesced facts: a metric atom is evaluated where its facts have
+changed, and the points that it has now and did not have before are joined with the other literals.
+"""
 
 from __future__ import annotations
 
@@ -17,100 +27,106 @@ from tidelog.engine.events import (
 )
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import Rule
-from tidelog.temporal.body_evaluation import Computer, Derived, Driver, Evaluation, head_facts
-from tidelog.temporal.horizon import Horizon, Outcome
-from tidelog.temporal.interval_dred import Journal
+from tidelog.plan.algebra import Part
+from tidelog.temporal.body_evaluation import (
+    BodyEvaluation,
+    DrivingAtom,
+    ExpressionEvaluator,
+    head_facts,
+)
+from tidelog.temporal.horizon import Horizon, TimedOutcome
+from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Groups, Lists, Part
+from tidelog.temporal.interval_table import IntervalLists
 from tidelog.temporal.metric_rules import (
     FORWARD,
     Body,
+    CompiledMetricRule,
     Leaf,
-    Moved,
     Node,
-    ReadyRule,
+    Shifted,
     direction,
     leaves,
     recursive_predicates,
     time_strata,
 )
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import IntervalBuffer, IntervalJournal, TimedStore
 
-# ---- Rules that are done, or have nothing to do in a round: Procedure 3 of paper 002, lines 7 to 15, and
-# more.
-#
-# A rule whose non-recursive body atoms hold at no time, or held last at a time up to which everything is
-# known, derives nothing new. Line 11 looks at the rules that are left, and line 15 compares what holds up to
-# that time: the projections of both datasets, not the facts that end before it. The mirror image serves rules
-# that propagate backwards.
+PROCEDURES = ("optimised", "seminaive", "naive")
+NOT_FINISHED = "E615"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
-    """One body of a rule: what is run, and left out, as a whole."""
+class RuleBody:
+    """One body of a rule, which is run or skipped as a whole."""
 
-    ready: ReadyRule
+    rule: CompiledMetricRule
     body: Body
 
 
 class Pruning:
-    """The units that may derive something still. Mutable: they become fewer.
+    """The bodies that may still derive something: Procedure 3, lines 7 to 15, and more. Mutable: it shrinks.
 
-    Looking is cheap: a body that was matched has no atom that holds at no time, and times are looked up only
-    once all rules that are left look one way.
+    A rule whose non-recursive body atoms hold at no time, or held last at a time up to which everything is
+    known, derives nothing new. Line 11 examines the rules that are left, and line 15 compares what holds up
+    to that time: the projections of both datasets, not the facts that end before it. The mirror image
+    serves rules that propagate backwards.
+
+    The test is cheap: a body that was matched has no atom that holds at no time, and times are compared only
+    once all rules that are left propagate one way.
     """
 
-    def __init__(self, units: Sequence[Unit], evaluation: Evaluation) -> None:
-        self.units = list(units)
+    def __init__(self, bodies: Sequence[RuleBody], evaluation: BodyEvaluation) -> None:
+        self.bodies = list(bodies)
         self._evaluation = evaluation
-        self._recursive = recursive_predicates([unit.ready.rule for unit in units])
-        self._others = {unit.ready.head for unit in units} - self._recursive
+        self._recursive = recursive_predicates([each.rule.rule for each in bodies])
+        self._others = {each.rule.head for each in bodies} - self._recursive
         self._are_others_complete = False
-        self._read = {unit: {leaf.predicate for leaf in unit.body.homes} for unit in units}
-        self._matched: set[Unit] = set()
-        self._limits: dict[Unit, tuple[int, int] | None] = {}
-        self._way: str | None = None  # in which all rules that are left look, once others are complete
+        self._read = {each: {leaf.predicate for leaf in each.body.atoms_by_leaf} for each in bodies}
+        self._matched: set[RuleBody] = set()
+        self._limits: dict[RuleBody, tuple[int, int] | None] = {}
+        self._direction: str | None = None  # of all rules that are left, once others are complete
 
-    def driven(self, store: Store) -> list[Unit]:
-        """The units that read something which was new in the last round: others find nothing in this one."""
+    def driven(self, store: TimedStore) -> list[RuleBody]:
+        """The bodies that read something which was new in the last round: others find nothing in this one."""
         new = {name for name, table in store.tables.items() if len(table.changed)}
-        return [unit for unit in self.units if not new.isdisjoint(self._read[unit])]
+        return [each for each in self.bodies if not new.isdisjoint(self._read[each])]
 
-    def note(self, unit: Unit) -> None:
-        """That a body was matched: each of its atoms holds at some time."""
-        self._matched.add(unit)
+    def record_match(self, body: RuleBody) -> None:
+        """Record that a body was matched: each of its atoms holds at some time."""
+        self._matched.add(body)
 
-    def prune(self, store: Store) -> Iterator[int]:
-        """Leave out what is done after a round; gives the numbers of the rules that nothing is left of."""
-        before = self.units
+    def prune(self, store: TimedStore) -> Iterator[int]:
+        """Drop what is done after a round; yield the numbers of the rules of which no body is left."""
+        before = self.bodies
         if not self._are_others_complete and not any(len(store.tables[one].changed) for one in self._others):
             self._are_others_complete = True
-            self._keep([unit for unit in self.units if self._may_match(unit)])
-        if self._way is not None:
-            self._leave_out(store)
-        if self.units is not before:
-            numbers = {unit.ready.number for unit in before} - {unit.ready.number for unit in self.units}
+            self._retain([each for each in self.bodies if self._may_match(each)])
+        if self._direction is not None:
+            self._drop_known(store)
+        if self.bodies is not before:
+            numbers = {each.rule.number for each in before} - {each.rule.number for each in self.bodies}
             yield from sorted(numbers)
 
-    def _keep(self, units: list[Unit]) -> None:
-        if len(units) < len(self.units) or self._way is None:
-            self.units = units
-            self._way = direction(unit.ready.rule for unit in units)
+    def _retain(self, bodies: list[RuleBody]) -> None:
+        if len(bodies) < len(self.bodies) or self._direction is None:
+            self.bodies = bodies
+            self._direction = direction(each.rule.rule for each in bodies)
 
-    def _may_match(self, unit: Unit) -> bool:
-        if unit.ready.head not in self._recursive:
+    def _may_match(self, body: RuleBody) -> bool:
+        if body.rule.head not in self._recursive:
             return False
-        return unit in self._matched or self._limit(unit) is not None
+        return body in self._matched or self._limit(body) is not None
 
-    def _limit(self, unit: Unit) -> tuple[int, int] | None:
-        """The last first and the first last time of the non-recursive atoms; None if one holds at no time."""
-        if unit not in self._limits:
-            self._limits[unit] = self._find_limit(unit)
-        return self._limits[unit]
+    def _limit(self, body: RuleBody) -> tuple[int, int] | None:
+        """The latest begin and the earliest end of the non-recursive atoms; None if one holds at no time."""
+        if body not in self._limits:
+            self._limits[body] = self._find_limit(body)
+        return self._limits[body]
 
-    def _find_limit(self, unit: Unit) -> tuple[int, int] | None:
+    def _find_limit(self, body: RuleBody) -> tuple[int, int] | None:
         first, last = -INFINITY, INFINITY
-        for node in unit.body.positive:
+        for node in body.body.positive:
             if self._is_settled(node):
                 low, high = self._lists(node).bounds
                 if low > high:
@@ -119,72 +135,56 @@ class Pruning:
         return first, last
 
     def _is_settled(self, node: Node) -> bool:
-        found = list(leaves(node))
-        return bool(found) and all(leaf.predicate not in self._recursive for leaf in found)
+        atoms = list(leaves(node))
+        return bool(atoms) and all(leaf.predicate not in self._recursive for leaf in atoms)
 
-    def _lists(self, node: Node) -> Lists:
-        """When a metric atom holds, whatever its variables are."""
+    def _lists(self, node: Node) -> IntervalLists:
+        """The intervals of a metric atom, for all values of its variables."""
         match node:
             case Leaf() if node.is_plain:
-                return self._evaluation.reading.table(node).lists
-            case Moved(by=by, operand=operand):
-                return self._lists(operand).moved(by)
+                return self._evaluation.source.table(node).lists
+            case Shifted(by=by, operand=operand):
+                return self._lists(operand).shifted(by)
             case _:
                 return self._evaluation.node(node, None, None, Part.NOW).lists
 
-    def _leave_out(self, store: Store) -> None:
-        """Leave out what can only find again what is known, all rules that are left looking one way."""
+    def _drop_known(self, store: TimedStore) -> None:
+        """Drop what can only derive known facts, all rules that are left propagating one way."""
         bounds = [table.change.bounds for table in store.tables.values() if len(table.changed)]
         first = min((low for low, _ in bounds), default=INFINITY)
         last = max((high for _, high in bounds), default=-INFINITY)
         is_dense = not store.timeline.is_integer
-        kept: list[Unit] = []
-        for unit in self.units:
-            limit = self._limit(unit)
-            assert limit is not None, "those without one are left out"
+        left: list[RuleBody] = []
+        for each in self.bodies:
+            limit = self._limit(each)
+            assert limit is not None, "those without one were dropped"
             # Both projections end with the time itself, even if the atom does not hold there any more.
             low, high = (limit[0] - (limit[0] & is_dense), limit[1] + (limit[1] & is_dense))
-            is_done = high < first if self._way == FORWARD else low > last
+            is_done = high < first if self._direction == FORWARD else low > last
             if not is_done or INFINITY in (high, -low):
-                kept.append(unit)
-        self._keep(kept)
-
-
-# ---- Materialisation over time: naive, semi-naive, and semi-naive with rules left out as soon as they are
-# done.
-#
-# Wang, Wałęga, Cuenca Grau: Seminaïve Materialisation in DatalogMTL, RuleML+RR 2022, Procedures 1 to 3, with
-# the corrections of docs/algorithms/temporal.md.
-#
-# Invariant: after k rounds the tables hold T^k, k applications of all rules to the facts given; each round
-# reads what the rounds before have found, and nothing of its own.
-#
-# What is new in a round are points, not coalesced facts: a metric atom is evaluated where its facts have
-# changed, and the points that it has now and did not have before are joined with the other literals.
-
-PROCEDURES = ("optimised", "seminaive", "naive")
-NOT_FINISHED = "E615"
+                left.append(each)
+        self._retain(left)
 
 
 @dataclass(slots=True)
 class Derivation:
-    """A materialisation under way, and what it needs. Mutates the store."""
+    """A materialisation, and what it needs. Mutates the store."""
 
-    store: Store
-    ready: Sequence[ReadyRule]
+    store: TimedStore
+    rules: Sequence[CompiledMetricRule]
     listen: Listener
     check: Callable[[], None]
     procedure: str = PROCEDURES[0]
     rounds: int | None = None
     horizon: Horizon | None = None
     strata_before: int = 0  # those of rules without time
-    journal: Journal | None = None  # of a transaction that this is a part of
-    dropped: dict[int, int] = field(default_factory=dict)  # rules left out, and after which round
+    journal: IntervalJournal | None = None  # of a transaction that this is a part of
+    dropped: dict[int, int] = field(default_factory=dict)  # numbers of rules, and after which round
 
-    def run(self) -> Outcome:
-        """Derive everything, level by level."""
-        by_rule = {id(ready.rule): ready for ready in self.ready}
-        strata = time_strata([ready.rule for ready in self.ready])
+    def run(self) -> TimedOutcome:
+        """Derive everything, level by level; return how it ended."""
+        by_rule = {id(compiled.rule): compiled for compiled in self.rules}
+        strata = time_strata([compiled.rule for compiled in self.rules])
         most = 0
         is_complete = True
         for number, stratum in enumerate(strata, self.strata_before):
@@ -196,39 +196,34 @@ class Derivation:
             done, is_complete = self._level(number, [by_rule[id(rule)] for rule in stratum.rules])
             most = max(most, done)
             self.listen(StratumEnded(number, done, perf_counter() - start))
-        self._settle()
-        return Outcome(most, is_complete, self.horizon)
-
-    def _settle(self) -> None:
-        """Nothing is new any more."""
         for table in self.store.tables.values():
             table.forget_change()
+        return TimedOutcome(most, is_complete, self.horizon)
 
-    def _level(self, number: int, ready: Sequence[ReadyRule]) -> tuple[int, bool]:
-        """How many rounds were made, and whether nothing more follows."""
-        computer = Computer(self.store.engine)
-        evaluation = Evaluation(self.store, computer)
-        units = [Unit(rule, body) for rule in ready for body in rule.bodies]
-        pruning = Pruning(units, evaluation) if self.procedure == "optimised" else None
+    def _level(self, number: int, rules: Sequence[CompiledMetricRule]) -> tuple[int, bool]:
+        """Derive a level; return how many rounds that took, and whether a fixpoint was reached."""
+        evaluator = ExpressionEvaluator(self.store.engine)
+        evaluation = BodyEvaluation(self.store, evaluator)
+        bodies = [RuleBody(rule, body) for rule in rules for body in rule.bodies]
+        pruning = Pruning(bodies, evaluation) if self.procedure == "optimised" else None
         done = 0
         while self.rounds is None or done < self.rounds:
             done += 1
-            derived = Derived()
-            active = units if pruning is None or done == 1 else pruning.driven(self.store)
-            for unit in active:
-                start, missing = perf_counter(), computer.missing
+            derived = IntervalBuffer()
+            active = bodies if pruning is None or done == 1 else pruning.driven(self.store)
+            for each in active:
+                start, missing = perf_counter(), evaluator.missing
                 matches = 0
-                for groups in self._found(evaluation, unit, done):
-                    matches += len(groups)
-                    derived.add(unit.ready.head, *head_facts(unit.ready, groups, self.store))
+                for bindings in self._bindings(evaluation, each, done):
+                    matches += len(bindings)
+                    derived.add(each.rule.head, *head_facts(each.rule, bindings, self.store))
                 if matches and pruning is not None:
-                    pruning.note(unit)
+                    pruning.record_match(each)
                 seconds = perf_counter() - start
-                self.listen(
-                    RuleRan(number, done, unit.ready.number, matches, 0, computer.missing - missing, seconds)
-                )
+                no_value = evaluator.missing - missing
+                self.listen(RuleRan(number, done, each.rule.number, matches, 0, no_value, seconds))
                 self.check()
-            new = self._take(number, done, derived)
+            new = self._end_round(number, done, derived)
             if not new:
                 return done - 1, True
             if pruning is not None:
@@ -236,19 +231,20 @@ class Derivation:
                     self.dropped[rule] = done
         return done, False
 
-    def _found(self, evaluation: Evaluation, unit: Unit, done: int) -> Iterator[Groups]:
-        """What one body finds: all in the first round and in each naive one, else what is new."""
+    def _bindings(self, evaluation: BodyEvaluation, each: RuleBody, done: int) -> Iterator[IntervalBindings]:
+        """The bindings of one body: all in the first round and in each naive one, else those that are new."""
         if done == 1 or self.procedure == "naive":
-            yield evaluation.whole(unit.body)
+            yield evaluation.whole(each.body)
             return
-        yield from new_groups(evaluation, unit.body, self.store)
+        yield from new_bindings(evaluation, each.body, self.store)
 
-    def _take(self, number: int, done: int, derived: Derived) -> int:
-        """End a round: add what was derived; returns how many intervals hold new points."""
+    def _end_round(self, number: int, done: int, derived: IntervalBuffer) -> int:
+        """End a round: add what was derived; return how many intervals hold new points."""
         new = 0
         grown = 0
         for name, table in self.store.tables.items():
-            numbers, lists = derived.of(name)
+            points = derived.of(name)
+            numbers, lists = points.numbers, points.lists
             if self.horizon is not None:
                 lists = self.horizon.clip(lists)
             if not len(numbers):
@@ -267,22 +263,19 @@ class Derivation:
 
 
 def not_finished(rounds: int | None, rules: Sequence[Rule]) -> EvaluationError:
-    """Return the error where a level is not finished that these rules negate.
-
-    What is not found yet would count as false.
-    """
+    """The error where a level is not finished that these rules negate: missing facts would count as false."""
     message = f"after {rounds} rounds a predicate is not complete that a rule negates"
     help = "allow more rounds, or give a horizon"
     span = next((rule.span for rule in rules if rule.negated), rules[0].span)
     return EvaluationError(Diagnostic(NOT_FINISHED, message, span, help=help))
 
 
-def unheard(event: Event) -> None:
-    """What listens to a derivation that nobody is told of."""
+def ignore_events(event: Event) -> None:
+    """A listener of a derivation that reports nothing."""
 
 
-def new_groups(evaluation: Evaluation, body: Body, store: Store) -> Iterator[Groups]:
-    """What a body gains by what its atoms gained in the last round."""
-    for leaf in body.homes:
+def new_bindings(evaluation: BodyEvaluation, body: Body, store: TimedStore) -> Iterator[IntervalBindings]:
+    """The bindings that a body gains by what its atoms gained in the last round."""
+    for leaf in body.atoms_by_leaf:
         if not leaf.is_negated and len(store.tables[leaf.predicate].changed):
-            yield evaluation.driven(body, Driver(leaf, Part.BEFORE, Part.NOW))
+            yield evaluation.driven(body, DrivingAtom(leaf, Part.BEFORE, Part.NOW))

@@ -1,11 +1,10 @@
-"""Lists of intervals by number, rows and groups over them, and relations over time. Mutates itself."""
+"""Lists of intervals by number, their timeline, rows of ids by number, and tables of facts with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from enum import Enum
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -14,17 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.logic.intervals import Interval, beyond_range
+from tidelog.plan.algebra import Part
 from tidelog.temporal import interval_kernels as kernels
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
-
-# ---- Lists of intervals by number, and the timeline that says what their integers mean.
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
-    """Lists of intervals: list i is the `count[i]` intervals from place `first[i]` on. See `list_kernels`."""
+class IntervalLists:
+    """Lists of intervals: list i is `count[i]` intervals from position `first[i]` on; see `interval_kernels`.
+
+    A list is a set of time points: its intervals are sorted, and none touches the next.
+    """
 
     first: Integers
     count: Integers
@@ -36,7 +37,7 @@ class Lists:
 
     @property
     def parts(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """What kernels take."""
+        """The four arrays, as kernels take them."""
         return self.first, self.count, self.left, self.right
 
     @property
@@ -44,16 +45,16 @@ class Lists:
         """The numbers of all lists."""
         return np.arange(len(self.first))
 
-    def taken(self, numbers: Integers) -> Lists:
-        """The lists of these numbers, none of them -1; nothing is copied."""
-        return Lists(self.first[numbers], self.count[numbers], self.left, self.right)
+    def take(self, numbers: Integers) -> IntervalLists:
+        """The lists of these numbers, none of which is -1; the intervals are not copied."""
+        return IntervalLists(self.first[numbers], self.count[numbers], self.left, self.right)
 
     def rows(self) -> tuple[Integers, Integers, Integers]:
         """All intervals one by one: the number of the list, the left and the right end."""
         owners = np.repeat(self.numbers, self.count)
         starts = np.cumsum(self.count) - self.count
-        places = np.arange(len(owners)) - np.repeat(starts - self.first, self.count)
-        return owners, self.left[places], self.right[places]
+        positions = np.arange(len(owners)) - np.repeat(starts - self.first, self.count)
+        return owners, self.left[positions], self.right[positions]
 
     @property
     def size(self) -> int:
@@ -66,21 +67,21 @@ class Lists:
         low, high = kernels.list_bounds(*self.parts, self.numbers)
         return int(low), int(high)
 
-    # ---- operations, pair by pair; -1 is the empty list
-
-    def intersected(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
-        """The points that both have."""
+    def intersected(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
+        """The points of both lists, pair by pair; the number -1 is the empty list."""
         return self._combined(kernels.INTERSECT, other, numbers, others)
 
-    def united(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
-        """The points that one of them has."""
+    def united(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
+        """The points of either list, pair by pair; the number -1 is the empty list."""
         return self._combined(kernels.UNITE, other, numbers, others)
 
-    def without(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
-        """The points that only the first has."""
+    def without(self, other: IntervalLists, numbers: Integers, others: Integers) -> IntervalLists:
+        """The points of the first list only, pair by pair; the number -1 is the empty list."""
         return self._combined(kernels.SUBTRACT, other, numbers, others)
 
-    def _combined(self, operation: int, other: Lists, numbers: Integers, others: Integers) -> Lists:
+    def _combined(
+        self, operation: int, other: IntervalLists, numbers: Integers, others: Integers
+    ) -> IntervalLists:
         room = _room(len(numbers), self._length(numbers) + other._length(others))
         end = kernels.combine(operation, *self.parts, numbers, *other.parts, others, *room.parts)
         return room.cut(end)
@@ -89,68 +90,82 @@ class Lists:
         """How many intervals the lists of these numbers have, of which some may be -1."""
         return int(kernels.total_length(self.count, numbers))
 
-    def later(self, end: int) -> Lists:
+    def later(self, end: int) -> IntervalLists:
         """The points from a left end on."""
         return self.within(end, INFINITY)
 
-    def within(self, left: int, right: int) -> Lists:
+    def within(self, left: int, right: int) -> IntervalLists:
         """The points between two ends."""
         whole = single(np.array([left]), np.array([right]))
         return self.intersected(whole, self.numbers, np.zeros(len(self), np.int64))
 
-    def moved(self, by: Integers) -> Lists:
-        """What a unary operator makes of them."""
-        room = _room(len(self), self.size)
-        end, is_beyond = kernels.move(*self.parts, self.numbers, by, *room.parts)
-        _check(is_beyond)
-        return room.cut(end)
+    def shifted(self, *moves: Integers) -> IntervalLists:
+        """The lists after unary operators, the innermost first, as `Timeline.operator` encodes them."""
+        lists = self
+        for by in moves:
+            room = _room(len(lists), lists.size)
+            end, is_beyond = kernels.move(*lists.parts, lists.numbers, by, *room.parts)
+            _check(is_beyond)
+            lists = room.cut(end)
+        return lists
 
-    def lasting(
-        self, other: Lists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
-    ) -> Lists:
-        """The points that these lists lead to from points of others: `since` without 0, and `until`."""
+    def since(
+        self, other: IntervalLists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
+    ) -> IntervalLists:
+        """The points to which these lists last from points of others: `since` or `until` whose interval is
+        without 0.
+        """
         room = _room(len(numbers), self._length(numbers) + other._length(others))
         given = (*self.parts, numbers, *other.parts, others, by, is_integer)
         end, is_beyond = kernels.lasting(*given, *room.parts)
         _check(is_beyond)
         return room.cut(end)
 
-    def grouped(self, keys: Integers) -> tuple[Integers, Lists]:
+    def grouped(self, keys: Integers) -> tuple[Integers, IntervalLists]:
         """The distinct keys in order, and for each the union of its lists."""
         if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
             order = np.argsort(keys, kind="stable")
-            places, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
-            groups, end = kernels.gather(*self.parts, order, keys[order], places, *room.parts)
-            found = Lists(room.first[:groups], room.count[:groups], room.left, room.right)
-            return keys[order[places[:groups]]], found.cut(end)
+            starts, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
+            groups, end = kernels.gather(*self.parts, order, keys[order], starts, *room.parts)
+            lists = IntervalLists(room.first[:groups], room.count[:groups], room.left, room.right)
+            return keys[order[starts[:groups]]], lists.cut(end)
         return keys, self
 
-    def cut(self, size: int) -> Lists:
+    def cut(self, size: int) -> IntervalLists:
         """The same lists, of which only the first `size` intervals are in use."""
-        return Lists(self.first, self.count, self.left[:size], self.right[:size])
+        return IntervalLists(self.first, self.count, self.left[:size], self.right[:size])
 
 
-def _room(count: int, size: int) -> Lists:
-    """Arrays for so many lists of so many intervals together, to be written."""
-    return Lists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
+def _room(count: int, size: int) -> IntervalLists:
+    """Uninitialised arrays for `count` lists with `size` intervals in all."""
+    return IntervalLists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
 
 
-def nothing(count: int = 0) -> Lists:
-    """So many empty lists."""
+def empty_lists(count: int = 0) -> IntervalLists:
+    """Empty lists, `count` of them."""
     zeros = np.zeros(count, np.int64)
     none = np.zeros(0, np.int64)
-    return Lists(zeros, zeros, none, none)
+    return IntervalLists(zeros, zeros, none, none)
 
 
-def single(left: Integers, right: Integers) -> Lists:
+def single(left: Integers, right: Integers) -> IntervalLists:
     """A list of one interval for each pair of ends, or of none where the first is the greater one."""
-    return Lists(np.arange(len(left)), (left <= right).astype(np.int64), left, right)
+    return IntervalLists(np.arange(len(left)), (left <= right).astype(np.int64), left, right)
 
 
-def always(count: int) -> Lists:
-    """So many lists of all time."""
+def all_time(count: int) -> IntervalLists:
+    """Lists of all time points, `count` of them."""
     left, right = np.array([-INFINITY]), np.array([INFINITY])
-    return Lists(np.zeros(count, np.int64), np.ones(count, np.int64), left, right)
+    return IntervalLists(np.zeros(count, np.int64), np.ones(count, np.int64), left, right)
+
+
+def concatenate(parts: Sequence[IntervalLists]) -> IntervalLists:
+    """The lists of all parts, numbered on."""
+    compact = [lists.rows() for lists in parts]
+    count = np.concatenate([lists.count for lists in parts])
+    left = np.concatenate([left for _, left, _ in compact])
+    right = np.concatenate([right for _, _, right in compact])
+    return IntervalLists(np.cumsum(count) - count, count, left, right)
 
 
 def _check(is_beyond: bool) -> None:
@@ -168,8 +183,6 @@ class Timeline:
     scale: int = 1
     is_integer: bool = False
     is_calendar: bool = False
-
-    # ---- intervals to integers
 
     def ends(self, interval: Interval) -> tuple[int, int]:
         """The two ends; the first is the greater one if no integer lies in the interval."""
@@ -220,10 +233,8 @@ class Timeline:
         return Fraction(low // 2, self.scale), Fraction(-(-high // 2), self.scale)
 
     def duration(self, span: int) -> Fraction:
-        """The duration of so many units."""
+        """The duration of a number of units."""
         return Fraction(span, 1 if self.is_integer else 2 * self.scale)
-
-    # ---- finer units
 
     def refined(self, intervals: Sequence[Interval]) -> Timeline:
         """The timeline with units fine enough for the bounds of these, dateTimes if one of them has some."""
@@ -242,8 +253,6 @@ class Timeline:
             if len(whole):
                 _check(int(np.abs(whole).max()) * factor > LIMIT)
             ends[finite] = whole * factor + sign * rest
-
-    # ---- operators
 
     def operator(self, name: str, interval: Interval) -> Integers:
         """What a unary operator does to ends, as `list_kernels.move` wants it."""
@@ -278,14 +287,12 @@ def as_integers(values: Any) -> Integers:
     return np.ascontiguousarray(values, np.int64)
 
 
-# ---- Rows of ids with an index, and groups: rows of a rule's variables, each with a list of intervals.
-
 Ids = npt.NDArray[np.int32]
-Table = npt.NDArray[np.int32]  # one row of the array per column of ids
+IdColumns = npt.NDArray[np.int32]  # one row of the array per column of ids
 
 
-class Index:
-    """From the ids in some columns to the rows that have them. Mutable: it follows as rows are added."""
+class RowIndex:
+    """A hash index from the ids in some columns to the rows that have them. Mutable: it grows."""
 
     def __init__(self, positions: Sequence[int] | Integers) -> None:
         self.positions = np.array(positions, np.int64)
@@ -293,7 +300,7 @@ class Index:
         self.following = np.empty(16, np.int64)
         self.entered = 0
 
-    def make_room(self, columns: Table, rows: int) -> None:
+    def make_room(self, columns: IdColumns, rows: int) -> None:
         """Reserve room for `rows` rows; those entered already are entered again where they move."""
         if rows > len(self.following):
             larger = np.empty(max(rows, 2 * len(self.following)), np.int64)
@@ -303,112 +310,52 @@ class Index:
             self.heads = np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64)
             kernels.enter(columns, self.positions, 0, self.entered, self.heads, self.following)
 
-    def follow(self, columns: Table, rows: int) -> None:
-        """Enter the rows that were added."""
+    def extend(self, columns: IdColumns, rows: int) -> None:
+        """Enter the rows that were added, so that `rows` are entered."""
         if rows > self.entered:
             self.make_room(columns, rows)
             kernels.enter(columns, self.positions, self.entered, rows, self.heads, self.following)
             self.entered = rows
 
-    def matches(self, columns: Table, given: Table, places: Integers) -> tuple[Integers, Integers]:
-        """Each given row, by number, with each row that has its ids; `places` are the columns given."""
-        counts = np.empty(given.shape[1], np.int64)
-        where = self.heads, self.following, given, places
+    def matches(self, columns: IdColumns, keys: IdColumns, positions: Integers) -> tuple[Integers, Integers]:
+        """The number of each key with that of each row that has its ids, which are at `positions` of keys."""
+        counts = np.empty(keys.shape[1], np.int64)
+        where = self.heads, self.following, keys, positions
         total = kernels.count_matches(columns, self.positions, *where, counts)
-        others, rows = np.empty(total, np.int64), np.empty(total, np.int64)
-        kernels.find_matches(columns, self.positions, *where, others, rows)
-        return others, rows
+        numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
+        kernels.find_matches(columns, self.positions, *where, numbers, rows)
+        return numbers, rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
-    """Rows of ids, a column for each variable, and for each row the list of intervals at which it holds."""
-
-    names: tuple[str, ...]
-    columns: Table
-    lists: Lists
-
-    def __len__(self) -> int:
-        return self.columns.shape[1] if self.names else len(self.lists)
-
-    def column(self, name: str) -> Ids:
-        """The column of a variable."""
-        column: Ids = self.columns[self.names.index(name)]
-        return column
-
-    def places(self, names: Iterable[str]) -> Integers:
-        """Where the columns of these variables are."""
-        return np.array([self.names.index(name) for name in names], np.int64)
-
-    def taken(self, numbers: Integers) -> Groups:
-        """The groups of these numbers."""
-        return Groups(self.names, self.columns[:, numbers], self.lists.taken(numbers))
-
-    def holding(self) -> Groups:
-        """Those that hold at some time."""
-        kept = self.lists.count > 0
-        return self if bool(kept.all()) else self.taken(np.flatnonzero(kept))
-
-    def with_lists(self, lists: Lists) -> Groups:
-        """The same rows with other lists."""
-        return Groups(self.names, self.columns, lists)
-
-    def extended(self, name: str, ids: Ids) -> Groups:
-        """The groups with one more column."""
-        return Groups((*self.names, name), np.vstack([self.columns, ids[None, :]]), self.lists)
+def select(columns: IdColumns, positions: Sequence[int], rows: Integers) -> IdColumns:
+    """The columns at these positions, of these rows only: no column is copied as a whole."""
+    selected = np.empty((len(positions), len(rows)), np.int32)
+    for target, position in zip(selected, positions, strict=True):
+        np.take(columns[position], rows, out=target)
+    return selected
 
 
-def joined_rows(first: Groups, second: Groups, numbers: Integers, others: Integers, lists: Lists) -> Groups:
-    """Pairs of groups as one group each, with the given lists."""
-    more = [place for place, name in enumerate(second.names) if name not in first.names]
-    columns = np.vstack([first.columns[:, numbers], picked(second.columns, more, others)])
-    names = (*first.names, *(second.names[place] for place in more))
-    return Groups(names, columns, lists)
-
-
-def picked(columns: Table, places: Sequence[int], numbers: Integers) -> Table:
-    """The columns at these places, of these rows only: no column is copied as a whole."""
-    found = np.empty((len(places), len(numbers)), np.int32)
-    for target, place in zip(found, places, strict=True):
-        np.take(columns[place], numbers, out=target)
-    return found
-
-
-def pairs(first: Groups, second: Groups) -> tuple[Integers, Integers]:
-    """The numbers of the groups that agree in the variables that both have."""
-    shared = [name for name in first.names if name in second.names]
-    if not shared:
-        count, other = len(first), len(second)
-        return np.repeat(np.arange(count), other), np.tile(np.arange(other), count)
-    if len(first) < len(second):
-        others, numbers = pairs(second, first)
-        return numbers, others
-    index = Index(second.places(shared))
-    index.follow(second.columns, len(second))
-    return index.matches(second.columns, first.columns, first.places(shared))
-
-
-def distinct_rows(columns: Table) -> Table:
+def distinct_rows(columns: IdColumns) -> IdColumns:
     """The rows of ids, each once."""
     if not len(columns) or not columns.shape[1]:
         return columns[:, :1]
-    known = RowSet(len(columns))
+    known = NumberedRows(len(columns))
     known.find_or_add(columns)
     return known.columns[:, : known.rows]
 
 
-class RowSet:
-    """A set of rows of ids with numbers that stay, and indexes made when asked for. Mutates itself."""
+class NumberedRows:
+    """A set of rows of ids, each with a number that never changes, and indexes built on demand. Mutable."""
 
     def __init__(self, arity: int) -> None:
         self.arity = arity
-        self.columns: Table = np.empty((arity, 16), np.int32)
+        self.columns: IdColumns = np.empty((arity, 16), np.int32)
         self.rows = 0
-        self._set = Index(range(arity))
-        self._indexes: dict[tuple[int, ...], Index] = {}
+        self._set = RowIndex(range(arity))
+        self._indexes: dict[tuple[int, ...], RowIndex] = {}
 
-    def find_or_add(self, given: Table, count: int | None = None) -> Integers:
-        """The number of each given row, which is added if it is not there."""
+    def find_or_add(self, given: IdColumns, count: int | None = None) -> Integers:
+        """The number of each given row, which is added if it is new."""
         if self.arity == 0:
             self.rows = 1
             return np.zeros(given.shape[1] if count is None else count, np.int64)
@@ -425,8 +372,8 @@ class RowSet:
         self._set.entered = self.rows
         return numbers
 
-    def find(self, given: Table, count: int) -> Integers:
-        """The number of each given row; -1 where it is not there."""
+    def find(self, given: IdColumns, count: int) -> Integers:
+        """The number of each given row; -1 where it is missing."""
         if self.arity == 0:
             return np.zeros(count, np.int64) if self.rows else np.full(count, -1)
         numbers = np.empty(given.shape[1], np.int64)
@@ -434,35 +381,27 @@ class RowSet:
         kernels.find_rows(self.columns, *known, np.ascontiguousarray(given), numbers)
         return numbers
 
-    def matches(self, positions: Sequence[int], given: Table) -> tuple[Integers, Integers]:
-        """Each given row with each row of the set that has its ids at these positions."""
+    def matches(self, positions: Sequence[int], keys: IdColumns) -> tuple[Integers, Integers]:
+        """The number of each key with that of each row of the set that has its ids at these positions."""
         key = tuple(positions)
         index = self._indexes.get(key)
         if index is None:
-            index = self._indexes[key] = Index(key)
-        index.follow(self.columns, self.rows)
-        return index.matches(self.columns, np.ascontiguousarray(given), np.arange(len(key)))
+            index = self._indexes[key] = RowIndex(key)
+        index.extend(self.columns, self.rows)
+        return index.matches(self.columns, np.ascontiguousarray(keys), np.arange(len(key)))
 
 
-# ---- Relations over time: each fact has a number and a list of intervals. Mutates itself.
-#
-# A table knows what its last change was, so that it can be read as it was before.
-#
-# Lists lie in a pool; one that outgrows its room moves to the pool's end, into twice what it needs.
-# Everything here costs what it touches.
-
-MOST_WASTE = 1 << 16  # places of the pool that nobody uses before it is written anew
-
-
-class Part(Enum):
-    """Which state of a relation is read."""
-
-    NOW = "now"
-    BEFORE = "before"  # the last change
+MOST_WASTE = 1 << 16  # unused intervals of a pool before it is compacted
 
 
 class TimedTable:
-    """Facts of one predicate and when they hold."""
+    """The facts of one predicate, each with a number and a list of intervals. Mutable.
+
+    A table knows its last change, so that it can be read as it was before.
+
+    Lists lie in a pool; one that outgrows its room moves to the pool's end, into twice what it needs. Every
+    method that changes facts costs what it touches, except for compaction.
+    """
 
     def __init__(self, name: str, arity: int) -> None:
         self.name = name
@@ -471,7 +410,7 @@ class TimedTable:
 
     def _begin(self) -> None:
         """Reset to no facts."""
-        self.facts = RowSet(self.arity)
+        self.facts = NumberedRows(self.arity)
         self._first = np.zeros(16, np.int64)
         self._count = np.zeros(16, np.int64)
         self._room = np.zeros(16, np.int64)
@@ -479,11 +418,11 @@ class TimedTable:
         self._right = np.empty(64, np.int64)
         self._end = 0
         self._used = 0
-        # What the last change added or took away, and where the change of a fact stands; -1 for none.
+        # What the last change added or deleted, and where the change of a fact is in it; -1 for none.
         self.changed: Integers = np.zeros(0, np.int64)
-        self.change: Lists = nothing()
+        self.change: IntervalLists = empty_lists()
         self.is_gain = True
-        self._place = np.full(16, -1, np.int64)
+        self._changed_at = np.full(16, -1, np.int64)
         self._stamp = np.zeros(16, np.int64)  # the last transaction that noted a fact
 
     @staticmethod
@@ -499,78 +438,74 @@ class TimedTable:
         """How many intervals there are, over all facts."""
         return self._used
 
-    # ---- facts by number
-
-    def number(self, rows: Table, count: int | None = None) -> Integers:
-        """The numbers of facts; those not known hold at no time."""
+    def number(self, rows: IdColumns, count: int | None = None) -> Integers:
+        """The numbers of facts; new ones hold at no time."""
         numbers = self.facts.find_or_add(rows, count)
         if self.facts.rows > len(self._first):
             more = max(self.facts.rows, 2 * len(self._first)) - len(self._first)
             counts = self._first, self._count, self._room, self._stamp
             larger = [np.pad(held, (0, more)) for held in counts]
-            place = np.pad(self._place, (0, more), constant_values=-1)
+            place = np.pad(self._changed_at, (0, more), constant_values=-1)
             # All or none: after a fault no array is shorter than the others.
-            (self._first, self._count, self._room, self._stamp), self._place = larger, place
+            (self._first, self._count, self._room, self._stamp), self._changed_at = larger, place
         return numbers
 
     @property
-    def lists(self) -> Lists:
+    def lists(self) -> IntervalLists:
         """The lists of all facts, by number."""
         rows = self.facts.rows
-        return Lists(self._first[:rows], self._count[:rows], self._left, self._right)
+        return IntervalLists(self._first[:rows], self._count[:rows], self._left, self._right)
 
-    def read(self, numbers: Integers, part: Part) -> Lists:
-        """The lists of facts, now or before the last change."""
+    def read(self, numbers: Integers, part: Part) -> IntervalLists:
+        """The lists of facts, `Part.NOW` or, before the last change, `Part.BEFORE`."""
         if part is Part.NOW or not len(self.changed):
-            return self.lists.taken(numbers)
-        places = self._place[numbers]
-        if not bool((places >= 0).any()):
-            return self.lists.taken(numbers)
+            return self.lists.take(numbers)
+        positions = self._changed_at[numbers]
+        if not bool((positions >= 0).any()):
+            return self.lists.take(numbers)
         if self.is_gain:
-            return self.lists.without(self.change, numbers, places)
-        return self.lists.united(self.change, numbers, places)
+            return self.lists.without(self.change, numbers, positions)
+        return self.lists.united(self.change, numbers, positions)
 
-    # ---- changes
-
-    def gain(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+    def gain(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
         """Add points to distinct facts; returns the facts that gained some, and which."""
         new = lists.without(self.lists, lists.numbers, numbers)
-        kept = np.flatnonzero(new.count > 0)
-        numbers, new = numbers[kept], new.taken(kept)
+        changed = np.flatnonzero(new.count > 0)
+        numbers, new = numbers[changed], new.take(changed)
         self._write(numbers, self.lists.united(new, numbers, new.numbers))
         return numbers, new
 
-    def lose(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
-        """Take points away from distinct facts; returns the facts that lost some, and which."""
-        gone = lists.intersected(self.lists, lists.numbers, numbers)
-        kept = np.flatnonzero(gone.count > 0)
-        numbers, gone = numbers[kept], gone.taken(kept)
-        self._write(numbers, self.lists.without(gone, numbers, gone.numbers))
-        return numbers, gone
+    def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
+        """Delete points of distinct facts; returns the facts that lost some, and which."""
+        lost = lists.intersected(self.lists, lists.numbers, numbers)
+        changed = np.flatnonzero(lost.count > 0)
+        numbers, lost = numbers[changed], lost.take(changed)
+        self._write(numbers, self.lists.without(lost, numbers, lost.numbers))
+        return numbers, lost
 
-    def note(self, numbers: Integers, change: Lists, *, is_gain: bool) -> None:
+    def note(self, numbers: Integers, change: IntervalLists, *, is_gain: bool) -> None:
         """Record the last change, which has been made."""
         self.forget_change()
         self.changed, self.change, self.is_gain = numbers, change, is_gain
-        self._place[numbers] = np.arange(len(numbers))
+        self._changed_at[numbers] = np.arange(len(numbers))
 
     def forget_change(self) -> None:
         """Discard the record of the last change."""
         if len(self.changed):
-            self._place[self.changed] = -1
-            self.changed, self.change = np.zeros(0, np.int64), nothing()
+            self._changed_at[self.changed] = -1
+            self.changed, self.change = np.zeros(0, np.int64), empty_lists()
 
-    def stamp(self, numbers: Integers, epoch: int) -> Integers:
-        """Those of distinct facts that have not had this stamp; now they have."""
-        new: Integers = numbers[self._stamp[numbers] != epoch]
-        self._stamp[new] = epoch
+    def stamp(self, numbers: Integers, transaction: int) -> Integers:
+        """Stamp distinct facts with the number of a transaction; return those that did not have it."""
+        new: Integers = numbers[self._stamp[numbers] != transaction]
+        self._stamp[new] = transaction
         return new
 
-    def replace(self, numbers: Integers, lists: Lists) -> None:
+    def replace(self, numbers: Integers, lists: IntervalLists) -> None:
         """Replace the lists of distinct facts."""
         self._write(numbers, lists)
 
-    def _write(self, numbers: Integers, lists: Lists) -> None:
+    def _write(self, numbers: Integers, lists: IntervalLists) -> None:
         if not len(numbers):
             return
         self._used += int(lists.count.sum()) - int(self._count[numbers].sum())
@@ -585,7 +520,7 @@ class TimedTable:
             self._compact()
 
     def _compact(self) -> None:
-        """Write the pool anew, without what nobody uses."""
+        """Rewrite the pool without unused room."""
         lists = self.lists
         _, left, right = lists.rows()
         more = len(self._first) - self.facts.rows
@@ -599,14 +534,12 @@ class TimedTable:
         made = copy(self)
         made._compact()  # into arrays of its own, in which nothing but ends is left
         timeline.rescale(made._left, made._right, factor)
-        made.changed, made.change, made._place = (
+        made.changed, made.change, made._changed_at = (
             np.zeros(0, np.int64),
-            nothing(),
-            np.full_like(self._place, -1),
+            empty_lists(),
+            np.full_like(self._changed_at, -1),
         )
         return made
-
-    # ---- forgetting
 
     @property
     def weight(self) -> int:
@@ -617,19 +550,17 @@ class TimedTable:
         """Drop all points before a left end, and facts that have none left; others get new numbers."""
         numbers, lists = self.holding()
         lists = lists.later(end)
-        kept = np.flatnonzero(lists.count > 0)
-        rows = np.ascontiguousarray(self.facts.columns[:, numbers[kept]])
+        left = np.flatnonzero(lists.count > 0)
+        rows = np.ascontiguousarray(self.facts.columns[:, numbers[left]])
         self._begin()
-        self._write(self.number(rows, len(kept)), lists.taken(kept))
+        self._write(self.number(rows, len(left)), lists.take(left))
 
-    # ---- as data
-
-    def holding(self) -> tuple[Integers, Lists]:
+    def holding(self) -> tuple[Integers, IntervalLists]:
         """The facts that hold at some time, and when."""
         numbers = np.flatnonzero(self._count[: self.facts.rows] > 0)
-        return numbers, self.lists.taken(numbers)
+        return numbers, self.lists.take(numbers)
 
-    def rows(self) -> tuple[Table, Integers, Integers]:
+    def rows(self) -> tuple[IdColumns, Integers, Integers]:
         """All facts interval by interval: columns of ids, left and right ends."""
         numbers, lists = self.holding()
         owners, left, right = lists.rows()
@@ -638,5 +569,5 @@ class TimedTable:
     @property
     def bytes(self) -> int:
         """The memory of the pool and the facts, without indexes."""
-        arrays = self._first, self._count, self._room, self._place, self._left, self._right
+        arrays = self._first, self._count, self._room, self._changed_at, self._left, self._right
         return sum(array.nbytes for array in arrays) + self.facts.columns.nbytes

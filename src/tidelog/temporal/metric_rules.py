@@ -1,11 +1,11 @@
-"""Rules over time made ready: metric atoms as trees of operators, moves as integers; what such rules do to
-time.
+"""Rules over time, compiled for a timeline: bodies as trees of metric operators, whose bounds are integers;
+strata, direction and termination of such rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 
@@ -32,9 +32,10 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum, components, dependency_graph
 from tidelog.logic.values import Value
-from tidelog.temporal.interval_table import Integers, Lists, Timeline
+from tidelog.temporal.interval_table import Integers, IntervalLists, Timeline, empty_lists
 
-# ---- Metric operators over lists of intervals, as paper 002, Table 1, defines them.
+# Metric operators over lists of intervals, as Table 1 of Wang, Wałęga, Cuenca Grau (Seminaïve Materialisation
+# in DatalogMTL, RuleML+RR 2022) defines them.
 #
 # `M since ρ N` holds where N does if 0 is in ρ. Otherwise M must hold, without a gap, from right behind a
 # point of N to right before the present one: a maximal interval of M with its ends closed, cut with N, moved
@@ -46,11 +47,11 @@ _ZERO, _ONE = Fraction(0), Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
-    """A `since` or `until` taken apart.
+class SinceParts:
+    """A `since` or `until` in parts.
 
-    `by` moves points of the right operand where the left one lasts, None if the interval is 0 alone; `alone`
-    are the moves under which points of the right operand count without the left one.
+    `by` shifts points of the right operand while the left one holds, None if the interval is 0 alone; `alone`
+    are the shifts under which points of the right operand count without the left one.
     """
 
     by: Integers | None
@@ -58,8 +59,8 @@ class Lasting:
     is_integer: bool
 
 
-def take_apart(operator: str, interval: Interval, timeline: Timeline) -> Lasting:
-    """A `since` or `until` taken apart."""
+def split_since(operator: str, interval: Interval, timeline: Timeline) -> SinceParts:
+    """Split a `since` or `until` into parts."""
     diamond = DIAMOND_OF[operator]
     alone: list[Integers | None] = []
     rest: Interval | None = interval
@@ -73,45 +74,42 @@ def take_apart(operator: str, interval: Interval, timeline: Timeline) -> Lasting
         left, right = timeline.ends(rest)
         rest = rest if left <= right else None
     by = None if rest is None else timeline.operator(diamond, rest)
-    return Lasting(by, tuple(alone), timeline.is_integer)
+    return SinceParts(by, tuple(alone), timeline.is_integer)
 
 
-def lasting(parts: Lasting, first: Lists, second: Lists, numbers: Integers, others: Integers) -> Lists:
-    """Where the first lists last from points of the second, pair by pair; -1 is the empty list."""
+def since_intervals(
+    parts: SinceParts, first: IntervalLists, second: IntervalLists, numbers: Integers, others: Integers
+) -> IntervalLists:
+    """`first since second`, pair by pair; the number -1 is the empty list."""
     if parts.by is None:
-        return Lists(*(np.zeros(len(numbers), np.int64),) * 2, *(np.zeros(0, np.int64),) * 2)
-    return first.lasting(second, numbers, others, parts.by, parts.is_integer)
-
-
-def with_alone(parts: Lasting, made: Lists, second: Lists, others: Integers) -> Lists:
-    """The lists, with the points of the second ones that count without the first."""
+        lists = empty_lists(len(numbers))
+    else:
+        lists = first.since(second, numbers, others, parts.by, parts.is_integer)
     for by in parts.alone:
-        points, numbers = second, others
+        points, chosen = second, others
         if by is not None:
-            points, numbers = second.taken(others).moved(by), np.arange(len(others))
-        made = made.united(points, made.numbers, numbers)
-    return made
+            points = second.take(others).shifted(by)
+            chosen = points.numbers
+        lists = lists.united(points, lists.numbers, chosen)
+    return lists
 
 
 def evaluate_metric(
-    operator: str, interval: Interval, operands: Sequence[Lists], timeline: Timeline
-) -> Lists:
-    """What an operator makes of lists, or of pairs of lists."""
+    operator: str, interval: Interval, operands: Sequence[IntervalLists], timeline: Timeline
+) -> IntervalLists:
+    """The lists of a metric operator over lists, or over pairs of lists; no lists stand for empty ones."""
     if len(operands) == 1:
-        return operands[0].moved(timeline.operator(operator, interval))
+        return operands[0].shifted(timeline.operator(operator, interval))
     first, second = operands
     count = max(len(first), len(second))
     numbers = first.numbers if len(first) else np.full(count, -1)
     others = second.numbers if len(second) else np.full(count, -1)
-    parts = take_apart(operator, interval, timeline)
-    made = lasting(parts, first, second, numbers, others)
-    return with_alone(parts, made, second, others) if len(second) else made
+    parts = split_since(operator, interval, timeline)
+    return since_intervals(parts if len(second) else replace(parts, alone=()), first, second, numbers, others)
 
-
-# ---- Rules over time made ready: metric atoms as trees of operators, moves as integers, constants as ids.
 
 PAST = frozenset({"boxminus", "diamondminus", "since"})
-HEAD_MOVES = {"boxplus": "diamondminus", "boxminus": "diamondplus"}  # what they do to the times of a body
+HEAD_MOVES = {"boxplus": "diamondminus", "boxminus": "diamondplus"}  # from times of a body to the head's
 BACK = {"diamondminus": "diamondplus", "diamondplus": "diamondminus"}
 
 Identity = Callable[[Value], int]
@@ -125,16 +123,22 @@ class Leaf:
     predicate: str
     terms: tuple[str | int, ...]
     is_negated: bool
+    names: tuple[str, ...] = field(init=False)  # the variables, each once
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The variables, each once."""
-        return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
+    def __post_init__(self) -> None:
+        names = dict.fromkeys(term for term in self.terms if isinstance(term, str))
+        object.__setattr__(self, "names", tuple(names))
 
     @property
     def is_plain(self) -> bool:
         """Whether all terms are variables, none of them twice: every fact fits."""
         return len(self.names) == len(self.terms)
+
+    def bound_positions(self, names: Sequence[str]) -> list[int]:
+        """The positions of constants, and of variables of these names."""
+        return [
+            position for position, term in enumerate(self.terms) if isinstance(term, int) or term in names
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,8 +149,8 @@ class Always:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
-    """A unary operator; `spread` leads to all times at which a point of the operand counts."""
+class Shifted:
+    """A unary operator; `spread` leads from a point of the operand to all times at which it counts."""
 
     by: Integers
     operand: Node
@@ -162,7 +166,7 @@ class Moved:
 class Since:
     """`since` or `until`, whose right operand may also count alone: then it has all variables of the left."""
 
-    parts: Lasting
+    parts: SinceParts
     left: Node
     right: Node
     spreads: tuple[Integers, Integers]  # to all times at which a point of the left, or right, operand counts
@@ -174,8 +178,8 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Within:
-    """The facts that hold throughout an interval, or at some time of it, as a query asks for them."""
+class AtInterval:
+    """The facts that hold throughout an interval, or at some time of it: only queries have it."""
 
     ends: tuple[int, int]
     operand: Leaf
@@ -187,7 +191,7 @@ class Within:
         return self.operand.names
 
 
-Node = Leaf | Always | Moved | Since | Within
+Node = Leaf | Always | Shifted | Since | AtInterval
 Test = Comparison | Assignment | Condition
 
 
@@ -198,13 +202,13 @@ class Body:
     positive: tuple[Node, ...]
     negative: tuple[Node, ...]
     tests: tuple[Test, ...]
-    homes: Mapping[Leaf, Node]  # each atom, by number, and the metric atom that it stands in
+    atoms_by_leaf: Mapping[Leaf, Node]  # in the order of numbers: the metric atom that an atom is part of
     outer: Mapping[Node, frozenset[str]]  # variables of negated metric atoms that other literals have too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReadyRule:
-    """A rule made ready: it holds where one of the bodies does; `moves` then tell when the head holds."""
+class CompiledMetricRule:
+    """A compiled rule: the head holds at the times of one of the bodies, shifted by `moves`."""
 
     rule: Rule
     number: int  # in the program
@@ -213,16 +217,17 @@ class ReadyRule:
     bodies: tuple[Body, ...]
     moves: tuple[Integers, ...]
     back: tuple[Integers, ...]  # from times of the head to all times of the body that lead there
-    is_alone: bool  # no atom stands in the body: it holds at all times, or never
 
 
-def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) -> ReadyRule:
-    """A rule made ready for a timeline."""
+def compile_metric_rule(
+    rule: Rule, number: int, timeline: Timeline, identity: Identity
+) -> CompiledMetricRule:
+    """Compile a rule for a timeline."""
     compiler = _Compiler(timeline, identity)
     moves = rule.moves if isinstance(rule, MetricRule) else ()
     names = [HEAD_MOVES[operator] for operator, _ in moves]
     bodies = tuple(compiler.bodies(rule.body))
-    return ReadyRule(
+    return CompiledMetricRule(
         rule,
         number,
         rule.head.predicate,
@@ -230,7 +235,6 @@ def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) 
         bodies,
         tuple(timeline.operator(name, one) for name, (_, one) in zip(names, moves, strict=True)),
         tuple(timeline.operator(BACK[name], one) for name, (_, one) in zip(names, moves, strict=True))[::-1],
-        not any(body.homes for body in bodies),
     )
 
 
@@ -262,8 +266,8 @@ class _Compiler:
             tests = [
                 literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
             ]
-            homes = {leaf: node for node in (*positive, *outer) for leaf in leaves(node)}
-            yield Body(tuple(positive), tuple(outer), tuple(tests), homes, outer)
+            atoms_by_leaf = {leaf: node for node in (*positive, *outer) for leaf in leaves(node)}
+            yield Body(tuple(positive), tuple(outer), tuple(tests), atoms_by_leaf, outer)
 
     def negated(self, literal: Negation | MetricNegation) -> Iterator[Atom | Metric]:
         """The metric atoms none of which holds where a negation does."""
@@ -279,20 +283,22 @@ class _Compiler:
                 return Leaf(next(numbers), predicate, self.terms(metric), is_negated)
             case Throughout(atom, interval):
                 leaf = Leaf(next(numbers), atom.predicate, self.terms(atom), is_negated)
-                return Within(self.timeline.ends(interval), leaf, not isinstance(metric, Sometime))
+                return AtInterval(self.timeline.ends(interval), leaf, not isinstance(metric, Sometime))
             case Metric(operator, interval, (operand,)):
-                return Moved(
+                return Shifted(
                     self.timeline.operator(operator, interval),
                     self.node(operand, numbers, is_negated),
                     self.spread(operator, interval),
                 )
             case Metric(operator, interval, (left, right)):
                 nodes = self.node(left, numbers, is_negated), self.node(right, numbers, is_negated)
-                parts = take_apart(operator, interval, self.timeline)
+                parts = split_since(operator, interval, self.timeline)
                 if not set(nodes[0].names) <= set(nodes[1].names):
                     parts = replace(parts, alone=())
-                lasting = replace(interval, start=Fraction(0), start_open=False)
-                return Since(parts, *nodes, (self.spread(operator, lasting), self.spread(operator, interval)))
+                throughout = replace(interval, start=Fraction(0), start_open=False)
+                return Since(
+                    parts, *nodes, (self.spread(operator, throughout), self.spread(operator, interval))
+                )
         raise AssertionError(metric)
 
     def spread(self, operator: str, interval: Interval) -> Integers:
@@ -303,15 +309,15 @@ class _Compiler:
 
 def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[tuple[Literal, ...]]:
     """The literals, and with the right operand alone each `since` whose left one has variables of its own."""
-    for place, literal in enumerate(literals):
+    for position, literal in enumerate(literals):
         for alone in _alone(literal, timeline):
-            for rest in _alternatives(literals[place + 1 :], timeline):
-                yield (*literals[:place], alone, *rest)
+            for rest in _alternatives(literals[position + 1 :], timeline):
+                yield (*literals[:position], alone, *rest)
     yield tuple(literals)
 
 
 def _alone(metric: Literal, timeline: Timeline) -> Iterator[Atom | Metric]:
-    """Return what counts alone of a `since` whose left operand has variables of its own: the right one."""
+    """The right operand of a `since` whose left one has variables of its own, where it counts alone."""
     match metric:
         case Metric(operator, interval, (left, right)) if not set(_names(left)) <= set(_names(right)):
             if 0 in interval:
@@ -332,9 +338,9 @@ def _outer_names(literal: Literal, body: Sequence[Literal]) -> frozenset[str]:
 
 
 def chain(node: Node) -> tuple[Leaf, tuple[Integers, ...]] | None:
-    """The atom under unary operators, and what these do, inner ones first; None if there is more to it."""
+    """The atom under unary operators, and their shifts, innermost first; None for any other metric atom."""
     moves: tuple[Integers, ...] = ()
-    while isinstance(node, Moved):
+    while isinstance(node, Shifted):
         moves = (node.by, *moves)
         node = node.operand
     return (node, moves) if isinstance(node, Leaf) else None
@@ -345,14 +351,14 @@ def leaves(node: Node) -> Iterator[Leaf]:
     match node:
         case Leaf():
             yield node
-        case Moved(operand=operand) | Within(operand=operand):
+        case Shifted(operand=operand) | AtInterval(operand=operand):
             yield from leaves(operand)
         case Since(left=left, right=right):
             yield from leaves(left)
             yield from leaves(right)
 
 
-# ---- What rules over time do to time: levels of negation, recursion, ways of propagation, and termination.
+# How rules move truth through time: levels of negation, recursion, direction and termination.
 #
 # Wałęga, Zawidzki, Cuenca Grau: Finitely Materialisable Datalog Programs with Metric Temporal Operators, KR
 # 2021: label the edge from each body atom to the head with the interval by which truth can move along it; if
@@ -363,7 +369,7 @@ FORWARD, BACKWARD = "forward", "backward"
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """By how much truth may move: from `low` to `high`, None being without end."""
+    """By how much truth may move: from `low` to `high`, None if that is unbounded."""
 
     low: Fraction | None = Fraction(0)
     high: Fraction | None = Fraction(0)
@@ -375,7 +381,7 @@ class Shift:
 
     @property
     def is_punctual(self) -> bool:
-        """Whether it is by one amount only."""
+        """Whether there is one amount only."""
         return self.low is not None and self.low == self.high
 
 
@@ -390,7 +396,7 @@ class Edge:
 
 
 def levels(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], ...]:
-    """The rules in as few parts as it takes for what is negated to be complete before it is read."""
+    """The rules in as few levels as let negated predicates be complete before they are read."""
     level = {rule.head.predicate: 0 for rule in rules}
     is_settled = False
     while not is_settled:
@@ -409,7 +415,7 @@ def levels(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], ...]:
 
 
 def time_strata(rules: Sequence[Rule]) -> tuple[Stratum, ...]:
-    """The levels, as they are shown beside the strata of rules without time."""
+    """The levels as strata, to be shown after those of rules without time."""
     return tuple(
         Stratum(
             tuple(dict.fromkeys(rule.head.predicate for rule in level)),
@@ -428,7 +434,7 @@ def _atoms(rule: Rule) -> Iterator[tuple[Atom, bool]]:
 
 
 def recursive_predicates(rules: Sequence[Rule]) -> frozenset[str]:
-    """The predicates that a path of dependencies with a cycle leads to (paper 002, Definition 5)."""
+    """The predicates that depend on a cycle, as in Definition 5 of Wang, Wałęga, Cuenca Grau (2022)."""
     graph = dependency_graph(rules)
     found: set[str] = set()
     for component in components(graph):  # each after those it depends on
@@ -438,11 +444,8 @@ def recursive_predicates(rules: Sequence[Rule]) -> frozenset[str]:
     return frozenset(found)
 
 
-# ---- ways of propagation
-
-
 def direction(rules: Iterable[Rule]) -> str | None:
-    """`forward` if nothing later bears on what holds earlier, `backward` for the reverse, else None."""
+    """`forward` if no fact depends on later ones, `backward` if none depends on earlier ones, else None."""
     ways = {way for rule in rules for way in _ways(rule)}
     if ways <= {FORWARD}:
         return FORWARD
@@ -468,9 +471,6 @@ def _ways_of(metric: Atom | Metric) -> Iterator[str]:
             yield from _ways_of(operand)
     elif metric.predicate == TOP:
         yield from (FORWARD, BACKWARD)
-
-
-# ---- termination
 
 
 def edges(rules: Iterable[Rule]) -> Iterator[Edge]:
@@ -512,52 +512,42 @@ def _shift(interval: Interval, is_past: bool) -> Shift:
 
 
 def time_cycle(rules: Sequence[Rule]) -> tuple[Edge, ...]:
-    """Edges of a recursion that moves truth, so that there may be no fixpoint; none if there is one.
+    """Edges of a recursion that moves truth, so that there may be no fixpoint; none if a fixpoint is sure.
 
     In a component every edge is on a cycle. All cycles move truth by 0 iff every edge moves it by one amount,
-    and places can be given to the predicates so that each edge leads from place to place by that amount.
+    and predicates can be given offsets so that each edge leads from offset to offset by that amount.
     """
     graph = dependency_graph(rules)
-    home = {name: number for number, names in enumerate(components(graph)) for name in names}
+    component_of = {name: number for number, names in enumerate(components(graph)) for name in names}
     inner: dict[int, list[Edge]] = {}
     for edge in edges(rules):
-        if home.get(edge.source) == home[edge.target]:
-            inner.setdefault(home[edge.target], []).append(edge)
-    for found in inner.values():
-        wide = [edge for edge in found if not edge.shift.is_punctual]
+        if component_of.get(edge.source) == component_of[edge.target]:
+            inner.setdefault(component_of[edge.target], []).append(edge)
+    for component in inner.values():
+        wide = [edge for edge in component if not edge.shift.is_punctual]
         if wide:
             return (wide[0],)
-        moved = _misplaced(found)
-        if moved is not None:
-            return (moved,)
+        moving = _inconsistent_edge(component)
+        if moving is not None:
+            return (moving,)
     return ()
 
 
-def _misplaced(found: Sequence[Edge]) -> Edge | None:
-    """An edge that no places fit, or None."""
-    places: dict[str, Fraction] = {found[0].target: Fraction(0)}
+def _inconsistent_edge(component: Sequence[Edge]) -> Edge | None:
+    """An edge that fits no offsets of the predicates, or None."""
+    offsets: dict[str, Fraction] = {component[0].target: Fraction(0)}
     is_settled = False
     while not is_settled:
         is_settled = True
-        for edge in found:
+        for edge in component:
             assert edge.shift.low is not None
-            if edge.source in places and edge.target in places:
-                if places[edge.source] + edge.shift.low != places[edge.target]:
+            if edge.source in offsets and edge.target in offsets:
+                if offsets[edge.source] + edge.shift.low != offsets[edge.target]:
                     return edge
-            elif edge.source in places:
-                places[edge.target] = places[edge.source] + edge.shift.low
+            elif edge.source in offsets:
+                offsets[edge.target] = offsets[edge.source] + edge.shift.low
                 is_settled = False
-            elif edge.target in places:
-                places[edge.source] = places[edge.target] - edge.shift.low
+            elif edge.target in offsets:
+                offsets[edge.source] = offsets[edge.target] - edge.shift.low
                 is_settled = False
     return None
-
-
-def reach(rules: Iterable[Rule]) -> Mapping[str, Fraction | None]:
-    """How far rules look back and ahead at most: `past` and `future`, None being without end."""
-    past: Fraction | None = Fraction(0)
-    future: Fraction | None = Fraction(0)
-    for edge in edges(rules):
-        past = None if past is None or edge.shift.high is None else max(past, edge.shift.high)
-        future = None if future is None or edge.shift.low is None else max(future, -edge.shift.low)
-    return {"past": past, "future": future}

@@ -1,4 +1,4 @@
-"""How rules over time are divided among tasks: which argument's owner has each fact, and what is sent when.
+"""How rules over time are divided among tasks: which argument's owner has each fact, and what is sent.
 
 All facts that an instance of a rule reads must lie at one task. Each rule therefore runs at the owner of one
 of its terms, its *key*: atoms that have the key as an argument are read from a copy of their relation that is
@@ -7,7 +7,7 @@ on such copies only.
 
 Every relation has a *home*, the argument by which its facts are divided, or every task. Facts are sent to
 their home when they are given, and from an outbox when a rule derives them at another task. Rules run in
-phases; before each, the copies are made that its rules read beside homes.
+phases; before each, the copies are made that its rules read next to homes.
 
 Predicates that depend on each other are derived in one phase, in which nothing is sent. They are read and
 derived at their homes only, so that the rules of a recursion need keys that agree. Where rounds are counted,
@@ -59,7 +59,7 @@ class LocalRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class DivisionPhase:
     """Rules that run together, the copies that are made before, and the outboxes that are sent afterwards."""
 
     rules: tuple[LocalRule, ...]
@@ -74,15 +74,15 @@ class Division:
     """The homes of all relations that rules over time read or derive, and the phases in order."""
 
     homes: Homes
-    phases: tuple[Phase, ...]
+    phases: tuple[DivisionPhase, ...]
 
     @property
     def copied(self) -> tuple[Source, ...]:
-        """The copies beside homes, which take memory."""
+        """The copies next to homes, which take memory."""
         return tuple(dict.fromkeys(source for phase in self.phases for source in phase.copies))
 
     def describe(self) -> str:
-        """Say where relations lie and what is sent, a line for each."""
+        """Describe where relations lie and what is sent, a line for each."""
         lines = [f"{name}: at {where(place)}." for name, place in self.homes.items()]
         for phase in self.phases:
             lines += [f"{name}: copied to {where(place)}." for name, place in phase.copies]
@@ -97,7 +97,7 @@ def check_divisible(program: Program, settings: TimeSettings = USUAL) -> None:
 
 
 def divide(program: Program, settings: TimeSettings, sizes: Mapping[str, int], tasks: int) -> Division:
-    """Return how rules over time are divided among so many tasks, for these sizes of given relations.
+    """Return how rules over time are divided among tasks, for these sizes of explicit relations.
 
     Raise NotLocalisable with the rule that forbids it. That does not depend on the sizes.
     """
@@ -117,9 +117,6 @@ def _check_end(program: Program, settings: TimeSettings) -> None:
             "a horizon or a number of rounds sets an end",
             rule,
         )
-
-
-# ---- rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +211,6 @@ def _estimated(program: Program, sizes: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-# ---- homes
-
-
 @dataclass(frozen=True, slots=True)
 class _Reads:
     """Where a rule reads its atoms, for one key, and what that costs."""
@@ -228,7 +222,7 @@ class _Reads:
 
 
 class _Search:
-    """Looks for homes with which few rows are sent. Mutable while it is made: `homes` become better."""
+    """A search for homes with which few rows are sent; `homes` are the best that were found."""
 
     def __init__(
         self, program: Program, groups: Sequence[_Group], sizes: Mapping[str, int], tasks: int
@@ -279,7 +273,7 @@ class _Search:
         rules: Sequence[tuple[_Timed, frozenset[str]]] | None = None,
         dealt: Iterable[str] | None = None,
     ) -> float:
-        """Return about how many rows are sent for some rules, and to bring some relations to their homes."""
+        """Estimate how many rows are sent for some rules, and to bring some relations to their homes."""
         rows = sum(
             self.sizes[name] * (self.tasks if homes[name] is EVERYWHERE else 1)
             for name in (homes if dealt is None else dealt)
@@ -332,9 +326,6 @@ def _named_in(rule: _Timed) -> set[str]:
     return {rule.head, *(atom.predicate for atom in rule.atoms)}
 
 
-# ---- recursion
-
-
 def _connected(group: _Group) -> Iterator[list[_Timed]]:
     """Yield the rules that inner predicates connect, each after one that shares a predicate with it."""
     waiting = [rule for rule in group.rules if _named_in(rule) & group.inner]
@@ -378,7 +369,7 @@ def _solutions(rules: Sequence[_Timed], inner: frozenset[str], arities: Mapping[
 def _agreeing(
     rule: _Timed, inner: frozenset[str], arities: Mapping[str, int], known: Homes
 ) -> Iterator[dict[str, Place]]:
-    """Yield the homes of a rule's inner predicates with which it has a key, beside those that are known."""
+    """Yield the homes of a rule's inner predicates with which it has a key, besides the known ones."""
     atoms = [atom for atom in (rule.rule.head, *rule.atoms) if atom.predicate in inner]
     for key in (*rule.keys, None):
 
@@ -404,9 +395,6 @@ def _options(atom: Atom, key: Term | None, arity: int, is_head: bool) -> list[Pl
     if not arity:
         return [EVERYWHERE] if key is None or not is_head else []
     return [place for place, term in enumerate(atom.terms) if key is not None and term == key]
-
-
-# ---- phases
 
 
 def _division(groups: Sequence[_Group], search: _Search) -> Division:
@@ -443,7 +431,7 @@ def _division(groups: Sequence[_Group], search: _Search) -> Division:
     phases = []
     for number, (rules, copies, sent, kept) in enumerate(parts):
         dropped = tuple(copy_name(source, homes) for source, last in made.items() if last == number)
-        phases.append(Phase(tuple(rules), tuple(copies), tuple(sent), tuple(kept), dropped))
+        phases.append(DivisionPhase(tuple(rules), tuple(copies), tuple(sent), tuple(kept), dropped))
     return Division(homes, tuple(phases))
 
 

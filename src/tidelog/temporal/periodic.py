@@ -1,5 +1,15 @@
-"""Derivation without end, until what holds repeats; and time that advances, so that streams take bounded
-memory.
+"""Derivation without end, until facts repeat; and time that advances, so that streams take bounded memory.
+
+Wałęga, Zawidzki, Wang, Cuenca Grau: Materialisation-Based Reasoning in DatalogMTL with Bounded Intervals,
+AAAI 2023, with windows of twice the reach of the rules: facts are derived within a horizon that grows, until
+they repeat beyond it.
+
+Why that is right: let all facts between two ends be derived, and let two windows behind all ends of explicit
+facts hold the same, a period apart. Every window of the rules' reach in the unfolding then is, moved by
+periods, one in which the rules derive nothing new: the unfolding is a model. And what is derived from the
+first window is, a period later, derived from the second: the model is the least one.
+
+Invariant: the tables hold the least model of the rules within the horizon, explicit facts beyond it included.
 """
 
 from __future__ import annotations
@@ -17,38 +27,46 @@ from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.intervals import Interval, write_point
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.temporal.horizon import Folding, Horizon, Outcome, Periods, Repeat, differences, mirrored, moved
-from tidelog.temporal.interval_dred import Journal
-from tidelog.temporal.interval_fixpoint import Derivation, unheard
+from tidelog.plan.algebra import Part
+from tidelog.temporal.horizon import (
+    Folding,
+    Horizon,
+    Periods,
+    Repeat,
+    TimedOutcome,
+    differences,
+    mirrored,
+    shifted,
+)
+from tidelog.temporal.interval_fixpoint import Derivation, ignore_events
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Integers, Lists, Part, TimedTable, Timeline, single
+from tidelog.temporal.interval_table import Integers, IntervalLists, TimedTable, Timeline, single
 from tidelog.temporal.metric_rules import (
     BACKWARD,
     FORWARD,
+    CompiledMetricRule,
     Edge,
     Leaf,
-    ReadyRule,
     Shift,
     direction,
     edges,
     levels,
 )
-from tidelog.temporal.timed_changes import Changing, GoOn, TimedRows, TimedUpdate, Times
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_changes import DeriveMore, RowTimes, TimedRows, TimedTransaction, TimedUpdate
+from tidelog.temporal.timed_store import IntervalJournal, TimedStore
 
-# ---- Where what holds repeats: the test that stops a derivation without end.
-#
-# Wałęga, Zawidzki, Wang, Cuenca Grau, AAAI 2023, with windows of twice the reach of the rules.
-#
-# Let all that follows between two ends be there, and two windows behind all ends of given facts hold the
-# same, a period apart. Every window of the rules' reach in the unfolding then is, moved by periods, one in
-# which the rules derive nothing new: the unfolding is a model. And what is derived from the first window is,
-# a period later, derived from the second: the model is the least one.
+ENDLESS_QUERY = "E646"
+FIRST = 4  # windows on each side of the data, to begin with
+TRIED = (
+    Fraction(1),
+    Fraction(3, 4),
+    Fraction(1, 2),
+)  # parts of a side, behind which more may follow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """From a left end on all repeats, by a number of units; nothing changes there if it is constant."""
+class Repetition:
+    """From a left end on all facts repeat, by a number of units; nothing changes there if it is constant."""
 
     first: int
     period: int
@@ -56,27 +74,27 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """A search on the right side: all facts, the last end of the data, the windows, the smallest period.
+class RepetitionSearch:
+    """The search on the right side: all facts, the last end of the data, the windows, the smallest period.
 
-    `since` is the left end from which on it may be said that all repeats.
+    `since` is the first left end from which on facts may repeat.
     """
 
-    parts: Sequence[Lists]
+    parts: Sequence[IntervalLists]
     behind: int
     since: int
     window: int
     unit: int
 
-    def find(self, last: int) -> Found | None:
-        """What repeats, if the last window ends here."""
+    def find(self, last: int) -> Repetition | None:
+        """How facts repeat if the last window ends here; None if they do not."""
         is_constant = not any(True for part in self.parts for _ in self._ends(part, last - self.window, last))
         for period in [self.unit] if is_constant else self._candidates(last):
             if last - self.window - period > self.behind and self._is_repeated(last, period):
-                return Found(self._first(last, period), period, is_constant)
+                return Repetition(self._first(last, period), period, is_constant)
         return None
 
-    def _ends(self, part: Lists, low: int, high: int) -> Iterator[Integers]:
+    def _ends(self, part: IntervalLists, low: int, high: int) -> Iterator[Integers]:
         """The intervals that begin or end within a window."""
         owners, left, right = part.within(low, high).rows()
         inside = (left > low) | (right < high)
@@ -84,7 +102,7 @@ class Search:
             yield owners[inside]
 
     def _candidates(self, last: int) -> Iterable[int]:
-        """The distances at which a fact that changes in the last window has changed alike before."""
+        """The distances at which a fact that changes in the last window has changed likewise before."""
         rarest: Integers | None = None
         for part in self.parts:
             owners, left, right = part.within(self.behind, last).rows()
@@ -104,7 +122,7 @@ class Search:
         """Whether the last window and the one a period before hold the same."""
         low = last - self.window
         return all(
-            _is_same(part.within(low, last), moved(part.within(low - period, last - period), period))
+            _is_same(part.within(low, last), shifted(part.within(low - period, last - period), period))
             for part in self.parts
         )
 
@@ -113,7 +131,7 @@ class Search:
         high = self.since - 1
         for part in self.parts:
             now = part.within(self.since, last - period)
-            then = moved(part.within(self.since + period, last), -period)
+            then = shifted(part.within(self.since + period, last), -period)
             every = part.numbers
             for odd in (now.without(then, every, every), then.without(now, every, every)):
                 if odd.size:
@@ -121,35 +139,22 @@ class Search:
         return high + 1
 
 
-def _is_same(first: Lists, second: Lists) -> bool:
+def _is_same(first: IntervalLists, second: IntervalLists) -> bool:
     return all(np.array_equal(one, other) for one, other in zip(first.rows(), second.rows(), strict=True))
 
 
-def finite_ends(parts: Iterable[Lists]) -> tuple[int, int] | None:
+def finite_ends(parts: Iterable[IntervalLists]) -> tuple[int, int] | None:
     """The least and the greatest finite end; None if there is none."""
-    found: list[Integers] = []
+    finite: list[Integers] = []
     for part in parts:
         _, left, right = part.rows()
-        found += [left[left > -INFINITY], right[right < INFINITY]]
-    ends = np.concatenate(found) if found else np.zeros(0, np.int64)
+        finite += [left[left > -INFINITY], right[right < INFINITY]]
+    ends = np.concatenate(finite) if finite else np.zeros(0, np.int64)
     return (int(ends.min()), int(ends.max())) if len(ends) else None
 
 
-# ---- Derivation without end: within a horizon that grows, until what holds repeats beyond it. Mutates the
-# store.
-#
-# Wałęga, Zawidzki, Wang, Cuenca Grau: Materialisation-Based Reasoning in DatalogMTL with Bounded Intervals,
-# AAAI 2023. See `repetition` for when to stop, and why that is right.
-#
-# Invariant: the tables hold the least model of the rules within the horizon, given facts beyond it included.
-
-ENDLESS_QUERY = "E646"
-FIRST = 4  # windows on each side of the data, to begin with
-TRIED = (Fraction(1), Fraction(3, 4), Fraction(1, 2))  # parts of a side behind which more may follow still
-
-
 def reason_against(program: Program) -> str | None:
-    """Why it cannot be found where a program's facts repeat; None if it can."""
+    """Why a program's facts cannot be found to repeat; None if they can."""
     rules = program.timed_rules
     for edge in edges(rules):
         if edge.source in program.timed and (edge.shift.low is None or edge.shift.high is None):
@@ -162,12 +167,12 @@ def reason_against(program: Program) -> str | None:
 
 
 def window_of(program: Program) -> Fraction:
-    """How long two windows must agree: twice as long as rules look back or ahead."""
+    """The length for which two windows must agree: twice as far as rules look back or ahead."""
     return 2 * max(_reach(program.timed_rules, program))
 
 
 def _reach(rules: Iterable[Rule], program: Program) -> tuple[Fraction, Fraction]:
-    """How far rules look back and ahead at what holds at times; it is known that both have an end."""
+    """How far rules look back and ahead at temporal facts; both must be bounded."""
     shifts = [edge.shift for edge in edges(rules) if edge.source in program.timed]
     past = max((shift.high or Fraction(0) for shift in shifts), default=Fraction(0))
     future = max((-(shift.low or Fraction(0)) for shift in shifts), default=Fraction(0))
@@ -179,35 +184,35 @@ class Periodic:
     """A program whose facts repeat: the horizon so far, and the periods beyond it. Mutable: both change."""
 
     program: Program
-    store: Store
+    store: TimedStore
     settings: str  # the procedure
     horizon: Interval | None = None
     periods: Periods | None = None
 
-    # ---- deriving
-
     def derive(
-        self, ready: Sequence[ReadyRule], listen: Listener, check: Callable[[], None], strata_before: int
-    ) -> tuple[Outcome, dict[int, int]]:
-        """Derive until all repeats; what came of it, and which rules were done before the end."""
+        self,
+        compiled: Sequence[CompiledMetricRule],
+        listen: Listener,
+        check: Callable[[], None],
+        strata_before: int,
+    ) -> tuple[TimedOutcome, dict[int, int]]:
+        """Derive until facts repeat; return the outcome, and which rules were done before the end."""
         self.horizon = self._around_data()
         rounds = 0
         dropped: dict[int, int] = {}
         while True:
             horizon = self.cutting()
             derivation = Derivation(
-                self.store, ready, listen, check, self.settings, None, horizon, strata_before
+                self.store, compiled, listen, check, self.settings, None, horizon, strata_before
             )
             rounds += derivation.run().rounds
             dropped = dropped or derivation.dropped
             if not horizon.is_cut:
                 self.periods = Periods()
-                return Outcome(rounds, True), dropped
+                return TimedOutcome(rounds, True), dropped
             if self._find():
-                return Outcome(rounds, True, horizon, self.periods), dropped
+                return TimedOutcome(rounds, True, horizon, self.periods), dropped
             self.horizon = self._widened()
-
-    # ---- changing
 
     def change(
         self,
@@ -217,30 +222,33 @@ class Periodic:
         check: Callable[[], None],
         accept: Callable[[], None],
     ) -> tuple[NetChange, int]:
-        """What a transaction changes, and how many intervals there are more. The periods are found again."""
+        """Apply a transaction; return its net change, and how many intervals more there are.
+
+        The periods are found again.
+        """
         before, after = programs
         self._cover(update, before, check)
         known = self.program, self.horizon, self.periods
         self.program = after
 
-        def settle(ready: Sequence[ReadyRule], journal: Journal) -> bool:
+        def settle(compiled: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
             is_grown = False
             while not self._find():
                 self.horizon, is_grown = self._widened(), True
-                self._derive_on(ready, check, journal)
+                self._continue(compiled, check, journal)
             return is_grown
 
         former = self._folding()
-        changing = Changing(self.store, self.cutting(), check, settle, partial(self._net, former))
+        transaction = TimedTransaction(self.store, self.cutting(), check, settle, partial(self._net, former))
         try:
-            net = changing.carry_out(update, static, before, after, accept)
-            return net, changing.journal.grown(self.store.tables.values())
+            net = transaction.execute(update, static, before, after, accept)
+            return net, transaction.journal.grown(self.store.tables.values())
         except BaseException:
             self.program, self.horizon, self.periods = known
             raise
 
     def _folding(self) -> Folding:
-        """How what is there repeats; where nothing was cut off, nothing changes beyond the horizon."""
+        """How facts repeat; where nothing was cut off, nothing changes beyond the horizon."""
         assert self.periods is not None and self.horizon is not None
         timeline, way = self.store.timeline, self._way
         left, right = self.periods.left, self.periods.right
@@ -252,29 +260,31 @@ class Periodic:
             right = Repeat(at, timeline.duration(self._unit), is_constant=True)
         return Periods(left, right).on(timeline)
 
-    def _net(self, former: Folding, journal: Journal) -> NetChange:
-        """What all facts have lost and gained, without end; `former` is how they repeated."""
+    def _net(self, former: Folding, journal: IntervalJournal) -> NetChange:
+        """The net change of all facts, without end; `former` is how they repeated."""
         now = self._folding()
         removed: dict[str, Rows] = {}
         added: dict[str, Rows] = {}
         for name in sorted(self.program.timed):
             table = self.store.tables[name]
-            noted = journal.before(table)
-            numbers = noted.numbers if former == now else np.arange(table.facts.rows)
-            after, places = table.lists.taken(numbers), noted.places(numbers)
-            others = Lists(after.first, np.where(places < 0, after.count, 0), after.left, after.right)
-            before = others.united(noted.lists, others.numbers, places)
+            recorded = journal.before(table)
+            numbers = recorded.numbers if former == now else np.arange(table.facts.rows)
+            after, positions = table.lists.take(numbers), recorded.positions(numbers)
+            others = IntervalLists(
+                after.first, np.where(positions < 0, after.count, 0), after.left, after.right
+            )
+            before = others.united(recorded.lists, others.numbers, positions)
             found = differences((before, former), (after, now))
             is_periodic = any(every.any() for *_, every in found)
             for (owners, left, right, every), side in zip(found, (removed, added), strict=True):
                 if len(owners):
                     columns = tuple(table.facts.columns[:, numbers[owners]])
-                    times = Times(self.store.timeline, left, right)
+                    times = RowTimes(self.store.timeline, left, right)
                     side[name] = TimedRows(columns, len(left), times, every if is_periodic else None)
         return NetChange(added, removed)
 
     def _cover(self, update: TimedUpdate, program: Program, check: Callable[[], None]) -> None:
-        """Extend the horizon beyond facts that are going to change."""
+        """Extend the horizon beyond facts that are about to change."""
         ends = finite_ends(
             single(*rows.times.on(self.store.timeline))
             for _, rows in (*update.removed, *update.added)
@@ -287,28 +297,29 @@ class Periodic:
         while not self._reaches(first, last):
             self.horizon, is_grown = self._widened(), True
         if is_grown:
-            self._derive_on(self.store.ready(program), check, None)
+            self._continue(self.store.compiled_rules(program), check, None)
 
     def _reaches(self, first: Fraction, last: Fraction) -> bool:
         assert self.horizon is not None
         return first in self.horizon and last in self.horizon
 
-    def _derive_on(
-        self, ready: Sequence[ReadyRule], check: Callable[[], None], journal: Journal | None
+    def _continue(
+        self,
+        compiled: Sequence[CompiledMetricRule],
+        check: Callable[[], None],
+        journal: IntervalJournal | None,
     ) -> int:
         derivation = Derivation(
-            self.store, ready, unheard, check, self.settings, horizon=self.cutting(), journal=journal
+            self.store, compiled, ignore_events, check, self.settings, horizon=self.cutting(), journal=journal
         )
         return derivation.run().rounds
 
-    def outcome(self, before: Outcome) -> Outcome:
-        """What is there after a change."""
+    def outcome(self, before: TimedOutcome) -> TimedOutcome:
+        """The outcome after a change."""
         return replace(before, horizon=self.cutting(), periods=self.periods)
 
-    # ---- the horizon
-
     def cutting(self) -> Horizon:
-        """The horizon on the present timeline: on the side that truth comes from nothing is cut off."""
+        """The horizon on the present timeline; nothing is cut off on the side that truth comes from."""
         assert self.horizon is not None
         self.store.refine([self.horizon])
         return Horizon(self.horizon, self._way, self.store.timeline)
@@ -318,8 +329,8 @@ class Periodic:
         return direction(self.program.timed_rules)
 
     def _data(self) -> tuple[Fraction, Fraction]:
-        """Between which times the ends of given facts lie."""
-        found = finite_ends(table.lists for table in self.store.given.values())
+        """The times between which the ends of explicit facts lie."""
+        found = finite_ends(table.lists for table in self.store.explicit.values())
         if found is None:
             return Fraction(0), Fraction(0)
         return self.store.timeline.around(*found)
@@ -336,10 +347,8 @@ class Periodic:
         side = 2 * max(first - self.horizon.start, self.horizon.end - last, window_of(self.program))
         return Interval(first - side, last + side)
 
-    # ---- finding periods
-
     def _find(self) -> bool:
-        """Whether what is there repeats on all sides that were cut off."""
+        """Whether facts repeat on all sides that were cut off; the periods are updated if so."""
         way = self._way
         right = self._side(is_left=False) if way != BACKWARD else None
         left = self._side(is_left=True, right=right) if way != FORWARD else None
@@ -360,7 +369,7 @@ class Periodic:
             first, last, high = -last, -first, -low
         if right is not None:
             first = max(first, 1 - timeline.ends(right.at)[0])
-        search = Search(parts, last + 1, first, timeline.span(window_of(self.program)), self._unit)
+        search = RepetitionSearch(parts, last + 1, first, timeline.span(window_of(self.program)), self._unit)
         for part in TRIED[: 1 if self._way else None]:
             end = last + int((high - last) * part) // 2 * 2
             found = search.find(end)
@@ -373,22 +382,19 @@ class Periodic:
         """The smallest period."""
         return 1 if self.store.timeline.is_integer else 2
 
-    def _repeat(self, found: Found, is_left: bool) -> Repeat:
+    def _repeat(self, found: Repetition, is_left: bool) -> Repeat:
         timeline = self.store.timeline
         ends = (-INFINITY, -found.first) if is_left else (found.first, INFINITY)
         return Repeat(timeline.decode(*ends), timeline.duration(found.period), found.is_constant)
 
 
-# ---- asking
-
-
 def reach_of(query: Query, program: Program) -> tuple[Fraction, Fraction]:
-    """How far a query looks back and ahead; it is known that both have an end."""
+    """How far a query looks back and ahead; both must be bounded."""
     return _reach([query.rule], program)
 
 
 def folded(query: Query, periods: Periods, program: Program) -> Query:
-    """A query with the same answers for times near the data; raises ProgramError if it looks without end."""
+    """A query about times near the data with the same answers; raises ProgramError if it is unbounded."""
     for edge in edges([query.rule]):
         if edge.source in program.timed and (edge.shift.low is None or edge.shift.high is None):
             message = (
@@ -407,10 +413,10 @@ def folded(query: Query, periods: Periods, program: Program) -> Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfolding:
-    """Reads facts with so many periods more than are there, for queries."""
+class UnfoldedSource:
+    """Reads facts with more periods than are stored, `copies` of them, for queries."""
 
-    store: Store
+    store: TimedStore
     folding: Folding
     copies: int
 
@@ -418,36 +424,33 @@ class Unfolding:
         """The facts of an atom's predicate."""
         return self.store.table(leaf)
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
-        """When facts hold."""
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
+        """The intervals of facts."""
         return self.folding.unfold(self.store.read(leaf, numbers, part), self.copies)
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
-        """The facts that just changed: queries change nothing."""
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
+        """The facts that just changed; queries change none."""
         return self.store.changed(leaf)
 
 
-# ---- Time that advances: what can no longer matter is forgotten, so that an endless stream takes bounded
-# memory.
+# Time that advances. When it advances to T, everything before T is final: facts are inserted and deleted at T
+# or later only. If no rule looks ahead, facts at T or later follow from points at T or later, and from final
+# ones that rules look back at. Derived facts are stored as explicit ones are, so that a predicate is needed
+# only as far back as a rule that reads it looks in one step.
 #
-# When time advances to T, everything before T is final: facts come and go at T or later only. If no rule
-# looks ahead, whatever follows at T or later follows from points at T or later, and from final ones that
-# rules look back at. Derived facts are kept as given ones are, so that a predicate is needed only as far back
-# as a rule that reads it looks in one step.
-#
-# Invariant: every table holds, from T less what is looked back at its predicate, what it would hold had
+# Invariant: every table holds, from T less how far rules look back at its predicate, what it would hold had
 # nothing been forgotten.
 
 NOT_ADVANCED = "E644"
 FORGOTTEN = "E645"
-# It is looked for what can be forgotten when so many times what was left then is there, and some more.
+# Facts are forgotten when there are GROWTH times as many as were left the last time, and SWEPT_FROM more.
 GROWTH, SWEPT_FROM = 2, 4096
 
 
 def looked_back(program: Program) -> Mapping[str, Fraction | None]:
-    """How far back rules look at each predicate; None, for what holds always only, without end.
+    """How far back rules look at each predicate; None if unbounded, for predicates without times only.
 
-    Raises ProgramError if a rule looks ahead, or back without end at what holds at times.
+    Raises ProgramError if a rule looks ahead, or back without bound at temporal facts.
     """
     found: dict[str, Fraction | None] = {}
     faults: list[Diagnostic] = []
@@ -464,7 +467,7 @@ def looked_back(program: Program) -> Mapping[str, Fraction | None]:
 
 
 def _fault(edge: Edge, program: Program) -> Diagnostic | None:
-    """Why time cannot advance with a rule."""
+    """Why time cannot advance with a rule; None if it can."""
     name = program.predicates[edge.source].written
     if edge.shift.low is None or edge.shift.low < 0:
         message = f"time cannot advance: this rule looks ahead at `{name}`, so that nothing is ever final"
@@ -478,8 +481,8 @@ def _fault(edge: Edge, program: Program) -> Diagnostic | None:
 
 
 @dataclass(slots=True)
-class Past:
-    """What is final, and how much of it is kept. Mutable: it grows.
+class RetentionWindow:
+    """The times that are final, and how far back facts are retained. Mutable: it grows.
 
     `window` is the horizon, which moves along as time advances.
     """
@@ -488,17 +491,17 @@ class Past:
     time: Fraction | None = None  # before which everything is final; None if time has not advanced
     is_calendar: bool = False  # the time was given as a dateTime
     kept: Mapping[str, Fraction | None] = field(default_factory=dict)
-    weight: int = 0  # of what was there when something was forgotten last
+    weight: int = 0  # of all tables when facts were forgotten last
 
-    def advanced(self, point: Interval, program: Program) -> Past:
-        """What is final when time has advanced to a point; raises ProgramError if it cannot."""
+    def advanced(self, point: Interval, program: Program) -> RetentionWindow:
+        """The window after time has advanced to a point; raises ProgramError if it cannot."""
         to, is_calendar = point.start, point.is_calendar
         assert to is not None, "a point is finite"
         if self.time is not None and to < self.time:
             message = f"time has advanced to {self}, and cannot go back to {write_point(to, is_calendar)}"
             raise ProgramError(Diagnostic(NOT_ADVANCED, message))
         kept = looked_back(program)
-        return Past(self._moved(to, is_calendar), to, is_calendar, kept, self.weight)
+        return RetentionWindow(self._moved(to, is_calendar), to, is_calendar, kept, self.weight)
 
     def __str__(self) -> str:
         return "the beginning" if self.time is None else write_point(self.time, self.is_calendar)
@@ -525,34 +528,30 @@ class Past:
         return self.window
 
     def first(self, timeline: Timeline) -> int:
-        """The left end of what is not final."""
+        """The left end from which on times are not final."""
         return -INFINITY if self.time is None else timeline.ends(Interval(self.time, None))[0]
 
-    # ---- forgetting
-
-    def forget(self, store: Store) -> None:
+    def forget(self, store: TimedStore) -> None:
         """Drop facts that can no longer matter, unless few have been added since the last time."""
-        tables = (*store.given.values(), *store.tables.values())
+        tables = (*store.explicit.values(), *store.tables.values())
         if sum(table.weight for table in tables) < GROWTH * self.weight + SWEPT_FROM:
             return
         for table in tables:
-            table.forget(self._kept_from(table.name, store.timeline))
+            table.forget(self._retained_from(table.name, store.timeline))
         self.weight = sum(table.weight for table in tables)
 
-    def _kept_from(self, name: str, timeline: Timeline) -> int:
-        """The left end from which on the facts of a predicate are kept."""
+    def _retained_from(self, name: str, timeline: Timeline) -> int:
+        """The left end from which on the facts of a predicate are retained."""
         back = self.kept.get(name, Fraction(0))
         if back is None or self.time is None:
             return -INFINITY
         return timeline.ends(Interval(self.time - back, None))[0]
 
-    # ---- asking
-
     def check(self, query: Query, program: Program) -> None:
-        """Raise ProgramError if a query asks for what was forgotten."""
+        """Raise ProgramError if a query reads facts that were forgotten."""
         if self.time is None:
             return
-        for what, at in _asked(query.rule):
+        for what, at in _requested_times(query.rule):
             if at is None or at < self.time:
                 message = f"{what} was forgotten: time has advanced to {self}"
                 raise ProgramError(Diagnostic(FORGOTTEN, message, query.rule.span))
@@ -568,22 +567,22 @@ class Past:
 
 
 def derive_on(
-    horizon: Horizon | None, later: Horizon | None, store: Store, check: Callable[[], None]
-) -> GoOn:
-    """What derives in the horizon as it is when time has advanced what was cut off by the one before."""
+    horizon: Horizon | None, later: Horizon | None, store: TimedStore, check: Callable[[], None]
+) -> DeriveMore:
+    """The function that derives, once time has advanced, what the horizon before had cut off."""
 
-    def go_on(rules: Sequence[ReadyRule], journal: Journal) -> bool:
+    def derive_more(rules: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
         if horizon is None or later is None or not horizon.is_cut:
             return False
         later.left = horizon.left
-        Derivation(store, rules, unheard, check, "seminaive", horizon=later, journal=journal).run()
+        Derivation(store, rules, ignore_events, check, "seminaive", horizon=later, journal=journal).run()
         return True
 
-    return go_on
+    return derive_more
 
 
-def _asked(rule: Rule) -> Iterator[tuple[str, Fraction | None]]:
-    """What a query asks to hold throughout, and from when."""
+def _requested_times(rule: Rule) -> Iterator[tuple[str, Fraction | None]]:
+    """The intervals that a query names, as text, and where each begins."""
     for literal in rule.body:
         if isinstance(literal, Throughout):
             yield f"what held at {literal.interval}", literal.interval.start

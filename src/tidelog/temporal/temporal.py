@@ -1,13 +1,11 @@
-"""The part of a reasoner that knows of time: facts with intervals, derivation, answers, state as arrays.
-Mutates itself.
-"""
+"""The temporal part of a reasoner: facts with intervals, their derivation, changes, queries and state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,38 +29,54 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.temporal.body_evaluation import Computer, Evaluation, Reading, head_rows, together, violations
-from tidelog.temporal.horizon import Horizon, Outcome, Periods
+from tidelog.temporal.body_evaluation import (
+    BodyEvaluation,
+    ExpressionEvaluator,
+    IntervalSource,
+    find_violations,
+    report_violations,
+)
+from tidelog.temporal.horizon import Horizon, Periods, TimedOutcome
+from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_fixpoint import PROCEDURES, Derivation
-from tidelog.temporal.interval_table import Ids, Integers, Lists, RowSet, Table, TimedTable, Timeline, single
-from tidelog.temporal.metric_rules import FORWARD, direction, make_ready, time_cycle
+from tidelog.temporal.interval_table import (
+    IdColumns,
+    Ids,
+    Integers,
+    IntervalLists,
+    TimedTable,
+    Timeline,
+    single,
+)
+from tidelog.temporal.metric_rules import FORWARD, compile_metric_rule, direction, time_cycle
 from tidelog.temporal.periodic import (
     NOT_ADVANCED,
-    Past,
     Periodic,
-    Unfolding,
+    RetentionWindow,
+    UnfoldedSource,
     derive_on,
     folded,
     reach_of,
     reason_against,
 )
 from tidelog.temporal.time_columns import split_batch
-from tidelog.temporal.timed_changes import Changing, Stating, TimedUpdate, Times
+from tidelog.temporal.timed_changes import RowTimes, TimedTransaction, TimedUpdate, TimedUpdateNormaliser
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation
-from tidelog.temporal.timed_store import Store
+from tidelog.temporal.timed_store import TimedStore
 
-# ---- The part of a reasoner that knows of time: facts with intervals, derivation, answers. Mutates itself.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
 NOT_CHANGED = "E617"
 WINDOW = "give a horizon, which moves along"
-ANEW = "make a new reasoner with the facts and rules as they are to be"
+NEW_REASONER = "make a new reasoner with the facts and rules as they are to be"
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSettings:
-    """How what holds at times is derived: by which procedure, for how many rounds, within which horizon."""
+    """How temporal facts are derived: by which procedure, for how many rounds, within which horizon."""
 
     procedure: str = PROCEDURES[0]
     rounds: int | None = None
@@ -79,28 +93,28 @@ USUAL = TimeSettings()
 
 
 class Temporal:
-    """Facts over time and what follows from them, beside an engine that holds what is without time."""
+    """Temporal facts, explicit and derived, next to an engine that has the facts without times. Mutable."""
 
-    def __init__(self, engine: Any, program: Program, settings: TimeSettings) -> None:
+    def __init__(self, engine: ClosingEngine, program: Program, settings: TimeSettings) -> None:
         self.engine = engine
         self.settings = settings
-        self.store = Store(engine, Timeline(is_integer=program.is_integer_time))
-        self.outcome: Outcome | None = None  # of the last derivation
-        self.dropped: Mapping[int, int] = {}  # rules that were done before its end, and after which round
-        self.past = Past(settings.horizon)
-        self.periodic: Periodic | None = None  # where what follows has no end
+        self.store = TimedStore(engine, Timeline(is_integer=program.is_integer_time))
+        self.outcome: TimedOutcome | None = None  # of the last derivation
+        self.dropped: Mapping[
+            int, int
+        ] = {}  # numbers of rules that were done before it ended, and after which round
+        self.past = RetentionWindow(settings.horizon)
+        self.periodic: Periodic | None = None  # if derivation has no end
         self.is_cut = False  # something would follow beyond the horizon
 
-    # ---- facts in
-
     def state(self, facts: Sequence[TimedFact], listen: Listener) -> None:
-        """Add facts that a program states."""
+        """Add explicit facts of a program."""
         self.store.refine(fact.interval for fact in facts)
         for name, some in facts_by_predicate(facts).items():
             start = perf_counter()
             columns = self.columns([fact.values for fact in some])
             left, right = self.store.timeline.encode([fact.interval for fact in some])
-            new = self.store.give(name, columns, len(some), left, right)
+            new = self.store.add_explicit(name, columns, len(some), left, right)
             listen(FactsLoaded(name, len(some), new, perf_counter() - start))
 
     def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> None:
@@ -108,8 +122,8 @@ class Temporal:
         is_integer = self.store.timeline.is_integer
         self.load_parts(name, (split_batch(batch, names, is_integer) for batch in batches), listen)
 
-    def load_parts(self, name: str, parts: Iterable[tuple[Batch, Times]], listen: Listener) -> int:
-        """Add facts of a file, apart from when they hold; returns how many intervals are new."""
+    def load_parts(self, name: str, parts: Iterable[tuple[Batch, RowTimes]], listen: Listener) -> int:
+        """Add facts of a file, their times apart; return how many intervals are new."""
         start, all_new = perf_counter(), 0
         for batch, times in parts:
             new = self.give(name, [tuple(map(self.engine.encode_column, batch.columns))], times)
@@ -118,24 +132,24 @@ class Temporal:
             start, all_new = end, all_new + new
         return all_new
 
-    def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: Times) -> int:
-        """Add facts, as columns of ids in parts, with their times; returns how many intervals are new."""
-        self.store.adopt(times.timeline)
+    def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: RowTimes) -> int:
+        """Add facts, as columns of ids in parts, with their times; return how many intervals are new."""
+        self.store.refine_to(times.timeline)
         left, right = times.on(self.store.timeline)
         count = len(left)
         if not count:
             return 0
         columns = np.array([np.concatenate(column) for column in zip(*parts, strict=True)], np.int32)
-        return self.store.give(name, columns.reshape(len(columns), count), count, left, right)
+        return self.store.add_explicit(name, columns.reshape(len(columns), count), count, left, right)
 
     def begin_again(self) -> None:
-        """Forget what was derived; what is given stays."""
+        """Drop all derived facts; explicit ones stay."""
         self.store.tables = {}
         self.outcome, self.dropped, self.periodic, self.is_cut = None, {}, None, False
 
     def is_given(self, fact: TimedFact) -> bool:
-        """Whether a fact is given for all of its interval."""
-        table = self.store.given.get(fact.predicate)
+        """Whether a fact is explicit throughout its interval."""
+        table = self.store.explicit.get(fact.predicate)
         if table is None:
             return False
         number = table.facts.find(self.columns([fact.values]), 1)
@@ -143,62 +157,60 @@ class Temporal:
         lists = single(left, right)
         return not lists.without(table.lists, lists.numbers, number).size
 
-    def columns(self, rows: Sequence[Sequence[Any]]) -> Table:
+    def columns(self, rows: Sequence[Sequence[Any]]) -> IdColumns:
         """Rows of values as ids."""
         encode = self.engine.dictionary.encode_values
         arity = len(rows[0])
-        ids = [encode([row[place] for row in rows]) for place in range(arity)]
+        ids = [encode([row[position] for row in rows]) for position in range(arity)]
         return np.array(ids, np.int32).reshape(arity, len(rows))
-
-    # ---- deriving
 
     def derive(
         self, program: Program, strata_before: int, listen: Listener, check: Callable[[], None]
     ) -> None:
-        """Derive everything that rules over time lead to; what is without time has been derived."""
+        """Derive all temporal facts; facts without times have been derived."""
         self.check_end(program)
         self.store.tables = {}
-        self.store.refine_for(program)
+        self.store.refine_for_rules(program)
         horizon = self.horizon(program)
         self.store.begin(program)
-        ready = self.store.ready(program)
+        compiled = self.store.compiled_rules(program)
         settings = self.settings
         if self._has_no_end(program):
             self.periodic = Periodic(program, self.store, settings.procedure)
-            self.outcome, self.dropped = self.periodic.derive(ready, listen, check, strata_before)
+            self.outcome, self.dropped = self.periodic.derive(compiled, listen, check, strata_before)
             return
         derivation = Derivation(
-            self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
+            self.store, compiled, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
         self.outcome = derivation.run()
         self.is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
 
-    def given(self) -> Iterator[tuple[str, Sequence[Ids], int, Times]]:
-        """Yield the facts that are given with times: columns of ids, how many rows, and when each holds."""
-        for name, table in self.store.given.items():
+    def given(self) -> Iterator[tuple[str, Sequence[Ids], int, RowTimes]]:
+        """Yield the explicit facts with times: columns of ids, how many rows, and their times."""
+        for name, table in self.store.explicit.items():
             columns, left, right = table.rows()
             yield (
                 name,
                 list(map(np.ascontiguousarray, columns)),
                 len(left),
-                Times(self.store.timeline, left, right),
+                RowTimes(self.store.timeline, left, right),
             )
 
     def hold(
         self,
         program: Program,
-        found: Mapping[str, Sequence[tuple[Sequence[Ids], Sequence[Integers], int]]],
+        derived: Mapping[str, Sequence[tuple[Sequence[Ids], Sequence[Integers], int]]],
         timeline: Timeline,
-        outcome: Outcome,
+        outcome: TimedOutcome,
         listen: Listener,
     ) -> None:
-        """Hold facts that were derived elsewhere: of each derived predicate all, with their times."""
+        """Install facts that other processes derived: of each derived predicate all, with their times."""
         self.store.tables = {}
-        self.store.adopt(timeline)
+        self.store.refine_to(timeline)
         self.store.begin(program)
         tables, before = self.store.tables, len(self.store)
-        for name, parts in found.items():
+        for name, parts in derived.items():
             table = tables[name]
             for columns, (left, right), rows in parts:
                 facts = table.number(np.array(columns, np.int32).reshape(len(columns), rows), rows)
@@ -207,8 +219,8 @@ class Temporal:
         self.outcome, self.dropped, self.periodic = outcome, {}, None
         self.is_cut = outcome.horizon is not None and outcome.horizon.is_cut
 
-    def horizon(self, program: Program, past: Past | None = None) -> Horizon | None:
-        """The part of the timeline to which derivation is limited, if it is, noting nothing yet."""
+    def horizon(self, program: Program, past: RetentionWindow | None = None) -> Horizon | None:
+        """The horizon on the present timeline, with nothing cut off by it yet; None if there is none."""
         past = past or self.past
         if past.interval is None:
             return None
@@ -220,7 +232,7 @@ class Temporal:
         return horizon
 
     def check_end(self, program: Program) -> None:
-        """Raise ProgramError if what follows may have no end, nor repeat, and nothing was said about one."""
+        """Raise ProgramError if derivation may have no end, facts may not repeat, and there is no limit."""
         reason = reason_against(program) if self._has_no_end(program) else None
         if reason is None:
             return
@@ -234,10 +246,8 @@ class Temporal:
             raise ProgramError(Diagnostic(ENDLESS, message, edge.rule.span, help))
 
     def _has_no_end(self, program: Program) -> bool:
-        """Whether rules lead on for ever, and nothing was said about an end."""
+        """Whether derivation has no end, and the settings have no limit."""
         return leads_on(program, self.settings)
-
-    # ---- changing
 
     def change(
         self,
@@ -248,9 +258,9 @@ class Temporal:
         check: Callable[[], None],
         accept: Callable[[], None],
     ) -> NetChange:
-        """The net change of a transaction; what is without time has changed already, by `static`.
+        """Apply a transaction; return its net change. Facts without times have changed already, by `static`.
 
-        `accept` is called last, and raises if all of it must not be.
+        `accept` is called last, and raises to reject all of it.
         """
         before, after = programs
         if not (before.timed or after.timed):
@@ -258,9 +268,9 @@ class Temporal:
             return static
         if update.advance is not None and self.periodic is not None:
             raise ProgramError(Diagnostic(NOT_ADVANCED, "time cannot advance where all repeats", help=WINDOW))
-        reason = self._reason_to_derive_anew(before, after)
+        reason = self._reason_to_rederive(before, after)
         if reason is not None:
-            raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
+            raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=NEW_REASONER))
         self._refine(update, after)
 
         def check_all() -> None:
@@ -289,46 +299,50 @@ class Temporal:
         check: Callable[[], None],
         accept: Callable[[], None],
     ) -> tuple[NetChange, int]:
-        """The net change where what follows has an end, and how many intervals there are more."""
+        """Apply a transaction where derivation has an end; return the net change, and how many intervals more
+        there are.
+        """
         before, after = programs
         past = self.past if update.advance is None else self.past.advanced(update.advance, after)
         later = None if past is self.past else self.horizon(after, past)
         horizon = self.horizon(after)
-        changing = Changing(self.store, horizon, check, derive_on(horizon, later, self.store, check))
-        net = changing.carry_out(update, static, before, after, accept)
+        transaction = TimedTransaction(
+            self.store, horizon, check, derive_on(horizon, later, self.store, check)
+        )
+        net = transaction.execute(update, static, before, after, accept)
         self.is_cut = any(one is not None and one.is_cut for one in (horizon, later))
-        self.outcome = self.outcome or Outcome(0, True, horizon)  # the first facts with times
-        grown = changing.journal.grown(self.store.tables.values())
+        self.outcome = self.outcome or TimedOutcome(0, True, horizon)  # the first facts with times
+        grown = transaction.journal.grown(self.store.tables.values())
         if later is not None:
             self._advance(past, later)
         return net, grown
 
     @property
-    def stating(self) -> Stating:
-        """The facts that are given, for what a transaction says about them."""
-        return Stating(self.store, self._first)
+    def normaliser(self) -> TimedUpdateNormaliser:
+        """What reduces an update to points that are explicit."""
+        return TimedUpdateNormaliser(self.store, self._first)
 
     def _refine(self, update: TimedUpdate, after: Program) -> None:
-        """Refine the units as far as a transaction needs, before anything is written in them."""
+        """Refine the units as far as a transaction needs, before it writes anything."""
         for timeline in update.timelines:
-            self.store.adopt(timeline)
+            self.store.refine_to(timeline)
         self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
-    def _advance(self, past: Past, horizon: Horizon) -> None:
-        """Set the new past and horizon, and drop facts that can no longer matter."""
+    def _advance(self, past: RetentionWindow, horizon: Horizon) -> None:
+        """Set the new retention window and horizon, and drop facts that can no longer matter."""
         past.forget(self.store)
         self.past = past
         if self.outcome is not None:
             self.outcome = replace(self.outcome, horizon=horizon)
 
     def refuse_rehearsal(self, program: Program) -> None:
-        """Raise ProgramError where facts hold at times: what would change in them cannot be told."""
+        """Raise ProgramError if there are temporal facts: a dry run cannot report their changes."""
         if program.timed:
             message = "what a transaction would change cannot be told yet where facts hold at times"
             raise ProgramError(Diagnostic(NOT_CHANGED, message, help="carry it out, and see its delta"))
 
-    def _reason_to_derive_anew(self, before: Program, after: Program) -> str | None:
-        """Why what follows cannot be kept right step by step; None if it can."""
+    def _reason_to_rederive(self, before: Program, after: Program) -> str | None:
+        """Why derived facts cannot be maintained, and must be derived again; None if they can."""
         if self.outcome is not None and not self.outcome.is_fixpoint:
             return "what follows is partial, after so many rounds, so that it cannot be kept right"
         if self.past.time is not None and before.timed_rules != after.timed_rules:
@@ -350,36 +364,35 @@ class Temporal:
             return
         times = self.store.tables[BOTTOM].rows()[2]
         if len(times) and times.max() >= self._first:
-            raise Inconsistent(violations(program, self.store, self._first))
-
-    # ---- asking
+            violations = find_violations(program, self.store, self._first)
+            raise Inconsistent(report_violations(violations, program))
 
     @property
     def _first(self) -> int:
-        """The left end of what may be asked for: what was before is forgotten."""
+        """The left end of times that may be queried: what was before is forgotten."""
         return self.past.first(self.store.timeline)
 
-    def _recent(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
-        """Those of distinct answers that hold at a time that may be asked for, and when."""
+    def _recent(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
+        """The facts that hold at a time that may be queried, and the points of each."""
         if self.past.time is None:
             return numbers, lists
         lists = lists.later(self._first)
-        kept = np.flatnonzero(lists.count > 0)
-        return numbers[kept], lists.taken(kept)
+        held = np.flatnonzero(lists.count > 0)
+        return numbers[held], lists.take(held)
 
     @property
     def _periods(self) -> Periods | None:
         return None if self.periodic is None else self.periodic.periods
 
-    def _reading(self, query: Query, program: Program) -> Reading:
-        """Where the atoms of a query read: as far beyond what is there as it looks, where all repeats."""
+    def _source(self, query: Query, program: Program) -> IntervalSource:
+        """Where the atoms of a query read: if facts repeat, with as many more periods as it needs."""
         if self._periods is None:
             return self.store
         copies = self._periods.copies(2 * max(reach_of(query, program)))
-        return Unfolding(self.store, self._periods.on(self.store.timeline), copies)
+        return UnfoldedSource(self.store, self._periods.on(self.store.timeline), copies)
 
     def relation(self, predicate: Predicate, schema: LazySchema | None = None) -> TimedRelation:
-        """All facts of a predicate, and when they hold."""
+        """All facts of a predicate, with their times."""
         table = self.store.tables[predicate.name]
         numbers, lists = self._recent(*table.holding())
         columns = table.facts.columns[:, numbers]
@@ -391,8 +404,8 @@ class Temporal:
         self,
         name: str,
         names: Sequence[str],
-        columns: Table,
-        lists: Lists,
+        columns: IdColumns,
+        lists: IntervalLists,
         periods: Periods | None,
         time: str = INTERVAL,
         schema: LazySchema | None = None,
@@ -408,36 +421,21 @@ class Temporal:
         return PeriodicRelation(*parts, every=every) if every.any() else TimedRelation(*parts)
 
     def answer(self, query: Query, program: Program, schema: LazySchema | None = None) -> Relation:
-        """The answers to a query, with the time at which each holds if the query does not say when."""
+        """The answers to a query, with their times if the query names none."""
         self.past.check(query, program)
         if self._periods is not None:
             query = folded(query, self._periods, program)
         self.store.refine(intervals_of(query.rule))
-        ready = make_ready(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
-        for name in query.rule.read:
+        compiled = compile_metric_rule(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
+        for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
             if name not in self.store.tables and name in program.predicates:
-                self.store.tables[name] = self.store.beginning(name, program.predicates[name].arity)
-        evaluation = Evaluation(self._reading(query, program), Computer(self.engine))
-        answers = RowSet(len(ready.terms))
-        found: list[tuple[Integers, Any]] = []
-        for body in ready.bodies:
-            groups = evaluation.whole(body)
-            found.append((answers.find_or_add(head_rows(ready, groups), len(groups)), groups.lists))
-        return self._answers(query, program, answers, found, schema)
-
-    def _answers(
-        self,
-        query: Query,
-        program: Program,
-        answers: RowSet,
-        found: Sequence[tuple[Integers, Any]],
-        schema: LazySchema | None,
-    ) -> Relation:
-        numbers = np.concatenate([numbers for numbers, _ in found])
-        numbers, lists = together([lists for _, lists in found]).grouped(numbers)
-        numbers, lists = self._recent(numbers, lists)
-        name, dictionary = query.text.strip(), self.engine.dictionary
+                self.store.tables[name] = self.store.initial_table(name, program.predicates[name].arity)
+        evaluation = BodyEvaluation(self._source(query, program), ExpressionEvaluator(self.engine))
+        found = [evaluation.whole(body) for body in compiled.bodies]
+        answers = IntervalBindings.union([each.head(compiled) for each in found])
+        numbers, lists = self._recent(answers.lists.numbers, answers.lists)
         columns = answers.columns[:, numbers]
+        name, dictionary = query.text.strip(), self.engine.dictionary
         if not asks_when(query, program):
             return Relation(name, query.variables, tuple(columns), len(numbers), dictionary, schema)
         periods = None if self._periods is None else self._periods.later(*reach_of(query, program))
@@ -445,13 +443,13 @@ class Temporal:
 
 
 def leads_on(program: Program, settings: TimeSettings) -> bool:
-    """Whether rules lead on for ever, and the settings say nothing about an end."""
+    """Whether derivation has no end, and the settings have no limit."""
     is_limited = settings.rounds is not None or settings.horizon is not None
     return not is_limited and bool(time_cycle(program.timed_rules))
 
 
 def asks_when(query: Query, program: Program) -> bool:
-    """Whether the answers to a query hold at times: something in it does, for which it names no time."""
+    """Whether the answers to a query have times: an atom in it has, for which it names no time."""
     timed = program.timed
     return any(
         atom.predicate in timed
@@ -462,20 +460,27 @@ def asks_when(query: Query, program: Program) -> bool:
 
 
 def is_timed(query: Query, program: Program) -> bool:
-    """Whether a query asks for something that holds at times."""
-    return query.rule.is_metric or not query.rule.read.isdisjoint(program.timed)
+    """Whether a query reads temporal facts or has metric operators."""
+    atoms = (*query.rule.positive, *query.rule.negated)
+    return query.rule.is_metric or any(atom.predicate in program.timed for atom in atoms)
 
 
 def _without(rows: Mapping[str, Rows], names: frozenset[str]) -> dict[str, Rows]:
     return {name: some for name, some in rows.items() if name not in names}
 
 
-# ---- What holds when, as arrays: taken out of one reasoner, and put into another that is empty.
+def _by_predicate(facts: Iterable[TimedFact]) -> dict[str, list[TimedFact]]:
+    by_predicate: dict[str, list[TimedFact]] = {}
+    for fact in facts:
+        by_predicate.setdefault(fact.predicate, []).append(fact)
+    return by_predicate
+
+
+# The temporal state as arrays, captured from one reasoner between transactions, restored in another that is
+# empty. Facts keep their numbers, those that hold at no time included; how lists lie in their pool is left
+# out.
 #
-# Between transactions only. The facts of a table keep their numbers, those that hold at no time included; how
-# lists lie in their pool is left out.
-#
-# Invariant: a reasoner with a reinstated state and the one it was taken from hold the same facts, under the
+# Invariant: a reasoner with a restored state and the one it was captured from hold the same facts, under the
 # same numbers, at the same times.
 
 
@@ -492,22 +497,24 @@ class TimedTableState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeState:
-    """All that holds at times, and how it was derived."""
+    """All temporal facts, and how they were derived."""
 
     settings: TimeSettings
     timeline: Timeline
     given: tuple[TimedTableState, ...]
     tables: tuple[TimedTableState, ...]
-    outcome: tuple[int, bool, bool] | None  # rounds, whether nothing more followed, whether all repeats
+    outcome: tuple[int, bool, bool] | None  # rounds, whether it is a fixpoint, whether facts repeat
     dropped: Mapping[int, int]
     is_cut: bool = False  # something would follow beyond the horizon
-    past: Past = field(default_factory=Past)  # what is final, if time has advanced
-    periodic: tuple[Interval | None, Periods | None] | None = None  # where what follows has no end
+    past: RetentionWindow = field(default_factory=RetentionWindow)  # what is final, if time has advanced
+    periodic: tuple[Interval | None, Periods | None] | None = None  # if derivation has no end
 
 
 def capture(time: Temporal) -> TimeState:
-    """The state between two transactions; nothing in it changes when the reasoner goes on."""
-    given, tables = (tuple(map(_captured, some.values())) for some in (time.store.given, time.store.tables))
+    """The state between two transactions, which later ones do not change."""
+    given, tables = (
+        tuple(map(_captured, some.values())) for some in (time.store.explicit, time.store.tables)
+    )
     return replace(summary(time), given=given, tables=tables)
 
 
@@ -535,9 +542,9 @@ def _captured(table: TimedTable) -> TimedTableState:
 
 
 def reinstate(time: Temporal, state: TimeState, program: Program) -> None:
-    """Restore a state in a reasoner without facts that hold at times."""
-    given = {each.name: _reinstated(each) for each in state.given}
-    resume(time, state, program, given, {each.name: _reinstated(each) for each in state.tables})
+    """Restore a state in a reasoner without temporal facts."""
+    given = {each.name: _restored_table(each) for each in state.given}
+    resume(time, state, program, given, {each.name: _restored_table(each) for each in state.tables})
 
 
 def resume(
@@ -547,14 +554,14 @@ def resume(
     given: Mapping[str, TimedTable],
     tables: Mapping[str, TimedTable],
 ) -> None:
-    """The same of a state without its facts, and these: what is given, and all that holds."""
+    """Restore a state without its facts, and these: explicit ones, and all that hold."""
     time.store.timeline = state.timeline
-    time.store.given, time.store.tables = dict(given), dict(tables)
+    time.store.explicit, time.store.tables = dict(given), dict(tables)
     time.dropped, time.is_cut, time.past = dict(state.dropped), state.is_cut, replace(state.past)
     if state.outcome is None:
         return
     rounds, is_fixpoint, is_repeating = state.outcome
-    outcome = Outcome(rounds, is_fixpoint)
+    outcome = TimedOutcome(rounds, is_fixpoint)
     if state.periodic is None:
         time.outcome = replace(outcome, horizon=time.horizon(program))
         return
@@ -562,7 +569,7 @@ def resume(
     time.outcome = time.periodic.outcome(outcome) if is_repeating else outcome
 
 
-def _reinstated(state: TimedTableState) -> TimedTable:
+def _restored_table(state: TimedTableState) -> TimedTable:
     table = TimedTable(state.name, len(state.columns))
     rows = len(state.count)
     columns: Any = np.array(state.columns, np.int32).reshape(len(state.columns), rows)
@@ -570,14 +577,14 @@ def _reinstated(state: TimedTableState) -> TimedTable:
         numbers = table.number(columns, rows)
         if table.facts.rows != rows:
             raise ValueError(f"`{state.name}` has a fact at times twice")
-        lists = Lists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
+        lists = IntervalLists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
         table.replace(numbers, lists)
     return table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
-    """A state without its facts, and these: what is given with times, and all that holds at times."""
+    """A state without its facts, and these: explicit ones with times, and all with times."""
 
     state: TimeState
     given: Mapping[str, TimedTable]
@@ -585,16 +592,16 @@ class Restored:
 
 
 def restore_times(time: Temporal, restored: Restored, program: Program) -> bool:
-    """Restore what a reasoner holds at times; return whether the derived facts are left to be derived.
+    """Restore the temporal facts of a reasoner; return whether the derived ones must be derived again.
 
-    Where all is periodic, the tables state periods, and do not contain the working data.
+    Where facts repeat, the tables contain periods, and not the working data.
     """
     state = restored.state
     if state.periodic is not None:
-        time.store.timeline, time.store.given = state.timeline, dict(restored.given)
+        time.store.timeline, time.store.explicit = state.timeline, dict(restored.given)
         return True
     resume(time, state, program, restored.given, restored.tables)
     for name in time.store.predicates(program):
         if name not in time.store.tables:
-            time.store.tables[name] = time.store.beginning(name, program.predicates[name].arity)
+            time.store.tables[name] = time.store.initial_table(name, program.predicates[name].arity)
     return False

@@ -1,4 +1,8 @@
-"""Times in data: columns of intervals, or of starts and ends; what such columns hold."""
+"""Times in data: columns of intervals, or of starts and ends, read as integers; the types of such columns.
+
+The type of bounds follows from the program and from what it is given, never from the rows. Derived facts have
+bounds that are sums of explicit bounds and of lengths in rules.
+"""
 
 from __future__ import annotations
 
@@ -23,37 +27,32 @@ from tidelog.logic.intervals import Interval, read_interval, read_point
 from tidelog.logic.program import Program, TimedFact
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Integers, Timeline, as_integers
-from tidelog.temporal.timed_changes import Times, times_of
+from tidelog.temporal.timed_changes import RowTimes, times_of
 from tidelog.temporal.timed_relation import BOUNDS, INTERVAL
-
-# ---- What the columns hold that say from when to when facts hold: whole numbers, moments, or exact texts.
-#
-# It follows from the program and from what is given, never from the rows. What is derived has bounds that are
-# sums of stated and given ones, and of lengths in rules.
 
 _MICROSECONDS = 1_000_000
 
 
 class Bound(Enum):
-    """What a bound is."""
+    """The type of the bounds of intervals in data."""
 
     WHOLE = "whole"
     MOMENT = "moment"
-    TEXT = "text"  # it may be anything
+    TEXT = "text"  # exact, of any kind
 
 
 def bound_of(program: Program, given: Iterable[Bound], horizon: Interval | None) -> Bound:
-    """Return what bounds are in a program that is given data with such bounds."""
+    """The type of all bounds in a program that is given data with such bounds."""
     if program.is_integer_time:
         return Bound.WHOLE
     columns = list(given)
     lengths = [
         point for rule in program.timed_rules for one in intervals_of(rule) for point in _bound_points(one)
     ]
-    stated = [fact.interval for fact in program.facts if isinstance(fact, TimedFact)]
-    stated += [] if horizon is None else [horizon]
-    points = [point for interval in stated for point in _bound_points(interval)]
-    if Bound.MOMENT in columns or any(interval.is_calendar for interval in stated):
+    explicit = [fact.interval for fact in program.facts if isinstance(fact, TimedFact)]
+    explicit += [] if horizon is None else [horizon]
+    points = [point for interval in explicit for point in _bound_points(interval)]
+    if Bound.MOMENT in columns or any(interval.is_calendar for interval in explicit):
         is_fine = all((point * _MICROSECONDS).denominator == 1 for point in (*points, *lengths))
         return Bound.MOMENT if is_fine and set(columns) <= {Bound.MOMENT} else Bound.TEXT
     is_whole = all(point.denominator == 1 for point in (*points, *lengths))
@@ -64,21 +63,19 @@ def _bound_points(interval: Interval) -> Iterator[Fraction]:
     yield from (point for point in (interval.start, interval.end) if point is not None)
 
 
-# ---- Times in data: columns of intervals, or of starts and ends, as integers.
-
 NOT_A_TIME = "E619"
 OUT_OF_RANGE = "a time leaves the range of 64 bits"
 _UNITS = {"s": 1, "ms": 1000, "us": _MICROSECONDS, "ns": 1_000_000_000}
 
 
-def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
-    """Data without its times, and these; None if it has none.
+def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[object, RowTimes] | None:
+    """Split data into rows without times, and the times; None if it has no times.
 
     Rows are tuples with an interval, or a text that writes one, behind the arguments; tables have a column
     `interval`, or `start` and `end`, perhaps with `start_open` and `end_open`.
     """
     if type(data) is list and data and isinstance(data[0], tuple) and len(data[0]) == arity:
-        return None  # most are so: this is asked of everything that is stated
+        return None  # the usual case: all inserted data is checked
     table = _table(data)
     if table is not None:
         return _split_table(table, arity, is_integer)
@@ -113,7 +110,7 @@ def _table(data: object) -> Any | None:
     return None
 
 
-def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
+def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, RowTimes] | None:
     chosen = time_columns(table.column_names, arity)
     if not chosen:
         return None
@@ -123,7 +120,7 @@ def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[objec
 
 
 def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
-    """The columns of a table that say when its rows hold; none, if all are arguments of the predicate."""
+    """The columns of a table with the times of its rows; none if all are arguments of the predicate."""
     if arity is not None and len(names) == arity:
         return []
     if INTERVAL in names:
@@ -134,16 +131,16 @@ def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
     return []
 
 
-def split_batch(batch: Batch, names: tuple[str, ...], is_integer: bool) -> tuple[Batch, Times]:
-    """Rows of a file without the last columns, which say when, and these."""
+def split_batch(batch: Batch, names: tuple[str, ...], is_integer: bool) -> tuple[Batch, RowTimes]:
+    """Split rows of a file into arguments, and the times, which are the last columns."""
     count = len(batch.columns) - len(names)
     times = read_times([column.values for column in batch.columns[count:]], names, is_integer)
     return Batch(batch.columns[:count], batch.rows), times
 
 
-def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> Times:
-    """The times of columns: one of intervals or of points; start and end, or start and duration; these and
-    whether the bounds are left out.
+def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> RowTimes:
+    """Read times from columns: one of intervals or of points; start and end, or start and duration; two more
+    say whether the bounds are left out.
     """
     arrays = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
     if len(arrays) == 1 and names[0] == START:
@@ -156,21 +153,21 @@ def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) ->
         end = _added(start, end)
     scale = lcm(start[1], end[1])
     opened = [np.zeros(len(arrays[0]), bool)] * 2
-    for place, array in enumerate(arrays[2:4]):
-        opened[place] = np.asarray(_truths(array))
+    for number, array in enumerate(arrays[2:4]):
+        opened[number] = np.asarray(_truths(array))
     timeline = Timeline(scale, is_integer, start[2] or end[2])
     left = _ends(start, scale, opened[0], 1, timeline)
     right = _ends(end, scale, opened[1], -1, timeline)
     empty = np.flatnonzero(left > right)
     if len(empty):
-        place = int(empty[0])
-        bounds = f"from {arrays[0][place]} to {arrays[1][place]}"
-        raise DataError(Diagnostic(NOT_A_TIME, f"row {place + 1}: no time point lies {bounds}"))
-    return Times(timeline, left, right)
+        row = int(empty[0])
+        bounds = f"from {arrays[0][row]} to {arrays[1][row]}"
+        raise DataError(Diagnostic(NOT_A_TIME, f"row {row + 1}: no time point lies {bounds}"))
+    return RowTimes(timeline, left, right)
 
 
 def _added(start: _Points, length: _Points) -> _Points:
-    """The ends of what begins at points and lasts so long."""
+    """The ends of intervals, from their starts and durations."""
     scale = lcm(start[1], length[1])
     points, lengths = start[0], length[0]
     is_infinite = (np.abs(points) >= INFINITY) | (lengths >= INFINITY)
@@ -189,11 +186,11 @@ def _truths(array: Any) -> Any:
     return pc.equal(pc.utf8_lower(array.cast(pa.large_string())), "true")
 
 
-def _intervals(texts: Any, is_integer: bool) -> Times:
+def _intervals(texts: Any, is_integer: bool) -> RowTimes:
     encoded = pc.dictionary_encode(texts.cast(pa.large_string()))
     distinct = times_of([_read(text) for text in encoded.dictionary.to_pylist()], is_integer)
-    places = np.asarray(encoded.indices)
-    return Times(distinct.timeline, distinct.left[places], distinct.right[places])
+    rows = np.asarray(encoded.indices)
+    return RowTimes(distinct.timeline, distinct.left[rows], distinct.right[rows])
 
 
 def _read(text: str) -> Interval:

@@ -21,8 +21,6 @@ from tidelog.logic.type_inference import LazySchema
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Integers, Timeline
 
-# ---- Relations over time: rows with the interval at which each holds, iterable and ready for Arrow.
-
 INTERVAL = "interval"
 BOUNDS = ("start", "end", "start_open", "end_open")
 Truths = npt.NDArray[np.bool_]
@@ -79,26 +77,26 @@ class TimedRelation(Relation):
 
     def head(self, rows: int) -> TimedRelation:
         """The first rows."""
-        places = self._order if "_order" in self.__dict__ else np.arange(self._rows)
-        return self._taken(places[:rows])
+        positions = self._order if "_order" in self.__dict__ else np.arange(self._rows)
+        return self._taken(positions[:rows])
 
-    def _taken(self, places: Integers) -> TimedRelation:
-        """The rows at these places, in their order."""
-        taken = self._at(places)
-        taken.__dict__["_order"] = np.arange(len(places))
+    def _taken(self, positions: Integers) -> TimedRelation:
+        """The rows at these positions, in their order."""
+        taken = self._at(positions)
+        taken.__dict__["_order"] = np.arange(len(positions))
         return taken
 
-    def _at(self, places: Integers) -> TimedRelation:
-        return TimedRelation(*self._parts(places))
+    def _at(self, positions: Integers) -> TimedRelation:
+        return TimedRelation(*self._parts(positions))
 
-    def _parts(self, places: Integers) -> tuple[Any, ...]:
-        """What a relation of the rows at these places is made of."""
+    def _parts(self, positions: Integers) -> tuple[Any, ...]:
+        """The arguments that make a relation of the rows at these positions."""
         return (
             self.name,
             self.arguments,
-            tuple(column[places] for column in self._columns),
-            self.left[places],
-            self.right[places],
+            tuple(column[positions] for column in self._columns),
+            self.left[positions],
+            self.right[positions],
             self._dictionary,
             self.timeline,
             self.time,
@@ -134,10 +132,8 @@ class TimedRelation(Relation):
         """Which intervals, with ends on a timeline, hold another one."""
         return (lefts <= left) & (rights >= right)
 
-    # ---- as data
-
     def intervals(self) -> list[Interval]:
-        """When the rows hold, in their order."""
+        """The intervals of the rows, in their order."""
         return self[self.time]
 
     def to_arrow(self, mixed: str = "text") -> pa.Table:
@@ -156,7 +152,7 @@ class TimedRelation(Relation):
         return pa.Table.from_arrays([*columns, *self.bounds()], names=names)
 
     def bounds(self, are_texts: bool = False) -> list[pa.Array]:
-        """Return the start and end of each row, exact texts if so asked, and whether these are left out."""
+        """Return the start and end of each row, perhaps as exact texts, and whether they are left out."""
         left, right = self.left[self._order], self.right[self._order]
         dense = 0 if self.timeline.is_integer else 1
         opened = [(abs(ends) >= INFINITY) | ((ends & dense) == 1) for ends in (left, right)]
@@ -167,9 +163,9 @@ class TimedRelation(Relation):
         """The points at which intervals begin (sign -1) or end."""
         is_infinite = np.abs(ends) >= INFINITY
         if are_texts:
-            texts, places = self._end_texts(ends, sign)
-            written = pa.array(texts, pa.string()).take(pa.array(places))
-            return pc.if_else(pa.array(is_infinite), None, written)
+            texts, numbers = self._end_texts(ends, sign)
+            bounds = pa.array(texts, pa.string()).take(pa.array(numbers))
+            return pc.if_else(pa.array(is_infinite), None, bounds)
         if self.timeline.is_integer:
             return pa.array(ends, mask=is_infinite)
         points = (ends + sign * (ends & 1)) // 2
@@ -189,13 +185,13 @@ class TimedRelation(Relation):
         return not any(bool((at[np.abs(ends) < INFINITY] % unit).any()) for ends, at in points)
 
     def _end_texts(self, ends: Integers, sign: int) -> tuple[list[str], Integers]:
-        """The texts of the distinct ends, and where that of each end is among them."""
-        distinct, places = np.unique(ends, return_inverse=True)
+        """The texts of the distinct ends, and for each end the number of its text."""
+        distinct, numbers = np.unique(ends, return_inverse=True)
         if sign < 0:
             intervals = [self.timeline.decode(end, INFINITY) for end in distinct.tolist()]
-            return [one.write(one.start, "-inf") for one in intervals], places
+            return [one.write(one.start, "-inf") for one in intervals], numbers
         intervals = [self.timeline.decode(-INFINITY, end) for end in distinct.tolist()]
-        return [one.write(one.end, "inf") for one in intervals], places
+        return [one.write(one.end, "inf") for one in intervals], numbers
 
     def to_texts(self, form: str = "plain") -> TextTable:
         """The rows as texts, the interval last."""
@@ -208,11 +204,11 @@ class TimedRelation(Relation):
         dense = 0 if self.timeline.is_integer else 1
         parts = []
         for ends, sign, brackets in ((left, -1, "[("), (right, 1, "])")):
-            texts, places = self._end_texts(ends, sign)
+            texts, numbers = self._end_texts(ends, sign)
             opened = np.where((np.abs(ends) >= INFINITY) | ((ends & dense) == 1), 1, 0)
             bracket = pa.array(list(brackets), pa.large_string()).take(pa.array(opened))
-            written = pa.array(texts, pa.large_string()).take(pa.array(places))
-            parts.append((bracket, written))
+            bounds = pa.array(texts, pa.large_string()).take(pa.array(numbers))
+            parts.append((bracket, bounds))
         (opening, start), (closing, end) = parts
         nothing, comma = (pa.scalar(text, pa.large_string()) for text in ("", ", "))
         before = pc.binary_join_element_wise(opening, start, nothing)
@@ -226,14 +222,12 @@ class TimedRelation(Relation):
         return f"{picture}<details><summary>rows</summary>{super()._repr_html_()}</details>"
 
 
-# ---- Relations of which a part repeats without end: each such interval is there once, with its period.
-
 EVERY = "every"
-SHOWN_PERIODS = 3  # in a picture for which nobody says from when to when
+SHOWN_PERIODS = 3  # in a picture without bounds
 
 
 class PeriodicRelation(TimedRelation):
-    """Rows with an interval and a period: it holds that much later too, and so on, or earlier if negative.
+    """Rows with an interval and a period by which it repeats: later, or earlier if the period is negative.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse("tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) ."))
@@ -248,8 +242,8 @@ class PeriodicRelation(TimedRelation):
         self.every = every
         self.columns = (*self.columns, free_name(EVERY, self.columns))
 
-    def _at(self, places: Integers) -> PeriodicRelation:
-        return PeriodicRelation(*self._parts(places), every=self.every[places])
+    def _at(self, positions: Integers) -> PeriodicRelation:
+        return PeriodicRelation(*self._parts(positions), every=self.every[positions])
 
     def _values(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values, the interval and the period last, which may be None."""
@@ -257,25 +251,25 @@ class PeriodicRelation(TimedRelation):
             yield (*row, self.timeline.duration(every) if every else None)
 
     def unrolled(self, start: Fraction | None, end: Fraction | None) -> TimedRelation:
-        """The rows with all that repeats up to these times; without them, a few times."""
+        """The rows with their repetitions up to these times; without times, a few of them."""
         if not self.every.any():
             return TimedRelation(*self._parts(np.arange(len(self.every))))
         spans = [SHOWN_PERIODS * int(np.abs(self.every).max())] * 2
-        for place, (time, ends, sign) in enumerate(((start, self.right, -1), (end, self.left, 1))):
+        for side, (time, ends, sign) in enumerate(((start, self.right, -1), (end, self.left, 1))):
             if time is not None:
                 far = sign * (self.timeline.span(time) - sign * int((sign * ends[self.every != 0]).min()))
-                spans[place] = max(far, 0)
+                spans[side] = max(far, 0)
         span = np.where(self.every > 0, spans[1], spans[0])
         times = 1 + np.where(self.every == 0, 0, span // np.maximum(np.abs(self.every), 1))
-        places = np.repeat(np.arange(len(times)), times)
-        number = np.arange(len(places)) - np.repeat(np.cumsum(times) - times, times)
-        by = number * self.every[places]
+        rows = np.repeat(np.arange(len(times)), times)
+        number = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
+        by = number * self.every[rows]
         return TimedRelation(
             self.name,
             self.arguments,
-            tuple(column[places] for column in self._columns),
-            self.left[places] + by,
-            self.right[places] + by,
+            tuple(column[rows] for column in self._columns),
+            self.left[rows] + by,
+            self.right[rows] + by,
             self._dictionary,
             self.timeline,
             self.time,
@@ -283,7 +277,7 @@ class PeriodicRelation(TimedRelation):
         )
 
     def _cover(self, lefts: Integers, rights: Integers, left: int, right: int, timeline: Timeline) -> Truths:
-        """Which intervals hold another one, moved by as many periods as it takes."""
+        """Which intervals hold another one, shifted by as many periods as it takes."""
         every = self.every * (timeline.scale // self.timeline.scale)
         by = np.where(every > 0, np.maximum(left - lefts, 0), np.maximum(rights - right, 0))
         by = np.where(every == 0, 0, by // np.where(every == 0, 1, np.abs(every)) * every)
@@ -295,7 +289,7 @@ class PeriodicRelation(TimedRelation):
         return table.append_column(free_name(EVERY, table.column_names), self.periods())
 
     def periods(self) -> pa.Array:
-        """Return the period of each row, none where it does not repeat: whole numbers, else exact texts."""
+        """Return the period of each row, null where it does not repeat: whole numbers, else exact texts."""
         every = self.every[self._order]
         durations = [self.timeline.duration(period) if period else None for period in every.tolist()]
         if all(duration is None or duration.denominator == 1 for duration in durations):

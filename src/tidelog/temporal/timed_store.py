@@ -1,13 +1,18 @@
-"""The facts of a program over time: those given, all that hold, their timeline; the order in which a
-transaction is applied.
+"""The facts of a program over time: explicit ones, all that hold, and their timeline; what a transaction
+changed in them; the schedule by which rules pass changes on.
+
+A schedule has components, sets of predicates that depend on each other, each after those that it depends on.
+What a component loses is rederived before any other component sees the loss, and a component is maintained
+once all that it reads has changed, so that there are few passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from math import lcm
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,48 +20,169 @@ from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Graph, components, dependency_graph
+from tidelog.plan.algebra import Part
 from tidelog.temporal.interval_table import (
+    IdColumns,
     Integers,
-    Lists,
-    Part,
-    Table,
+    IntervalLists,
     TimedTable,
     Timeline,
-    always,
-    nothing,
+    all_time,
+    concatenate,
+    empty_lists,
     single,
 )
-from tidelog.temporal.metric_rules import Body, Leaf, ReadyRule, make_ready
+from tidelog.temporal.metric_rules import Body, CompiledMetricRule, Leaf, compile_metric_rule
 
-# ---- The order in which a transaction is worked in: component by component, bodies driven by their atoms.
-#
-# A component is a set of predicates that depend on each other. What it loses is put back, as far as it still
-# follows, before anybody else hears of it; and a change is passed on when what it depends on has gathered, so
-# that few passes are made.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+TRANSACTIONS = count(1)  # their numbers, in this process
+NO_FACTS: Integers = np.zeros(0, np.int64)
+
+
+class IntervalBuffer:
+    """Facts by number with intervals, predicate by predicate, collected in parts. Mutable: it grows."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[Integers, IntervalLists]]] = {}
+
+    def add(self, name: str, numbers: Integers, lists: IntervalLists) -> None:
+        """Add facts of a predicate, some perhaps repeated, and their intervals."""
+        if len(numbers):
+            self._parts.setdefault(name, []).append((numbers, lists))
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def pop(self, name: str) -> IntervalDelta:
+        """Remove the facts of a predicate, and return them."""
+        delta = self.of(name)
+        self._parts.pop(name, None)
+        return delta
+
+    def of(self, name: str) -> IntervalDelta:
+        """The distinct facts of a predicate, in order of their numbers, with all their points."""
+        parts = self._parts.get(name, [])
+        if not parts:
+            return NOTHING
+        if len(parts) == 1:
+            numbers, lists = parts[0]
+            return IntervalDelta(*lists.grouped(numbers))
+        numbers = np.concatenate([numbers for numbers, _ in parts])
+        return IntervalDelta(*concatenate([lists for _, lists in parts]).grouped(numbers))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The predicates with facts."""
+        return tuple(self._parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drive:
+class IntervalDelta:
+    """Distinct facts of a table in order of their numbers, with some points of each."""
+
+    numbers: Integers = field(default_factory=lambda: NO_FACTS)
+    lists: IntervalLists = field(default_factory=empty_lists)
+
+    def __bool__(self) -> bool:
+        return len(self.numbers) > 0
+
+    def without(self, other: IntervalDelta) -> IntervalDelta:
+        """The points that the other does not have."""
+        if not other:
+            return self
+        every = self.lists.numbers
+        lists = self.lists.without(other.lists, every, other.positions(self.numbers))
+        return IntervalDelta(self.numbers, lists).holding()
+
+    def holding(self) -> IntervalDelta:
+        """The facts that have points."""
+        held = np.flatnonzero(self.lists.count > 0)
+        return IntervalDelta(self.numbers[held], self.lists.take(held))
+
+    def positions(self, numbers: Integers) -> Integers:
+        """The positions of facts; -1 where they are missing."""
+        if not len(self.numbers):
+            return np.full(len(numbers), -1)
+        positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return np.where(self.numbers[positions] == numbers, positions, -1)
+
+
+NOTHING = IntervalDelta()
+
+
+class IntervalJournal:
+    """The lists of facts as they were before a transaction, to roll it back. Mutable: it grows."""
+
+    def __init__(self) -> None:
+        self._parts: dict[TimedTable, list[tuple[Integers, IntervalLists]]] = {}
+        self._transaction = next(TRANSACTIONS)
+
+    def note(self, table: TimedTable, numbers: Integers) -> None:
+        """Record facts that are about to change, unless they are recorded."""
+        new = table.stamp(numbers, self._transaction)
+        if len(new):
+            lists = table.lists.take(new)
+            _, left, right = lists.rows()
+            copied = IntervalLists(np.cumsum(lists.count) - lists.count, lists.count, left, right)
+            self._parts.setdefault(table, []).append((new, copied))
+
+    def undo(self) -> None:
+        """Restore all facts as they were before the transaction."""
+        for table, parts in self._parts.items():
+            table.forget_change()
+            for numbers, lists in parts:
+                table.replace(numbers, lists)
+
+    def grown(self, tables: Iterable[TimedTable]) -> int:
+        """How many intervals tables have more than before the transaction."""
+        return sum(
+            int(table.lists.count[numbers].sum()) - lists.size
+            for table in tables
+            for numbers, lists in self._parts.get(table, ())
+        )
+
+    def before(self, table: TimedTable) -> IntervalDelta:
+        """The facts of a table that were recorded, as they were before the transaction."""
+        buffer = IntervalBuffer()
+        for numbers, lists in self._parts.get(table, ()):
+            buffer.add(table.name, numbers, lists)
+        return buffer.of(table.name)
+
+    def net(self, table: TimedTable) -> tuple[IntervalDelta, IntervalDelta]:
+        """The points that a table lost and gained since the transaction began."""
+        before = self.before(table)
+        if not before:
+            return NOTHING, NOTHING
+        numbers, every = before.numbers, before.lists.numbers
+        lost = before.lists.without(table.lists, every, numbers)
+        gained = table.lists.without(before.lists, numbers, every)
+        return IntervalDelta(numbers, lost).holding(), IntervalDelta(numbers, gained).holding()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrivenBody:
     """A body that is driven by one of its atoms."""
 
-    ready: ReadyRule
+    rule: CompiledMetricRule
     body: Body
     leaf: Leaf
 
 
-Drives = Mapping[str, Sequence[Drive]]  # by the predicate of the atom
+DrivenBodies = Mapping[str, Sequence[DrivenBody]]  # by the predicate of the driving atom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Component:
-    """Predicates that depend on each other, in the order in which changes are passed on, and their rules."""
+class TimedComponent:
+    """Predicates that depend on each other, and their rules before and after a transaction."""
 
-    heads: tuple[str, ...]
-    before: Drives
-    after: Drives
-    rules: Mapping[str, Sequence[ReadyRule]]  # those afterwards, by head
-    gone: Sequence[ReadyRule] = ()
-    new: Sequence[ReadyRule] = ()
+    heads: tuple[str, ...]  # in the order in which changes are passed on
+    before: DrivenBodies
+    after: DrivenBodies
+    rules: Mapping[str, Sequence[CompiledMetricRule]]  # those afterwards, by head
+    removed: Sequence[CompiledMetricRule] = ()
+    added: Sequence[CompiledMetricRule] = ()
 
     @property
     def read(self) -> list[str]:
@@ -65,56 +191,56 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class TimedSchedule:
     """The components, each after those that it depends on."""
 
-    before: Sequence[ReadyRule]
-    after: Sequence[ReadyRule]
-    components: tuple[Component, ...]
+    before: Sequence[CompiledMetricRule]
+    after: Sequence[CompiledMetricRule]
+    components: tuple[TimedComponent, ...]
     heads: frozenset[str]
 
 
-def make_schedule(before: Sequence[ReadyRule], after: Sequence[ReadyRule]) -> Schedule:
-    """The schedule of a transaction, by the rules before and after it, made ready for the same timeline."""
-    old, new = {ready.rule for ready in before}, {ready.rule for ready in after}
-    graph = dependency_graph(ready.rule for ready in (*before, *after))
+def make_schedule(before: Sequence[CompiledMetricRule], after: Sequence[CompiledMetricRule]) -> TimedSchedule:
+    """The schedule of a transaction, by the rules before and after it, compiled for the same timeline."""
+    old, new = {compiled.rule for compiled in before}, {compiled.rule for compiled in after}
+    graph = dependency_graph(compiled.rule for compiled in (*before, *after))
     old_rules, new_rules = _by_head(before), _by_head(after)
     parts = []
     for names in components(graph):
-        earlier = [ready for name in names for ready in old_rules.get(name, ())]
-        later = [ready for name in names for ready in new_rules.get(name, ())]
+        earlier = [compiled for name in names for compiled in old_rules.get(name, ())]
+        later = [compiled for name in names for compiled in new_rules.get(name, ())]
         parts.append(
-            Component(
+            TimedComponent(
                 _sources_first(names, graph),
-                _drives(earlier),
-                _drives(later),
+                _driven(earlier),
+                _driven(later),
                 {name: new_rules.get(name, ()) for name in names},
-                [ready for ready in earlier if ready.rule not in new],
-                [ready for ready in later if ready.rule not in old],
+                [compiled for compiled in earlier if compiled.rule not in new],
+                [compiled for compiled in later if compiled.rule not in old],
             )
         )
-    return Schedule(before, after, tuple(parts), frozenset(graph))
+    return TimedSchedule(before, after, tuple(parts), frozenset(graph))
 
 
-def _by_head(rules: Iterable[ReadyRule]) -> dict[str, list[ReadyRule]]:
-    found: dict[str, list[ReadyRule]] = {}
-    for ready in rules:
-        found.setdefault(ready.head, []).append(ready)
-    return found
+def _by_head(rules: Iterable[CompiledMetricRule]) -> dict[str, list[CompiledMetricRule]]:
+    by_head: dict[str, list[CompiledMetricRule]] = {}
+    for compiled in rules:
+        by_head.setdefault(compiled.head, []).append(compiled)
+    return by_head
 
 
-def _drives(rules: Iterable[ReadyRule]) -> Drives:
-    found: dict[str, list[Drive]] = {}
-    for ready in rules:
-        for body in ready.bodies:
-            for leaf in body.homes:
-                found.setdefault(leaf.predicate, []).append(Drive(ready, body, leaf))
-    return found
+def _driven(rules: Iterable[CompiledMetricRule]) -> DrivenBodies:
+    by_predicate: dict[str, list[DrivenBody]] = {}
+    for compiled in rules:
+        for body in compiled.bodies:
+            for leaf in body.atoms_by_leaf:
+                by_predicate.setdefault(leaf.predicate, []).append(DrivenBody(compiled, body, leaf))
+    return by_predicate
 
 
 def _sources_first(names: Sequence[str], graph: Graph) -> tuple[str, ...]:
     """The predicates of a component, each after those it depends on, as far as cycles allow."""
-    waiting, found = set(names), []
+    waiting, ordered = set(names), []
     for root in names:
         path = [(root, iter(graph[root]))] if root in waiting else []
         waiting.discard(root)
@@ -123,28 +249,24 @@ def _sources_first(names: Sequence[str], graph: Graph) -> tuple[str, ...]:
             source = next((one for one in sources if one in waiting), None)
             if source is None:
                 path.pop()
-                found.append(name)
+                ordered.append(name)
             else:
                 waiting.discard(source)
                 path.append((source, iter(graph[source])))
-    return tuple(found)
+    return tuple(ordered)
 
 
-# ---- The facts of a program over time: those given, all that hold, and their timeline. Mutates itself.
+class TimedStore:
+    """Tables of explicit facts and of all facts, by predicate; facts without times are in the engine."""
 
-
-class Store:
-    """Tables of given facts and of all facts, by predicate; facts without times are the engine's."""
-
-    def __init__(self, engine: Any, timeline: Timeline) -> None:
+    def __init__(self, engine: ClosingEngine, timeline: Timeline) -> None:
         self.engine = engine
         self.timeline = timeline
-        self.given: dict[str, TimedTable] = {}
-        self.tables: dict[str, TimedTable] = {}  # what holds, by predicate
-        self._ready: list[tuple[object, Timeline, tuple[ReadyRule, ...]]] = []  # those made ready last
-        self._schedule: Schedule | None = None  # the last one
-
-    # ---- the timeline
+        self.explicit: dict[str, TimedTable] = {}  # explicit facts with times, by predicate
+        self.tables: dict[str, TimedTable] = {}  # all facts, by predicate
+        # The last two, by the rules and the timeline that they were compiled from.
+        self._compiled: list[tuple[object, Timeline, tuple[CompiledMetricRule, ...]]] = []
+        self._schedule: TimedSchedule | None = None  # the last one
 
     def refine(self, intervals: Iterable[Interval]) -> None:
         """Refine the units of the timeline so that the bounds of these intervals are whole."""
@@ -153,7 +275,7 @@ class Store:
             self.rescale(finer.scale)
         self.timeline = finer
 
-    def adopt(self, timeline: Timeline) -> None:
+    def refine_to(self, timeline: Timeline) -> None:
         """Refine the units of the timeline to be as fine as those of another."""
         scale = lcm(self.timeline.scale, timeline.scale)
         if scale != self.timeline.scale:
@@ -164,29 +286,27 @@ class Store:
     def rescale(self, scale: int) -> None:
         """Rewrite ends in units of 1 / `scale`, a multiple of the present one."""
         timeline, factor = self.timeline, scale // self.timeline.scale
-        given, tables = (
+        explicit, tables = (
             {name: table.rescaled(timeline, factor) for name, table in some.items()}
-            for some in (self.given, self.tables)
+            for some in (self.explicit, self.tables)
         )
         finer = Timeline(scale, timeline.is_integer, timeline.is_calendar)
-        self.given, self.tables, self.timeline = given, tables, finer  # all or none
+        self.explicit, self.tables, self.timeline = explicit, tables, finer  # all or none
 
-    # ---- facts in
-
-    def give(self, name: str, columns: Table, count: int, left: Integers, right: Integers) -> int:
-        """Add given facts, row by row with their ends; returns how many intervals there are more."""
-        table = self.given.setdefault(name, TimedTable(name, len(columns)))
+    def add_explicit(self, name: str, columns: IdColumns, count: int, left: Integers, right: Integers) -> int:
+        """Add explicit facts, row by row with their ends; return how many intervals there are more."""
+        table = self.explicit.setdefault(name, TimedTable(name, len(columns)))
         before = len(table)
         numbers, lists = single(left, right).grouped(table.number(columns, count))
         table.gain(numbers, lists)
         return len(table) - before
 
     def begin(self, program: Program) -> None:
-        """Initialise the tables with the given facts and those of the engine."""
+        """Initialise the tables with the explicit facts and those of the engine."""
         arities = {name: program.predicates[name].arity for name in self.predicates(program)}
-        self.tables = {name: self.beginning(name, arity) for name, arity in arities.items()}
+        self.tables = {name: self.initial_table(name, arity) for name, arity in arities.items()}
 
-    def refine_for(self, program: Program) -> None:
+    def refine_for_rules(self, program: Program) -> None:
         """Refine the units of the timeline so that the bounds of a program's operators are whole."""
         self.refine(interval for rule in program.timed_rules for interval in intervals_of(rule))
 
@@ -195,72 +315,67 @@ class Store:
         names = (*program.timed, *(name for rule in program.timed_rules for name in rule.read))
         return tuple(name for name in dict.fromkeys(names) if name in program.predicates)
 
-    def beginning(self, name: str, arity: int) -> TimedTable:
-        """What a predicate holds before anything is derived over time."""
+    def initial_table(self, name: str, arity: int) -> TimedTable:
+        """The table of a predicate before anything is derived over time."""
         table = TimedTable(name, arity)
         if name in self.engine.relations():
             columns, count = self.engine.rows(name)
             if count:
                 rows = np.array(columns, np.int32).reshape(arity, count)
-                table.gain(table.number(rows, count), always(count))
-        given = self.given.get(name)
-        if given is not None:
-            numbers, lists = given.holding()
-            table.gain(table.number(given.facts.columns[:, numbers], len(numbers)), lists)
+                table.gain(table.number(rows, count), all_time(count))
+        explicit = self.explicit.get(name)
+        if explicit is not None:
+            numbers, lists = explicit.holding()
+            table.gain(table.number(explicit.facts.columns[:, numbers], len(numbers)), lists)
         return table
 
-    # ---- rules
-
-    def ready(self, program: Program) -> tuple[ReadyRule, ...]:
-        """The rules of a program over time, made ready for the present timeline."""
+    def compiled_rules(self, program: Program) -> tuple[CompiledMetricRule, ...]:
+        """The rules of a program over time, compiled for the present timeline."""
         rules = program.timed_rules
-        for known, timeline, made in self._ready:
+        for known, timeline, compiled in self._compiled:
             if known is rules and timeline == self.timeline:
-                return made
+                return compiled
         identity = self.engine.dictionary.encode
-        made = tuple(
-            make_ready(rule, number, self.timeline, identity)
+        compiled = tuple(
+            compile_metric_rule(rule, number, self.timeline, identity)
             for number, rule in enumerate(program.rules)
             if rule.head.predicate in program.timed
         )
-        self._ready = [*self._ready[-1:], (rules, self.timeline, made)]
-        return made
+        self._compiled = [*self._compiled[-1:], (rules, self.timeline, compiled)]
+        return compiled
 
-    def schedule(self, before: Program, after: Program) -> Schedule:
-        """In which order a transaction that leads from one program to another is worked in."""
-        old, new = self.ready(before), self.ready(after)
+    def schedule(self, before: Program, after: Program) -> TimedSchedule:
+        """The schedule of a transaction that leads from one program to another."""
+        old, new = self.compiled_rules(before), self.compiled_rules(after)
         known = self._schedule
         if known is None or known.before is not old or known.after is not new:
             known = self._schedule = make_schedule(old, new)
         return known
 
-    # ---- reading, as rules do
-
     def table(self, leaf: Leaf) -> TimedTable:
         """The facts of an atom's predicate."""
         return self.tables[leaf.predicate]
 
-    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
-        """When facts hold, in a state."""
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> IntervalLists:
+        """The intervals of facts, `Part.NOW` or `Part.BEFORE` the last change."""
         return self.tables[leaf.predicate].read(numbers, part)
 
-    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
-        """The facts that just changed, and by what."""
+    def changed(self, leaf: Leaf) -> tuple[Integers, IntervalLists]:
+        """The facts that just changed, and the points that they gained or lost."""
         table = self.tables[leaf.predicate]
         return table.changed, table.change
 
-    def given_lists(self, table: TimedTable, numbers: Integers) -> Lists:
-        """When facts of a table are given, by times or always."""
+    def explicit_lists(self, table: TimedTable, numbers: Integers) -> IntervalLists:
+        """The points at which facts of a table are explicit, with times or without."""
         rows = table.facts.columns[:, numbers]
-        given = self.given.get(table.name)
-        lists = nothing(len(numbers))
-        if given is not None:
-            found = given.facts.find(rows, len(numbers))
-            lists = given.lists.united(lists, found, lists.numbers)
+        explicit = self.explicit.get(table.name)
+        lists = empty_lists(len(numbers))
+        if explicit is not None:
+            lists = explicit.lists.united(lists, explicit.facts.find(rows, len(numbers)), lists.numbers)
         if table.name in self.engine.relations() and self.engine.size(table.name):
-            standing = self.engine.standing(table.name, list(rows), len(numbers))
-            stated = np.where(standing != 0, np.arange(len(numbers)), -1)
-            lists = lists.united(always(len(numbers)), lists.numbers, stated)
+            flags = self.engine.standing(table.name, list(rows), len(numbers))
+            untimed = np.where(flags != 0, np.arange(len(numbers)), -1)
+            lists = lists.united(all_time(len(numbers)), lists.numbers, untimed)
         return lists
 
     def __len__(self) -> int:
