@@ -24,7 +24,7 @@ import numpy as np
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
-from tidelog.engine.exchange import Mesh, Task
+from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.equality import conflicts, rewriting
 from tidelog.equality.class_search import bearing_on_equality
 from tidelog.equality.classes import Classes, Ids, components, neighbours
@@ -43,7 +43,7 @@ Pairs = tuple[Ids, Ids]
 
 
 class Divided:
-    """A task of a mesh whose program has equality; it is used as `exchange.Task` is.
+    """A task of a mesh whose program has equality; it is used as `ExchangeTask` is.
 
     `shown` says whether facts name every member of a class, or the smallest one.
     """
@@ -69,7 +69,7 @@ class Divided:
         self._settings = {**settings, "owners": owners, "max_facts": max_facts, "dictionary": dictionary}
         self._unique_names = unique_names
         self._shown = shown
-        self._loading = Task(program, mesh, timeout=timeout, **self._settings)
+        self._loading = ExchangeTask(program, mesh, timeout=timeout, **self._settings)
         self._meanings = Meanings()
         self._shared: Classes | None = None  # the classes over the ids of what is derived
 
@@ -113,11 +113,11 @@ class Divided:
         predicates = {name: each for name, each in whole.predicates.items() if name in kept}
         return replace(whole, rules=rules, predicates=predicates)
 
-    def _derived(self, meant: Program) -> Task:
+    def _derived(self, meant: Program) -> ExchangeTask:
         """Return a task that has derived what follows by a program over representatives."""
         left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
         reader = None if self._settings["dictionary"] is not None else self._reader
-        task = Task(meant, self._mesh, timeout=left, reader=reader, **self._settings)
+        task = ExchangeTask(meant, self._mesh, timeout=left, reader=reader, **self._settings)
         for name, parts in self._given.items():
             if stored(name) in meant.predicates:
                 for columns, rows in parts:
@@ -130,7 +130,7 @@ class Divided:
 
     # ---- classes
 
-    def _merge(self, task: Task, meant: Program) -> bool:
+    def _merge(self, task: ExchangeTask, meant: Program) -> bool:
         """Merge on all tasks what any of them has found equal; return whether there was something."""
         found = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
@@ -238,11 +238,11 @@ def task_of(
     unique_names: bool = False,
     equal: str = EXPAND,
     **settings: Any,
-) -> Task | Divided:
+) -> ExchangeTask | Divided:
     """Return a task that derives a program, with equality treated as that of a reasoner is."""
     if equality == Rewriting.name and has_equality(program.predicates):
         return Divided(program, mesh, unique_names=unique_names, shown=equal, **settings)
-    return Task(program, mesh, **settings)
+    return ExchangeTask(program, mesh, **settings)
 
 
 def by_rules(program: Program, equality: str = Rewriting.name, unique_names: bool = False) -> Program:

@@ -34,7 +34,7 @@ from tidelog.spark.frames import PREDICATE, layout_of
 
 if TYPE_CHECKING:
     from tidelog.reasoner.storing import StoredReasoner
-    from tidelog.spark.schemas import Output
+    from tidelog.spark.schemas import OutputSchema
 
 NAME: Final = "tidelog"
 COMMIT_VERSION: Final = "_commit_version"
@@ -73,23 +73,23 @@ class TidelogSource(datasource.DataSource):
     def schema(self) -> spark_types.StructType:
         """Return the columns of the predicate that is asked for."""
         with telling():
-            return Asked.of(self.options).schema()
+            return ReadOptions.of(self.options).schema()
 
     def reader(self, schema: spark_types.StructType) -> datasource.DataSourceReader:
         """Return what reads a version, or changes between versions."""
         with telling():
-            asked = Asked.of(self.options)
-            return Filtering(asked, schema) if asked.pushes_filters else Reader(asked, schema)
+            asked = ReadOptions.of(self.options)
+            return FilteringReader(asked, schema) if asked.pushes_filters else TableReader(asked, schema)
 
     def streamReader(self, schema: spark_types.StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         """Return what follows the changes of a table."""
         with telling():
-            return Feed(Asked.of(self.options).of_stream(), schema)
+            return ChangeFeedReader(ReadOptions.of(self.options).of_stream(), schema)
 
     def writer(self, schema: spark_types.StructType, overwrite: bool) -> datasource.DataSourceWriter:
         """Return what publishes `derived.facts` as one version."""
         with telling():
-            return Writer.of(self.options, schema, overwrite)
+            return VersionWriter.of(self.options, schema, overwrite)
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def _refused(message: str, help: str | None = None) -> ProgramError:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadOptions:
     """What the options of a read say."""
 
     path: str
@@ -123,10 +123,10 @@ class Asked:
     pushes_filters: bool = False
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> Asked:
+    def of(options: Mapping[str, str]) -> ReadOptions:
         """Return what options say; raise what is wrong with them."""
         given, storage = split_options(options)
-        found = Asked(
+        found = ReadOptions(
             given["path"],
             storage,
             given.get("predicate"),
@@ -145,7 +145,7 @@ class Asked:
             _number(given, "startingVersion")
         return found
 
-    def of_stream(self) -> Asked:
+    def of_stream(self) -> ReadOptions:
         """Return the same, if a stream can have it."""
         if not self.is_feed:
             message = "a stream reads what changed, as published facts are deleted, too"
@@ -261,7 +261,7 @@ def _no_predicate(known: Iterable[str]) -> ProgramError:
 
 
 @dataclass(frozen=True)
-class Piece(datasource.InputPartition):
+class FilePartition(datasource.InputPartition):
     """A file that one task reads; `kind` says of a change file what became of its rows."""
 
     location: str | None  # None: the store
@@ -270,10 +270,10 @@ class Piece(datasource.InputPartition):
 
 
 @dataclass
-class Reader(datasource.DataSourceReader):
+class TableReader(datasource.DataSourceReader):
     """Reads a version of a table, what changed between two, or a predicate of a store."""
 
-    asked: Asked
+    asked: ReadOptions
     wanted: spark_types.StructType
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
@@ -281,23 +281,23 @@ class Reader(datasource.DataSourceReader):
         with telling():
             asked = self.asked
             if asked.is_store and not asked.is_feed and asked.version is None:
-                return [Piece(None)]
+                return [FilePartition(None)]
             published = asked.published()
             if asked.is_feed:
                 if asked.starting is None or asked.starting == LATEST:
                     raise _refused("`startingVersion` is the first version whose changes are read")
                 return changes(published, asked, int(asked.starting) - 1, asked.ending)
             version = published.version(asked.version)
-            return [Piece(each) for each in published.files(asked.table(published, version), version)]
+            return [FilePartition(each) for each in published.files(asked.table(published, version), version)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
-        if isinstance(partition, Piece):  # Spark asks for one where there are none
+        if isinstance(partition, FilePartition):  # Spark asks for one where there are none
             yield from rows_of(self.asked, self.wanted, partition, None)
 
 
 @dataclass
-class Filtering(Reader):
+class FilteringReader(TableReader):
     """Reads only what may pass filters, which Spark applies again.
 
     Spark refuses readers with such a method unless `spark.sql.python.filterPushdown.enabled` is true.
@@ -316,7 +316,7 @@ class Filtering(Reader):
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file that may pass."""
-        if isinstance(partition, Piece):  # Spark asks for one where there are none
+        if isinstance(partition, FilePartition):  # Spark asks for one where there are none
             yield from rows_of(self.asked, self.wanted, partition, self.condition)
 
 
@@ -350,16 +350,17 @@ def condition_of(given: datasource.Filter, types: Mapping[str, spark_types.DataT
     return compared(pc.field(column[0]), value)
 
 
-def changes(published: Published, asked: Asked, after: int, upto: int | None) -> list[Piece]:
+def changes(published: Published, asked: ReadOptions, after: int, upto: int | None) -> list[FilePartition]:
     """Return the files with what changed after a version."""
     table = asked.table(published, published.version(upto))
     return [
-        Piece(each.location, each.kind, each.number) for each in published.change_files(table, after, upto)
+        FilePartition(each.location, each.kind, each.number)
+        for each in published.change_files(table, after, upto)
     ]
 
 
 def rows_of(
-    asked: Asked, wanted: spark_types.StructType, piece: Piece, condition: Any
+    asked: ReadOptions, wanted: spark_types.StructType, piece: FilePartition, condition: Any
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns of a file, or of a store, in Arrow's types of Spark's."""
     target = to_arrow_schema(wanted, timezone="UTC")
@@ -373,7 +374,7 @@ def rows_of(
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) -> Iterator[Any]:
+def _file_rows(asked: ReadOptions, piece: FilePartition, target: pa.Schema, condition: Any) -> Iterator[Any]:
     folder = Folder.at(asked.path, asked.storage)
     place = folder.relative(piece.location or "")
     dataset = pads.dataset(folder.path(place), format="parquet", filesystem=folder.filesystem)
@@ -392,7 +393,7 @@ def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) ->
 # ---- stores
 
 
-def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
+def stored(asked: ReadOptions) -> tuple[StoredReasoner, OutputSchema]:
     """Return a store that is opened to read, and the columns of the predicate that is asked for."""
     # Spark imports this module in many processes, and few of them read a store.
     from tidelog.logic.type_inference import infer
@@ -414,17 +415,17 @@ def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
     return reasoner, output
 
 
-def stored_rows(asked: Asked) -> Iterator[pa.RecordBatch]:
+def stored_rows(asked: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the facts of a predicate of a store."""
     from tidelog.spark.schemas import arrow_of
-    from tidelog.spark.worker import Writing, written
+    from tidelog.spark.worker import OutputColumns, output_rows
 
     reasoner, output = stored(asked)
     names = tuple(name for name, _ in output.fields)
     times = tuple(arrow_of(of) for _, of in output.times)
-    writing = Writing(output.predicate.written, output.predicate.name, names, output.types, times)
+    writing = OutputColumns(output.predicate.written, output.predicate.name, names, output.types, times)
     try:
-        for part in written(reasoner[output.predicate.name], writing):
+        for part in output_rows(reasoner[output.predicate.name], writing):
             yield pa.RecordBatch.from_pydict(dict(part.columns))
     finally:
         reasoner.close()
@@ -434,13 +435,13 @@ def stored_rows(asked: Asked) -> Iterator[pa.RecordBatch]:
 
 
 @dataclass
-class Feed(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the changes of a table: an offset is the number of the last version that was read.
 
     Without `startingVersion` all rows of the version that is there come first, as insertions.
     """
 
-    asked: Asked
+    asked: ReadOptions
     wanted: spark_types.StructType
     target: int | None = None  # the last version to read, once that is known
 
@@ -477,11 +478,11 @@ class Feed(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return changes(published, self.asked, start[VERSION], end[VERSION])
             version = published.version(end[VERSION])
             files = published.files(self.asked.table(published, version), version)
-            return [Piece(each, INSERT, version.number) for each in files]
+            return [FilePartition(each, INSERT, version.number) for each in files]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
-        if isinstance(partition, Piece):  # Spark asks for one where there are none
+        if isinstance(partition, FilePartition):  # Spark asks for one where there are none
             yield from rows_of(self.asked, self.wanted, partition, None)
 
 
@@ -489,14 +490,14 @@ class Feed(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @dataclass(frozen=True)
-class Written(datasource.WriterCommitMessage):
+class WrittenFiles(datasource.WriterCommitMessage):
     """The files that a task has written, by predicate: their paths below the folder of its table."""
 
     files: tuple[tuple[str, str], ...]
 
 
 @dataclass
-class Writer(datasource.DataSourceArrowWriter):
+class VersionWriter(datasource.DataSourceArrowWriter):
     """Writes the facts of all predicates as one version: tasks write the files, `commit` publishes them."""
 
     path: str
@@ -508,7 +509,7 @@ class Writer(datasource.DataSourceArrowWriter):
     run: str
 
     @staticmethod
-    def of(options: Mapping[str, str], schema: spark_types.StructType, overwrite: bool) -> Writer:
+    def of(options: Mapping[str, str], schema: spark_types.StructType, overwrite: bool) -> VersionWriter:
         """Return a writer of a frame of facts; raise what is wrong with the frame or the options."""
         given, storage = split_options(options)
         others = [name for name in given if name not in ("path", "tableFormat")]
@@ -528,12 +529,12 @@ class Writer(datasource.DataSourceArrowWriter):
             name: published_schemas.normal(to_arrow_schema(each.schema, timezone="UTC"))
             for name, each in layout.items()
         }
-        return Writer(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
+        return VersionWriter(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
 
     def _folder(self, predicate: str) -> Folder:
         return Folder.at(self.path, self.storage).below(folder_name(predicate))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write rows to files, some for each predicate, and return which."""
         buffered: dict[str, list[pa.Table]] = {}
         files: list[tuple[str, str]] = []
@@ -560,7 +561,7 @@ class Writer(datasource.DataSourceArrowWriter):
         except BaseException:
             self._remove(files)
             raise
-        return Written(tuple(files))
+        return WrittenFiles(tuple(files))
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows of each predicate, in its columns."""

@@ -31,13 +31,13 @@ from tidelog.proof.prover import MOST_ROWS
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.explaining import MOST_ANSWERS
 from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
-from tidelog.spark.frames import SPECIAL, Derived, Frames, quoted
-from tidelog.spark.schemas import Said, slots
+from tidelog.spark.frames import SPECIAL, Derived, InputFrames, quoted
+from tidelog.spark.schemas import NullSettings, slots
 from tidelog.spark.shipping import telling
 from tidelog.spark.stages import (
     ANSWERS,
     STRING,
-    Given,
+    BoundProgram,
     check_program,
     needed_for,
     only_input,
@@ -45,8 +45,8 @@ from tidelog.spark.stages import (
     resolved,
     wanted_predicates,
 )
-from tidelog.spark.strategies import VALUE, Choice, estimate
-from tidelog.spark.worker import Proofs
+from tidelog.spark.strategies import VALUE, StrategyChoice, estimate
+from tidelog.spark.worker import FactExplanation
 from tidelog.store.json_forms import explanation_of
 
 # ---- What a program derives after a change, from frames of what it derived before: for state of no one
@@ -78,7 +78,7 @@ FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of i
 
 
 @dataclass(frozen=True)
-class Change:
+class Rederivation:
     """A change of frames, and what was derived before it: how everything afterwards is derived, and why."""
 
     program: Program
@@ -92,7 +92,7 @@ class Change:
     applying: Maintenance  # what would be run to apply the change
     is_applied: bool
     reason: str
-    said: Said | None = None  # what becomes of missing values, by predicate
+    said: NullSettings | None = None  # what becomes of missing values, by predicate
 
     @classmethod
     def of(
@@ -105,8 +105,8 @@ class Change:
         outputs: Sequence[str] | None,
         sizes: Mapping[str, int] | None,
         apply: bool | None,
-        nulls: Said | None = None,
-    ) -> Change:
+        nulls: NullSettings | None = None,
+    ) -> Rederivation:
         """Choose whether the change is applied to what was derived before, or everything is derived again.
 
         `inputs` are the tables as they were, `previous` what was derived from them.
@@ -192,7 +192,7 @@ class Change:
         places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
         return {name: rows for name, rows in places.items() if name in self.frames()}
 
-    def nulls(self) -> Said | None:
+    def nulls(self) -> NullSettings | None:
         """Return what becomes of missing values in the frames as they are named now."""
         if self.said is None or isinstance(self.said, str):
             return self.said
@@ -277,7 +277,7 @@ class Change:
         return faults
 
 
-def _by_predicate(said: Said | None, program: Program) -> Said | None:
+def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings | None:
     """Return what is said of missing values by the full names of predicates; raise if they are values."""
     words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
     all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
@@ -341,7 +341,7 @@ def derive(
     apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     on_error: str = "fail",
     on_violation: str = "fail",
@@ -370,13 +370,13 @@ def derive(
     is applied to `previous`, or everything is derived again: `apply` says so, else what costs less by Spark's
     estimates.
     """
-    frames: Mapping[str, DataFrame] = Frames(inputs or {})
+    frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
     if previous is not None:
-        change = Change.of(
+        change = Rederivation.of(
             program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
         frames = change.frames()
-        given = Given.of(
+        given = BoundProgram.of(
             change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, tells=False
         )
         choice = given.choose(frames, partitions, change.sizes_of())
@@ -384,7 +384,7 @@ def derive(
         return found.with_frames(change.changed(found))
     if inserted or deleted:
         raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    given = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
     choice = given.choose(frames, partitions, sizes)
     return given.derive(frames, outputs, on_error, on_violation, choice)
 
@@ -394,7 +394,7 @@ def query(
     text: str,
     inputs: Inputs | None = None,
     *,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     on_error: str = "fail",
     **settings: Any,
@@ -405,8 +405,8 @@ def query(
     read. A query without variables has one row, `holds`, if it holds. One task derives it: a session whose
     `tidelog.strategy` is another one is an error.
     """
-    frames: Mapping[str, DataFrame] = Frames(inputs or {})
-    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
+    given = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
     given.check_one_task(frames, "a query")
     return given.query(frames, text, on_error)[ANSWERS]
 
@@ -419,7 +419,7 @@ def explain(
     proofs: int = 1,
     limit: int = MOST_ANSWERS,
     rows: int | None = MOST_ROWS,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     **settings: Any,
 ) -> Explanation:
     """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
@@ -427,14 +427,14 @@ def explain(
     Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
     everything is where there is equality, or the fact holds at times. One task derives it, as for `query`.
     """
-    frames: Mapping[str, DataFrame] = Frames(inputs or {})
-    given = Given.of(program, frames, settings, nulls=nulls)
+    frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
+    given = BoundProgram.of(program, frames, settings, nulls=nulls)
     given.check_one_task(frames, "an explanation")
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
     places = slots({"explanation": [STRING], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
-    ask = Proofs(fact, options, places.of["explanation"][0])
+    ask = FactExplanation(fact, options, places.of["explanation"][0])
     found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
     with telling():
         (row,) = Derived(lambda: found, {}, places).only("explanation", ["form"]).collect()
@@ -446,7 +446,7 @@ def rules(
     output: str,
     *,
     input: str | None = None,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     **more: DataFrame,
 ) -> Callable[[DataFrame], DataFrame]:
@@ -473,7 +473,7 @@ class Checked(dict[str, spark_types.StructType]):
         schemas: Mapping[str, spark_types.StructType],
         warnings: Sequence[Diagnostic],
         strata: Sequence[Stratum],
-        choice: Choice,
+        choice: StrategyChoice,
     ) -> None:
         super().__init__(schemas)
         self.warnings = tuple(warnings)
@@ -497,7 +497,7 @@ def check(
     apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     **settings: Any,
 ) -> Checked:
@@ -505,20 +505,20 @@ def check(
 
     With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
     """
-    frames = Frames(inputs or {})
-    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    frames = InputFrames(inputs or {})
+    given = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
     wanted = given.outputs(wanted_predicates(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
     given_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
-    running: Mapping[str, DataFrame] = Frames(given_frames)
+    running: Mapping[str, DataFrame] = InputFrames(given_frames)
     if previous is None:
         choice = given.choose(running, partitions, sizes)
     else:
-        change = Change.of(
+        change = Rederivation.of(
             given.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
-        changing = Given.of(
+        changing = BoundProgram.of(
             change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False
         )
         choice = changing.choose(change.frames(), partitions, change.sizes_of())

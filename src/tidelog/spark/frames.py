@@ -26,7 +26,7 @@ from pyspark.storagelevel import StorageLevel
 
 from tidelog.errors import Diagnostic, ProgramError, codes
 from tidelog.logic.program import free_name
-from tidelog.spark.schemas import Around, Lacking, Output, Slots, never_null, plain_names, slots
+from tidelog.spark.schemas import NullAction, OutputSchema, PassThrough, Slots, never_null, plain_names, slots
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship, telling
 from tidelog.spark.worker import (
@@ -38,9 +38,9 @@ from tidelog.spark.worker import (
     REJECTS,
     TAG,
     VIOLATIONS,
-    Abort,
-    Commit,
-    Target,
+    AbortFiles,
+    CommitFiles,
+    FileTarget,
     WriteRows,
     missing,
 )
@@ -51,7 +51,7 @@ PREDICATE: Final = "predicate"  # the column that says of which predicate a row 
 Source = DataFrame | spark_types.StructType
 
 
-class Frames(Mapping[str, Any]):
+class InputFrames(Mapping[str, Any]):
     """Frames, or their schemas where nothing will run, by the name of the predicate.
 
     A frame that is given for several predicates, `{("flight", "train"): connections}`, has a column
@@ -64,7 +64,7 @@ class Frames(Mapping[str, Any]):
         self._own: dict[str, Source] = {}
         self._shared: dict[str, Source] = {}
         self.groups: list[tuple[tuple[str, ...], Source]] = []
-        if isinstance(given, Frames):
+        if isinstance(given, InputFrames):
             self._own, self._shared, self.groups = given._own, given._shared, given.groups
             return
         for name, source in given.items():
@@ -145,14 +145,16 @@ KEY: Final = "tidelog.layout"
 
 
 @dataclass(frozen=True)
-class Layout:
+class PredicateLayout:
     """The columns of a predicate, and where they lie among those of the frame."""
 
     schema: spark_types.StructType
     columns: tuple[str, ...]
 
 
-def metadata_of(layout: Mapping[str, Mapping[str, str]], outputs: Mapping[str, Output]) -> dict[str, Any]:
+def metadata_of(
+    layout: Mapping[str, Mapping[str, str]], outputs: Mapping[str, OutputSchema]
+) -> dict[str, Any]:
     """Return the metadata of the column that says of which predicate a row is."""
     told = {
         name: {"schema": output.schema.jsonValue(), "columns": list(layout[name].values())}
@@ -161,7 +163,7 @@ def metadata_of(layout: Mapping[str, Mapping[str, str]], outputs: Mapping[str, O
     return {KEY: json.dumps(told, ensure_ascii=False)}
 
 
-def layout_of(schema: spark_types.StructType) -> dict[str, Layout] | None:
+def layout_of(schema: spark_types.StructType) -> dict[str, PredicateLayout] | None:
     """Return the layout of a frame of facts by predicate; None if it is none, or no longer."""
     if PREDICATE not in schema.names or KEY not in schema[PREDICATE].metadata:
         return None
@@ -172,7 +174,7 @@ def layout_of(schema: spark_types.StructType) -> dict[str, Layout] | None:
         types = [schema[column].dataType for column in columns if column in schema.names]
         if types != [field.dataType for field in own.fields]:
             return None
-        found[name] = Layout(own, columns)
+        found[name] = PredicateLayout(own, columns)
     return found
 
 
@@ -200,7 +202,7 @@ class Saving:
         if mode not in MODES:
             raise ValueError(f"mode is {' or '.join(map(repr, MODES))}, not {mode!r}")
         self.is_overwriting = mode == "overwrite"
-        self.target = Target(str(_folder(path)), token_hex(16), _arrow(schemas))
+        self.target = FileTarget(str(_folder(path)), token_hex(16), _arrow(schemas))
 
     def of_rows(self, rows: DataFrame, tag: str, columns: Mapping[str, tuple[str, ...]]) -> DataFrame:
         """Return which files tasks have written that are given rows of a tag and these columns."""
@@ -208,14 +210,14 @@ class Saving:
 
     def run(self, files: DataFrame) -> dict[str, int]:
         """Write, and return how many rows there are of each predicate."""
-        commit = Commit(self.target, self.is_overwriting)
+        commit = CommitFiles(self.target, self.is_overwriting)
         try:
             with telling():
                 rows = files.repartition(1).mapInArrow(Shipped(commit), FILES_SCHEMA).collect()
         except BaseException:
             with telling():
                 one = files.sparkSession.range(1)
-                one.repartition(1).mapInArrow(Shipped(Abort(self.target)), FILES_SCHEMA).collect()
+                one.repartition(1).mapInArrow(Shipped(AbortFiles(self.target)), FILES_SCHEMA).collect()
             raise
         found = dict.fromkeys(self.target.schemas, 0)
         for row in rows:
@@ -244,15 +246,15 @@ def _folder(path: str) -> Path:
 ROWS: Final = "rows"  # what `Target` calls a predicate
 
 
-def few(frame: DataFrame, most: int) -> Any | None:
+def fetch_few(frame: DataFrame, most: int) -> Any | None:
     """Return the rows of a frame, at once; None if there are more than so many."""
     table = frame.limit(most + 1).toArrow()
     return table if table.num_rows <= most else None
 
 
-def fetched(frame: DataFrame, most: int) -> Iterator[Any]:
+def fetch(frame: DataFrame, most: int) -> Iterator[Any]:
     """Yield the rows of a frame: at once if they are few, else packed, each time some rows of a task."""
-    table = few(frame, most)
+    table = fetch_few(frame, most)
     if table is not None:
         yield table
         return
@@ -280,18 +282,18 @@ def folder_below(folder: Path) -> Iterator[Path]:
             folder.rmdir()
 
 
-def fetched_by_files(frame: DataFrame, folder: Path) -> Iterator[Any]:
+def fetch_by_files(frame: DataFrame, folder: Path) -> Iterator[Any]:
     """Yield the rows of a frame, which tasks write into a folder below this one that is removed again."""
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     with folder_below(folder) as own:
-        target = Target("", "fetched", {ROWS: schema}, "", folders={ROWS: str(own)})
+        target = FileTarget("", "fetched", {ROWS: schema}, "", folders={ROWS: str(own)})
         for file in write_rows(frame, target):
             with pq.ParquetFile(own / file) as opened:
                 for batch in opened.iter_batches(FILE_READ):
                     yield pa.Table.from_batches([batch])
 
 
-def write_rows(frame: DataFrame, target: Target) -> dict[str, int]:
+def write_rows(frame: DataFrame, target: FileTarget) -> dict[str, int]:
     """Write the rows of a frame in tasks, as those of `ROWS`; return how many each file has."""
     ship(frame.sparkSession, scratch_folder())
     columns = tuple(str(place) for place, _ in enumerate(frame.columns))
@@ -314,7 +316,7 @@ SPECIAL = {
 SHARED = "_shared"  # a column of random numbers
 
 
-def slots_of(outputs: Mapping[str, Output]) -> Slots:
+def slots_of(outputs: Mapping[str, OutputSchema]) -> Slots:
     """Return where the columns of outputs lie, with those of what is no predicate."""
     return slots_with({name: [of for _, of in output.fields] for name, output in outputs.items()})
 
@@ -343,7 +345,7 @@ class Observed:
     Where something is said of missing values, `edge.y drop-row` is how many rows of `edge` had none for `y`.
     """
 
-    def __init__(self, outputs: Iterable[str], nulls: Iterable[Lacking]) -> None:
+    def __init__(self, outputs: Iterable[str], nulls: Iterable[NullAction]) -> None:
         self._observation = Observation()
         outputs = list(outputs)
         self._names = {name: name for name in outputs}
@@ -390,14 +392,14 @@ class Derived(Mapping[str, DataFrame]):
     def __init__(
         self,
         make_rows: Callable[[], DataFrame],
-        outputs: Mapping[str, Output],
+        outputs: Mapping[str, OutputSchema],
         given: Slots,
-        around: Mapping[str, Around] | None = None,
+        around: Mapping[str, PassThrough] | None = None,
         *,
         is_divided: bool = False,
         are_counted: bool = True,
-        write_files: Callable[[Target], DataFrame] | None = None,
-        nulls: Sequence[Lacking] = (),
+        write_files: Callable[[FileTarget], DataFrame] | None = None,
+        nulls: Sequence[NullAction] = (),
     ) -> None:
         self.outputs = {**outputs, **{name: each.output for name, each in (around or {}).items()}}
         self.observation = Observed(outputs, nulls)
@@ -519,7 +521,9 @@ class Derived(Mapping[str, DataFrame]):
         """The rows of `facts`, which `observation` does not count: where Spark must not analyse a frame."""
         return self._facts(self._make_rows(), self._derived)
 
-    def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output], around: bool = True) -> DataFrame:
+    def _facts(
+        self, rows: DataFrame | None, derived: Mapping[str, OutputSchema], around: bool = True
+    ) -> DataFrame:
         """Return the rows of some outputs that were derived, and those of outputs that no task derives."""
         types: dict[str, spark_types.DataType] = {}
         taken: dict[str, str] = {}
@@ -569,7 +573,7 @@ class Derived(Mapping[str, DataFrame]):
         """The outputs that no task derives: inputs, cast and without duplicates."""
         return tuple(self._around)
 
-    def write(self, target: Target) -> list[tuple[str, str, int]]:
+    def write(self, target: FileTarget) -> list[tuple[str, str, int]]:
         """Write outputs in the tasks that derive them; return predicate, name and rows of each file.
 
         This runs a job. Outputs that no task derives are not written. Who writes a log of commits records

@@ -54,9 +54,9 @@ from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.spark.frames import quoted
-from tidelog.spark.schemas import Input, Output, Readable, Slots, arrow_of, spark_type
-from tidelog.spark.strategies import Limit, Metered
-from tidelog.spark.worker import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
+from tidelog.spark.schemas import InputSchema, OutputSchema, ReadableRows, Slots, arrow_of, spark_type
+from tidelog.spark.strategies import MemoryLimit, MeteredBatches
+from tidelog.spark.worker import NULLS, REJECTS, TAG, VIOLATIONS, CollectedRejects, InputColumns
 
 ROWS: Final = 1 << 16  # that a task evaluates at once, where rows do not depend on each other
 CONSOLIDATED: Final = 8  # rounds after which the parts of a relation become one: plans would grow with them
@@ -76,7 +76,7 @@ _NATIVE: Mapping[Type, spark_types.DataType] = {
 
 
 @dataclass(frozen=True)
-class Held:
+class ColumnEncoding:
     """How a column holds its values: those of one type as Spark has them, else the exact text of terms."""
 
     type: Type | None
@@ -105,21 +105,23 @@ class Held:
         return F.lit(value.content).cast(self.spark)
 
 
-TRUE, TEXT = Held(Type.BOOLEAN), Held(None)
+TRUE, TEXT = ColumnEncoding(Type.BOOLEAN), ColumnEncoding(None)
 
 
 # ---- which columns hold values alike
 
 
-Column = tuple[str, int] | tuple[int, Variable]  # of a predicate, or a variable of the rule of this number
+ColumnOrVariable = (
+    tuple[str, int] | tuple[int, Variable]
+)  # of a predicate, or a variable of the rule of this number
 
 
-class Alike:
+class ComparedColumns:
     """Columns and variables in classes whose members are compared with each other. Mutable: they merge."""
 
     def __init__(self, program: Program, inferred: Inferred) -> None:
-        self._parent: dict[Column, Column] = {}
-        self._types: dict[Column, Types] = {}
+        self._parent: dict[ColumnOrVariable, ColumnOrVariable] = {}
+        self._types: dict[ColumnOrVariable, Types] = {}
         for predicate in program.predicates.values():
             for place, types in enumerate(inferred.of(predicate)):
                 self._include((predicate.name, place), types)
@@ -129,11 +131,11 @@ class Alike:
                 if isinstance(atom, Atom):
                     self._include_atom(number, atom)
 
-    def held(self, column: Column) -> Held:
+    def held(self, column: ColumnOrVariable) -> ColumnEncoding:
         """Return how a column, or a variable of a rule, holds its values."""
         types = self._types.get(self._find(column), NEVER)
         one = next(iter(types)) if len(types) == 1 else None
-        return Held(one if one in _NATIVE else None)
+        return ColumnEncoding(one if one in _NATIVE else None)
 
     def _include_atom(self, number: int, atom: Atom) -> None:
         for place, term in enumerate(atom.terms):
@@ -142,17 +144,17 @@ class Alike:
             else:
                 self._merge((atom.predicate, place), (number, term))
 
-    def _include(self, column: Column, types: Types) -> None:
+    def _include(self, column: ColumnOrVariable, types: Types) -> None:
         root = self._find(column)
         self._types[root] = self._types.get(root, NEVER) | types
 
-    def _merge(self, one: Column, other: Column) -> None:
+    def _merge(self, one: ColumnOrVariable, other: ColumnOrVariable) -> None:
         first, second = self._find(one), self._find(other)
         if first != second:
             self._parent[second] = first
             self._include(first, self._types.pop(second, NEVER))
 
-    def _find(self, column: Column) -> Column:
+    def _find(self, column: ColumnOrVariable) -> ColumnOrVariable:
         while (above := self._parent.get(column, column)) != column:
             self._parent[column] = self._parent.get(above, above)
             column = above
@@ -163,7 +165,7 @@ class Alike:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class BatchEvaluation:
     """A program from `rows before` to `rows after`, over one batch at a time.
 
     Of an aggregate, all rows of a `group` are evaluated at once: these are columns by which rows are sorted,
@@ -172,16 +174,16 @@ class Evaluation:
 
     program: Program
     reads: tuple[ColumnType, ...]
-    writes: tuple[Held | Contents, ...]
+    writes: tuple[ColumnEncoding | Contents, ...]
     shown: str = BEFORE  # what the rows are called in messages
     group: tuple[str, ...] | None = None
     on_error: OnError = OnError.FAIL
-    reading: Reading | None = None  # how the rows are read, if they are those of an input
-    limit: Limit = field(default_factory=Limit)
+    reading: InputColumns | None = None  # how the rows are read, if they are those of an input
+    limit: MemoryLimit = field(default_factory=MemoryLimit)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that follow from those of each part."""
-        read = Metered(batches)
+        read = MeteredBatches(batches)
         yield from self.limit.within(self._rows(read), read)
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -190,14 +192,14 @@ class Evaluation:
             self._load(reasoner, pa.Table.from_batches(part))
             coded = reasoner[AFTER].coded
             arrays = [
-                written(coded.dictionary, ids, held)
+                arrow_column(coded.dictionary, ids, held)
                 for ids, held in zip(coded.columns, self.writes, strict=True)
             ]
             whole = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
             yield from whole.to_batches(ROWS)
 
     def _load(self, reasoner: Reasoner, table: Any) -> None:
-        faults = Collected(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
+        faults = CollectedRejects(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
         if self.reading is not None:
             batches = self.reading.batches(table, self.shown, faults)
         else:
@@ -234,17 +236,17 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Rejection:
+class BatchRejects:
     """The rows of an input that cannot be read, a batch at a time, or how many lack which values."""
 
-    reading: Reading
+    reading: InputColumns
     shown: str
     are_counted: bool = False
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield place, code, reason and row of each; or place, column, what is done, and how many rows."""
         for batch in batches:
-            faults = Collected(OnError.COLLECT)
+            faults = CollectedRejects(OnError.COLLECT)
             for _ in self.reading.batches(pa.Table.from_batches([batch]), self.shown, faults):
                 pass
             counts = [(*what, str(rows)) for what, rows in faults.nulls.items()]
@@ -254,15 +256,15 @@ class Rejection:
                 yield pa.RecordBatch.from_arrays(columns, names=list(REJECTED.names))
 
 
-def written(dictionary: Any, ids: Any, held: Held | Contents) -> Any:
+def arrow_column(dictionary: Any, ids: Any, held: ColumnEncoding | Contents) -> Any:
     """Return values as a column holds them, or as an output of these types has them."""
     if held == TEXT:
         return decode.to_texts(dictionary, ids, "exact").cast(pa.string())
-    contents = Contents(held.types) if isinstance(held, Held) else held
+    contents = Contents(held.types) if isinstance(held, ColumnEncoding) else held
     return to_typed(dictionary, ids, contents).cast(arrow_of(spark_type(contents)))
 
 
-def _columns_of(frame: DataFrame, given: Input) -> DataFrame:
+def _columns_of(frame: DataFrame, given: InputSchema) -> DataFrame:
     """Return the columns of a frame that hold the arguments of its predicate, in their order."""
     return frame.select(*(F.col(quoted(column)) for column in given.columns))
 
@@ -276,24 +278,24 @@ class Joins:
 
     session: SparkSession
     program: Program
-    alike: Alike
+    alike: ComparedColumns
     limits: Limits
-    limit: Limit = field(default_factory=Limit)  # on the memory of each task
+    limit: MemoryLimit = field(default_factory=MemoryLimit)  # on the memory of each task
     frames: dict[str, DataFrame] = field(default_factory=dict)
     nothing: dict[str, DataFrame] = field(default_factory=dict)  # a frame without rows, by predicate
 
     @staticmethod
     def of(
-        program: Program, inferred: Inferred, session: SparkSession, limits: Limits, limit: Limit
+        program: Program, inferred: Inferred, session: SparkSession, limits: Limits, limit: MemoryLimit
     ) -> Joins:
         """Return a program without facts yet."""
         apart = told_apart(program)
-        return Joins(session, apart, Alike(apart, inferred), limits, limit)
+        return Joins(session, apart, ComparedColumns(apart, inferred), limits, limit)
 
     def rows(
         self,
-        inputs: Iterable[tuple[DataFrame, Input]],
-        outputs: Mapping[str, Output],
+        inputs: Iterable[tuple[DataFrame, InputSchema]],
+        outputs: Mapping[str, OutputSchema],
         places: Slots,
         on_error: OnError,
         keeps_violations: bool,
@@ -305,7 +307,7 @@ class Joins:
             if rejected is not None and on_error is OnError.COLLECT:
                 parts.append(_in_slots(REJECTS, rejected, places))
             if each.nulls:
-                counting = Rejection(each.reading(), each.predicate.written, are_counted=True)
+                counting = BatchRejects(each.reading(), each.predicate.written, are_counted=True)
                 counts = _columns_of(frame, each).mapInArrow(counting, REJECTED)
                 parts.append(_in_slots(NULLS, counts, places))
         self.state()
@@ -339,7 +341,7 @@ class Joins:
         """Return the schema of a predicate's frame; one without arguments has a column all the same."""
         return _schema(self.held(name))
 
-    def held(self, name: str) -> list[Held]:
+    def held(self, name: str) -> list[ColumnEncoding]:
         """Return how the columns of a predicate hold their values."""
         arity = self.program.predicates[name].arity
         return [self.alike.held((name, place)) for place in range(arity)] or [TRUE]
@@ -354,11 +356,11 @@ class Joins:
             dictionary = Dictionary()
             columns = list(zip(*(row or (boolean(True),) for row in rows), strict=True))
             ids = [np.array([dictionary.encode(value) for value in column], np.int32) for column in columns]
-            arrays = [written(dictionary, some, each) for some, each in zip(ids, held, strict=True)]
+            arrays = [arrow_column(dictionary, some, each) for some, each in zip(ids, held, strict=True)]
             table = pa.Table.from_arrays(arrays, names=self.schema(name).names)
             self.add(name, self.session.createDataFrame(table))
 
-    def read(self, name: str, frame: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
+    def read(self, name: str, frame: DataFrame, given: InputSchema, on_error: OnError) -> DataFrame | None:
         """Add the rows of an input, and return those that cannot be read: place, code, reason and row."""
         rows = _columns_of(frame, given)
         if not given.columns:
@@ -376,17 +378,19 @@ class Joins:
         program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
         shown = given.predicate.written
         reading = given.reading()
-        task = Evaluation(
+        task = BatchEvaluation(
             program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading, limit=self.limit
         )
         self.add(name, rows.mapInArrow(task, _schema(held)))
         if on_error is OnError.FAIL:
             return None
-        return rows.mapInArrow(Rejection(reading, shown), REJECTED)
+        return rows.mapInArrow(BatchRejects(reading, shown), REJECTED)
 
-    def _add_as_it_is(self, name: str, rows: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
+    def _add_as_it_is(
+        self, name: str, rows: DataFrame, given: InputSchema, on_error: OnError
+    ) -> DataFrame | None:
         """Add rows that hold values as they are wanted, some of which may be missing."""
-        read = Readable(rows, given, on_error)
+        read = ReadableRows(rows, given, on_error)
         cast = (
             F.col(quoted(each)).cast(field.dataType).alias(field.name)
             for each, field in zip(rows.columns, self.schema(name), strict=True)
@@ -394,7 +398,7 @@ class Joins:
         self.add(name, read.good.select(*cast))
         return None if on_error is OnError.FAIL else read.rejects
 
-    def typed(self, name: str, output: Output) -> DataFrame:
+    def typed(self, name: str, output: OutputSchema) -> DataFrame:
         """Return the facts of a predicate as an output has them."""
         held, frame = self.held(name), self.frames[name]
         fields = tuple(output.fields)
@@ -404,7 +408,7 @@ class Joins:
         terms = tuple(Variable(f"x{place}") for place in range(len(held)))
         program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
         reads = tuple(each.read_as for each in held)
-        task = Evaluation(program, reads, output.types, f"`{name}`", limit=self.limit)
+        task = BatchEvaluation(program, reads, output.types, f"`{name}`", limit=self.limit)
         return frame.mapInArrow(task, output.schema)
 
     def add(self, name: str, frame: DataFrame) -> None:
@@ -590,7 +594,7 @@ class _Body:
         matches: DataFrame,
         tests: Sequence[Literal],
         rule: Rule,
-        held: Sequence[Held],
+        held: Sequence[ColumnEncoding],
         group: tuple[str, ...] | None = None,
     ) -> DataFrame:
         """Return the heads of a rule whose body is the matches and some tests."""
@@ -599,10 +603,10 @@ class _Body:
         program = _program(rule)
         reads = tuple(self._held(variable).read_as for variable in before)
         limit = self.joins.limit if group is None else replace(self.joins.limit, undivided=ONE_GROUP)
-        task = Evaluation(program, reads, tuple(held), group=group, limit=limit)
+        task = BatchEvaluation(program, reads, tuple(held), group=group, limit=limit)
         return matches.mapInArrow(task, _schema(held))
 
-    def _held(self, variable: Variable) -> Held:
+    def _held(self, variable: Variable) -> ColumnEncoding:
         return TRUE if variable == ROW else self.joins.alike.held((self.number, variable))
 
 
@@ -636,7 +640,7 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.union(other), frames)
 
 
-def _schema(held: Sequence[Held]) -> spark_types.StructType:
+def _schema(held: Sequence[ColumnEncoding]) -> spark_types.StructType:
     fields = [spark_types.StructField(f"c{place}", each.spark) for place, each in enumerate(held)]
     return spark_types.StructType(fields)
 

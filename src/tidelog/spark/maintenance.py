@@ -33,12 +33,12 @@ from tidelog.maintenance.maintainer import NetChange
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.reasoner.storing import StoredReasoner, open_store
 from tidelog.spark import table_changes as tables
-from tidelog.spark.frames import SPECIAL, fetched
+from tidelog.spark.frames import SPECIAL, fetch
 from tidelog.spark.frames import quoted as _quoted
 from tidelog.spark.schemas import (
-    Input,
-    Output,
-    Said,
+    InputSchema,
+    NullSettings,
+    OutputSchema,
     arrow_of,
     nulls_of,
     outputs_of,
@@ -49,7 +49,7 @@ from tidelog.spark.schemas import (
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import carried
 from tidelog.spark.stages import MAINTAINING, check_program, check_settings, on_error_of, only_input
-from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, Shape
+from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, ChangeColumns
 from tidelog.spark.worker import REJECTS
 from tidelog.store.forms import BatchId
 from tidelog.store.store import Folder
@@ -87,7 +87,7 @@ def maintain(
     order: str | None = None,
     app_id: str = APP_ID,
     on_change: Callable[[Changes, int | None], object] | None = None,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     on_error: str = "fail",
     missing: str = "ignore",
@@ -168,7 +168,7 @@ def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
 class _Source:
     """Rows to be fetched, and how they are read."""
 
-    shape: Shape
+    shape: ChangeColumns
     frame: DataFrame
 
 
@@ -198,7 +198,7 @@ class Maintained:
     missing: str
     rows_at_once: int
     settings: Mapping[str, Any]
-    nulls: Said | None = None
+    nulls: NullSettings | None = None
     mixed: str = "text"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -273,7 +273,7 @@ class Maintained:
         deleted: Mapping[str, Rows] | None = None,
     ) -> Changes:
         """Apply one transaction; `deleted` are facts of the store to be deleted besides."""
-        faults = tables.Rejected(self.on_error)
+        faults = tables.RejectedChanges(self.on_error)
         batch = None if batch_id is None else BatchId(self.app_id, int(batch_id), stream)
         session = sources[0].frame.sparkSession if sources else None
 
@@ -285,9 +285,9 @@ class Maintained:
             if self.on_change is not None:
                 self.on_change(changes_of(delta), batch_id)
 
-        read = [(source.shape, fetched(source.frame, self.rows_at_once)) for source in sources]
+        read = [(source.shape, fetch(source.frame, self.rows_at_once)) for source in sources]
         with self._opened() as reasoner:
-            delta = tables.carry_out(reasoner, read, batch, self.missing, faults, publish, deleted)
+            delta = tables.apply_changes(reasoner, read, batch, self.missing, faults, publish, deleted)
         return changes_of(delta)
 
     @contextmanager
@@ -317,7 +317,9 @@ class Maintained:
             inserts = None if op is not None else True
         read = self._read(name, predicate, frame.schema, {op, order})
         columns = [*read.columns, *(each for each in (op, order) if each is not None)]
-        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls)
+        shape = ChangeColumns(
+            predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls
+        )
         return _Source(shape, frame.select(*map(_quoted, columns)))
 
     def _operation(
@@ -349,7 +351,7 @@ class Maintained:
         predicate: Predicate,
         schema: spark_types.StructType,
         others: Set[str | None] = frozenset(),
-    ) -> Input:
+    ) -> InputSchema:
         """Return how the columns of a frame are read, but for those with another meaning."""
         said = self.inputs.get(predicate.name)
         fields = [field for field in schema.fields if field.name not in others]
@@ -428,7 +430,7 @@ class Maintained:
             raise ProgramError(faults)
         return found
 
-    def output(self, name: str) -> Output:
+    def output(self, name: str) -> OutputSchema:
         """Return the columns of a predicate's frames."""
         predicate = find_predicate(name, self.program.predicates)
         return outputs_of([predicate], self.inferred, self.mixed)[predicate.written]
@@ -446,7 +448,7 @@ class Maintained:
         if not predicate.arity:
             message = f"`{name}` has no columns to compare"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help="use `apply`"))
-        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
+        shape = ChangeColumns(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
         types = [_compared_as(*each) for each in zip(read.spark, read.types, read.read_as, strict=True)]
         stored, others = tables.representable(reasoner, shape, types)
         of = [spark_type(Contents(each or STRINGS)) for each in types]

@@ -29,7 +29,7 @@ from tidelog.logic.program import Predicate, Program, free_name
 from tidelog.logic.type_inference import Columns, Inferred, Schema, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of
 from tidelog.logic.values import ColumnType
-from tidelog.spark.worker import Reading
+from tidelog.spark.worker import InputColumns
 from tidelog.temporal.temporal import USUAL, TimeSettings, leads_on
 from tidelog.temporal.time_columns import Bound, bound_of, time_columns
 from tidelog.temporal.timed_relation import BOUNDS, EVERY
@@ -133,7 +133,7 @@ def arrow_of(of: spark_types.DataType) -> pa.DataType:
 
 
 @dataclass(frozen=True)
-class Input:
+class InputSchema:
     """The columns of a frame that hold the arguments of a predicate, in their order, and their types.
 
     Behind them are the columns that say when the facts hold, if there are some.
@@ -158,9 +158,9 @@ class Input:
         """The types of the arguments, missing values included where these are values."""
         return united(self.types, self.missing)
 
-    def reading(self, slots: tuple[str, ...] = ()) -> Reading:
+    def reading(self, slots: tuple[str, ...] = ()) -> InputColumns:
         """Return how tasks read the input, whose columns lie in these slots."""
-        return Reading(
+        return InputColumns(
             self.predicate.name,
             slots,
             self.read_as,
@@ -182,7 +182,7 @@ class Input:
 
 def read_input(
     name: str, predicate: Predicate | None, schema: spark_types.StructType
-) -> tuple[Input | None, list[Diagnostic]]:
+) -> tuple[InputSchema | None, list[Diagnostic]]:
     """Return how a frame of this schema is read as a predicate, or all that is wrong with it."""
     place = f"the frame `{name}`"
     if predicate is None:
@@ -215,7 +215,7 @@ def read_input(
     kinds = tuple(types for _, types in found if types is not None)
     chosen += [schema[time] for time in times]
     columns, spark = tuple(field.name for field in chosen), tuple(field.dataType for field in chosen)
-    return Input(predicate, columns, spark, kinds, tuple(times)), []
+    return InputSchema(predicate, columns, spark, kinds, tuple(times)), []
 
 
 # ---- rows of many predicates in one frame
@@ -283,7 +283,7 @@ _FILLERS: Mapping[type[spark_types.DataType], object] = {
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputSchema:
     """The columns of a predicate's frame: their names, and what they hold."""
 
     predicate: Predicate
@@ -307,21 +307,23 @@ class Output:
         return spark_types.StructType(fields)
 
 
-def outputs_of(predicates: Sequence[Predicate], inferred: Inferred, mixed: str = "text") -> dict[str, Output]:
+def outputs_of(
+    predicates: Sequence[Predicate], inferred: Inferred, mixed: str = "text"
+) -> dict[str, OutputSchema]:
     """Return the outputs by the names that users know them by; `mixed` is as in `Relation.to_arrow`."""
     return {
-        predicate.written: Output(predicate, with_mixed(inferred.schema(predicate), mixed))
+        predicate.written: OutputSchema(predicate, with_mixed(inferred.schema(predicate), mixed))
         for predicate in predicates
     }
 
 
 # ---- What becomes of missing values in frames, as a caller says it: for all, by predicate or by column.
 
-Said = str | Mapping[str, str | Mapping[str, str]]
-Lacking = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
+NullSettings = str | Mapping[str, str | Mapping[str, str]]
+NullAction = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
 
 
-def with_nulls(inputs: Mapping[str, Input], said: Said | None) -> dict[str, Input]:
+def with_nulls(inputs: Mapping[str, InputSchema], said: NullSettings | None) -> dict[str, InputSchema]:
     """Return the inputs with what is done about missing values; raise what is said of no column.
 
     `said` is a word for all columns of all inputs, or by input a word, or a word for each of its columns.
@@ -372,7 +374,7 @@ def nulls_of(words: str | Mapping[str, str], names: Sequence[str]) -> tuple[Null
     return tuple(_read(words[one]) if one in words else Nulls.REJECT for one in names)
 
 
-def counted(inputs: Sequence[Input]) -> list[Lacking]:
+def counted(inputs: Sequence[InputSchema]) -> list[NullAction]:
     """Return the columns of inputs of which something is said, and what."""
     return [
         (each.predicate.written, column, what.value)
@@ -381,7 +383,7 @@ def counted(inputs: Sequence[Input]) -> list[Lacking]:
     ]
 
 
-def _for_all(each: Input, word: str) -> Input:
+def _for_all(each: InputSchema, word: str) -> InputSchema:
     return replace(each, nulls=nulls_of(word, each.columns[: len(each.types)]))
 
 
@@ -399,11 +401,11 @@ FLOATING = (spark_types.FloatType, spark_types.DoubleType)
 
 
 @dataclass(frozen=True)
-class Readable:
+class ReadableRows:
     """Which rows of a frame can be read, by Spark alone. Its frames are made when they are used."""
 
     source: DataFrame
-    input: Input
+    input: InputSchema
     on_error: OnError
 
     @property
@@ -495,11 +497,11 @@ class Readable:
 
 
 @dataclass(frozen=True)
-class Around:
+class PassThrough:
     """An input whose rows are the facts of a predicate."""
 
-    output: Output
-    read: Readable
+    output: OutputSchema
+    read: ReadableRows
 
     @property
     def rows(self) -> DataFrame:
@@ -512,7 +514,7 @@ class Around:
         return self.rows.distinct()
 
 
-def goes_around(program: Program, each: Input, output: Output) -> bool:
+def passes_through(program: Program, each: InputSchema, output: OutputSchema) -> bool:
     """Whether the rows of an input are those of the output: no rule, fact or conversion has a say in them."""
     name = each.predicate.name
     read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
@@ -549,7 +551,7 @@ def _is_missing(column: Any, of: spark_types.DataType) -> Any:
     return column.isNull() | F.isnan(column) if isinstance(of, FLOATING) else column.isNull()
 
 
-def _cast(columns: Mapping[str, Any], output: Output) -> list[Any]:
+def _cast(columns: Mapping[str, Any], output: OutputSchema) -> list[Any]:
     """Return the columns as the output has them; -0.0 is 0.0."""
     found = []
     for column, (name, wanted) in zip(columns.values(), output.fields, strict=True):
@@ -572,7 +574,7 @@ TYPES = {Bound.WHOLE: WHOLE, Bound.MOMENT: MOMENTS, Bound.TEXT: TEXTS}
 
 
 def time_fields(
-    names: Sequence[str], program: Program, inputs: Iterable[Input], settings: Mapping[str, Any]
+    names: Sequence[str], program: Program, inputs: Iterable[InputSchema], settings: Mapping[str, Any]
 ) -> tuple[tuple[str, TimeType], ...]:
     """Return the columns that follow the arguments, of these names, of what holds at times."""
     time: TimeSettings = settings.get("time", USUAL)
@@ -589,7 +591,7 @@ def time_fields(
     return tuple(fields)
 
 
-def _bound_columns(given: Input) -> Iterator[TimeType]:
+def _bound_columns(given: InputSchema) -> Iterator[TimeType]:
     """Yield the types of an input's columns that hold points or lengths of time."""
     first = len(given.columns) - len(given.times)
     for name, of in zip(given.times, given.spark[first:], strict=True):

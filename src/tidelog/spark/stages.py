@@ -39,7 +39,7 @@ from tidelog.spark.frames import (
     PREDICATE,
     SPECIAL,
     Derived,
-    Frames,
+    InputFrames,
     quoted,
     slots_of,
     slots_with,
@@ -47,16 +47,16 @@ from tidelog.spark.frames import (
 )
 from tidelog.spark.joins import Joins
 from tidelog.spark.schemas import (
-    Around,
-    Input,
-    Output,
-    Readable,
-    Said,
+    InputSchema,
+    NullSettings,
+    OutputSchema,
+    PassThrough,
+    ReadableRows,
     Slots,
     arrow_of,
     counted,
-    goes_around,
     outputs_of,
+    passes_through,
     read_input,
     slots,
     time_fields,
@@ -67,9 +67,9 @@ from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import (
     EXCHANGE,
     JOINS,
-    Choice,
-    Limit,
-    Metered,
+    MemoryLimit,
+    MeteredBatches,
+    StrategyChoice,
     check_one_task,
     choose,
     is_encrypted,
@@ -82,16 +82,16 @@ from tidelog.spark.worker import (
     NONE,
     TAG,
     VIOLATIONS,
-    Answers,
-    Collected,
-    Everything,
-    Part,
-    Reading,
-    Target,
-    Task,
-    Writing,
+    AllFacts,
+    CollectedRejects,
+    DerivationTask,
+    FileTarget,
+    InputColumns,
+    OutputColumns,
+    OutputRows,
+    QueryAnswers,
     given_rows,
-    written,
+    output_rows,
 )
 from tidelog.syntax.parser import parse_literals
 from tidelog.temporal import distributed as temporal
@@ -177,7 +177,7 @@ def on_error_of(said: str) -> OnError:
 
 SETTINGS: Final = ("timeout", "max_facts")
 EQUALITY: Final = ("equality", "unique_names")
-Deriving = exchange.Task | equality.Divided | temporal.Divided
+Deriving = exchange.ExchangeTask | equality.Divided | temporal.Divided
 UNREACHED: Final = (
     "tasks connect to one another, on any port: where executors cannot, "
     "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
@@ -185,11 +185,11 @@ UNREACHED: Final = (
 
 
 @dataclass(frozen=True)
-class Exchange:
+class BarrierTask:
     """What each task of the stage runs; `secret` and `certificate` are known to these tasks only."""
 
-    task: Task
-    ask: Everything
+    task: DerivationTask
+    ask: AllFacts
     count: int
     secret: bytes
     certificate: bytes | None = None
@@ -205,7 +205,7 @@ class Exchange:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
         # Memory is not limited yet: a task that ended before it met the others would let them wait for ever.
         mesh, attempt = self._meet(context, hosts)
-        read = Metered(batches, given_rows)
+        read = MeteredBatches(batches, given_rows)
         try:
             parts = self._parts(read, mesh, attempt)
             yield from self.task.rows(parts, read, hosts.count(hosts[mesh.number]))
@@ -225,8 +225,8 @@ class Exchange:
             raise Lost([replace(each, help=UNREACHED) for each in error.diagnostics]) from None
         return mesh, attempt
 
-    def _parts(self, batches: Iterable[Any], mesh: exchange.Mesh, attempt: str) -> Iterator[Part]:
-        faults = Collected(self.task.on_error)
+    def _parts(self, batches: Iterable[Any], mesh: exchange.Mesh, attempt: str) -> Iterator[OutputRows]:
+        faults = CollectedRejects(self.task.on_error)
         program = self._program()
         with mesh:
             deriving = self._deriving(program, mesh, int(attempt, 16))
@@ -249,20 +249,20 @@ class Exchange:
             return temporal.Divided(program, mesh, seed=seed, **settings, **self._settings("time"))
         return task_of(program, mesh, seed=seed, **settings, **self._settings("equal", *EQUALITY))
 
-    def _outputs(self, deriving: Deriving, program: Program) -> Iterator[Part]:
+    def _outputs(self, deriving: Deriving, program: Program) -> Iterator[OutputRows]:
         found = violated(program, lambda name: deriving.columns(name)[1] > 0)
-        if not isinstance(deriving, exchange.Task):
+        if not isinstance(deriving, exchange.ExchangeTask):
             found = [*deriving.violations(), *found]
         if found and not self.ask.keeps_violations:
             raise Inconsistent(found)
         if found:
             texts = [[item.code for item in found], [item.message for item in found]]
-            yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
+            yield OutputRows(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
-            yield from written(deriving.relation(output.predicate), output)
+            yield from output_rows(deriving.relation(output.predicate), output)
 
 
-def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:
+def _load(deriving: Deriving, reading: InputColumns, batches: Iterator[Batch]) -> None:
     """Give a task the rows of an input, with when they hold if it has columns that say so."""
     if reading.times:
         assert isinstance(deriving, temporal.Divided), "the program knows which predicates have times"
@@ -274,7 +274,7 @@ def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> Non
         deriving.load(reading.predicate, batches)
 
 
-def _checked(batches: Iterator[Batch], faults: Collected) -> Iterator[Batch]:
+def _checked(batches: Iterator[Batch], faults: CollectedRejects) -> Iterator[Batch]:
     """Yield the batches, then raise if rows could not be read: the others are told by who loads them."""
     yield from batches
     faults.check()
@@ -291,11 +291,11 @@ ANSWERS = "answers"  # the name of what a query asks for
 
 
 @dataclass(frozen=True)
-class Given:
+class BoundProgram:
     """A program with the inputs that it is a function of, and what is known of its columns."""
 
     program: Program
-    inputs: Mapping[str, Input]
+    inputs: Mapping[str, InputSchema]
     inferred: Inferred
     settings: Mapping[str, Any]
     mixed: str = "text"
@@ -307,10 +307,10 @@ class Given:
         inputs: Mapping[str, Any],
         settings: Mapping[str, Any],
         *,
-        nulls: Said | None = None,
+        nulls: NullSettings | None = None,
         mixed: str = "text",
         tells: bool = True,
-    ) -> Given:
+    ) -> BoundProgram:
         """Return a program with its inputs; raise all that is wrong with them.
 
         `tells` is whether a caller in Python is told of what never matches, given these inputs.
@@ -318,7 +318,7 @@ class Given:
         check_settings(settings)
         known = program_of(program)
         check_program(known)
-        frames = Frames(inputs)
+        frames = InputFrames(inputs)
         _check_streaming(frames)
         schemas = {}
         for name in frames:
@@ -337,7 +337,7 @@ class Given:
         outputs: Sequence[str] | None,
         on_error: str,
         on_violation: str,
-        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
+        choice: StrategyChoice = StrategyChoice(),  # noqa: B008 - it cannot be changed
         goes_around_tasks: bool = True,
     ) -> Derived:
         """Return the frames of predicates.
@@ -349,23 +349,23 @@ class Given:
         program, faults = self.program, on_error_of(on_error)
         wanted = self.outputs(wanted_predicates(program, outputs))
         passing = {
-            name: Around(output, Readable(frames[each], self.inputs[each], faults))
+            name: PassThrough(output, ReadableRows(frames[each], self.inputs[each], faults))
             for name, output in wanted.items()
             if goes_around_tasks
             and (each := self.input_of(output.predicate))
-            and not Frames(frames).is_shared(each)  # it is read for others anyway
-            and goes_around(program, self.inputs[each], output)
+            and not InputFrames(frames).is_shared(each)  # it is read for others anyway
+            and passes_through(program, self.inputs[each], output)
         }
         wanted = {name: output for name, output in wanted.items() if name not in passing}
         places = slots_of(wanted)
-        ask = Everything(writings(wanted, places), on_violation == "keep")
+        ask = AllFacts(writings(wanted, places), on_violation == "keep")
         needed = read_by(program, [*wanted.values()])
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         if choice.strategy == JOINS:
             joined = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
             return Derived(lambda: joined, wanted, places, passing, are_counted=False, nulls=said)
 
-        def write_files(target: Target) -> DataFrame:
+        def write_files(target: FileTarget) -> DataFrame:
             named = slots_with({FILES: FILES_TYPES})
             told = Derived(lambda: self.rows(ask, frames, named, faults, needed, choice, target), {}, named)
             return told.at_once(FILES, COLUMNS) if choice.tasks == 1 else told.only(FILES, COLUMNS)
@@ -383,7 +383,7 @@ class Given:
     def _joined(
         self,
         frames: Mapping[str, DataFrame],
-        outputs: Mapping[str, Output],
+        outputs: Mapping[str, OutputSchema],
         places: Slots,
         on_error: OnError,
         keeps_violations: bool,
@@ -415,7 +415,7 @@ class Given:
         places = slots_of({ANSWERS: output})
         (writing,) = writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
-        ask, faults = Answers(text, writing), on_error_of(on_error)
+        ask, faults = QueryAnswers(text, writing), on_error_of(on_error)
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         return Derived(
             lambda: self.rows(ask, frames, places, faults, needed), {ANSWERS: output}, places, nulls=said
@@ -423,12 +423,12 @@ class Given:
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
-    ) -> Choice:
+    ) -> StrategyChoice:
         """Choose where the program runs."""
         session = _known_session(frames)
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
         time = self.settings.get("time", USUAL)
-        return choose(self.program, session, Frames(frames).sources, partitions, sizes, columns, time)
+        return choose(self.program, session, InputFrames(frames).sources, partitions, sizes, columns, time)
 
     def check_one_task(self, frames: Mapping[str, DataFrame], what: str) -> None:
         """Raise if the session asks for several tasks, or joins, for what runs in one task."""
@@ -439,7 +439,7 @@ class Given:
         found = [name for name, each in self.inputs.items() if each.predicate == predicate]
         return found[0] if len(found) == 1 else None  # several files have to be put together
 
-    def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
+    def outputs(self, predicates: Sequence[Predicate]) -> dict[str, OutputSchema]:
         """Return what the frames of predicates hold."""
         found = outputs_of(predicates, self.inferred, self.mixed)
         timed = self.program.timed
@@ -448,16 +448,16 @@ class Given:
             for name, each in found.items()
         }
 
-    def answers(self, query: Query) -> Output:
+    def answers(self, query: Query) -> OutputSchema:
         """Return what the frame of a query's answers holds."""
         types, _ = infer_answers(query.rule, self.inferred, self.program)
         names = query.variables
         asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
         schema = tuple(map(Contents, types))
-        output = Output(asked, with_mixed(schema, self.mixed))
+        output = OutputSchema(asked, with_mixed(schema, self.mixed))
         return self._timed(output, names) if asks_when(query, self.program) else output
 
-    def _timed(self, output: Output, names: Sequence[str]) -> Output:
+    def _timed(self, output: OutputSchema, names: Sequence[str]) -> OutputSchema:
         fields = time_fields(names, self.program, self.inputs.values(), self.settings)
         return replace(output, times=fields)
 
@@ -468,8 +468,8 @@ class Given:
         places: Slots,
         on_error: OnError,
         needed: Callable[[str], bool],
-        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
-        target: Target | None = None,
+        choice: StrategyChoice = StrategyChoice(),  # noqa: B008 - it cannot be changed
+        target: FileTarget | None = None,
     ) -> DataFrame:
         """Return the rows of all outputs, as tasks return them that read the inputs that are needed.
 
@@ -491,23 +491,23 @@ class Given:
         if choice.strategy != EXCHANGE:
             return tagged.mapInArrow(Shipped(task), out)
         certificate = make_certificate() if is_encrypted(session) else None
-        together = Exchange(task, ask, choice.tasks, token_bytes(32), certificate)
+        together = BarrierTask(task, ask, choice.tasks, token_bytes(32), certificate)
         return tagged.mapInArrow(Shipped(together), out, barrier=True)
 
     def task(
         self,
         ask: Any,
-        readings: Mapping[str, Reading],
+        readings: Mapping[str, InputColumns],
         places: Slots,
         on_error: OnError,
-        limit: Limit,
-        target: Target | None = None,
-    ) -> Task:
+        limit: MemoryLimit,
+        target: FileTarget | None = None,
+    ) -> DerivationTask:
         """Return what a task does that reads rows of inputs and returns those of outputs."""
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
-        return Task(program, readings, ask, schema, special, on_error, self.settings, limit, target)
+        return DerivationTask(program, readings, ask, schema, special, on_error, self.settings, limit, target)
 
 
 def rows_schema(places: Slots) -> spark_types.StructType:
@@ -534,7 +534,7 @@ def check_program(program: Program) -> None:
         raise ProgramError(found)
 
 
-def _check_streaming(frames: Frames) -> None:
+def _check_streaming(frames: InputFrames) -> None:
     if any(frame.isStreaming for frame in frames.sources):
         streaming = [
             name for name, frame in frames.items() if isinstance(frame, DataFrame) and frame.isStreaming
@@ -544,7 +544,7 @@ def _check_streaming(frames: Frames) -> None:
         raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
 
 
-def held_by(inputs: Iterable[Input]) -> tuple[dict[str, Columns], dict[str, Columns]]:
+def held_by(inputs: Iterable[InputSchema]) -> tuple[dict[str, Columns], dict[str, Columns]]:
     """Return the types of what inputs hold, by predicate, and those of missing values that are values."""
     types: dict[str, Columns] = {}
     missing: dict[str, Columns] = {}
@@ -555,8 +555,8 @@ def held_by(inputs: Iterable[Input]) -> tuple[dict[str, Columns], dict[str, Colu
     return types, missing
 
 
-def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, Input]:
-    found: dict[str, Input] = {}
+def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, InputSchema]:
+    found: dict[str, InputSchema] = {}
     faults: list[Diagnostic] = []
     for name, schema in schemas.items():
         read, wrong = read_input(name, program.find(name), schema)
@@ -593,7 +593,7 @@ def resolved(text: str, program: Program) -> Query:
     return resolve_query(parse_literals(Source("<query>", text)), program, text)
 
 
-def read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
+def read_by(program: Program, outputs: Sequence[OutputSchema]) -> Callable[[str], bool]:
     """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
     matter = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
     matter |= program.derived | {output.predicate.name for output in outputs}
@@ -631,9 +631,9 @@ def only_input(program: Program, more: Mapping[str, object]) -> str:
 # ---- rows of all inputs, and of all outputs
 
 
-def writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...]:
+def writings(outputs: Mapping[str, OutputSchema], places: Slots) -> tuple[OutputColumns, ...]:
     return tuple(
-        Writing(
+        OutputColumns(
             name,
             output.predicate.name,
             places.of[name],
@@ -646,7 +646,7 @@ def writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...
 
 def _known_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
     """Return the session of the frames, else the one that runs, if there is one."""
-    given = Frames(frames)
+    given = InputFrames(frames)
     for name in given.schemas:  # `check` takes schemas instead of frames
         raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
     return next((frame.sparkSession for frame in given.sources), None) or SparkSession.getActiveSession()
@@ -661,14 +661,14 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
 
 
 def tagged_rows(
-    session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots
+    session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, InputSchema], taken: Slots
 ) -> DataFrame:
     """Return the rows of all inputs in one frame, with the name of their input.
 
     The name is text, since Spark compiles one program for all frames of the same columns then: numbers would
     be constants in it.
     """
-    given, parts = Frames(frames), []
+    given, parts = InputFrames(frames), []
     for name, each in inputs.items():
         if not given.is_shared(name):
             places = dict(zip(taken.of[name], each.columns, strict=True))

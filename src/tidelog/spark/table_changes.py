@@ -36,7 +36,7 @@ from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.reasoner.delta import Delta, PredicateDelta
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
-from tidelog.spark.worker import Collected, Writing, written
+from tidelog.spark.worker import CollectedRejects, OutputColumns, output_rows
 from tidelog.store.forms import BatchId
 
 INSERT, DELETE = "insert", "delete"
@@ -60,7 +60,7 @@ Publish = Callable[[Delta], None]
 # ---- in
 
 
-class Rejected(Collected):
+class RejectedChanges(CollectedRejects):
     """Rows that cannot be read, without the numbers that they are given here."""
 
     def add(self, row: BadRow) -> None:
@@ -71,7 +71,7 @@ class Rejected(Collected):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ChangeColumns:
     """The columns of a table of changes: those of the predicate, then the operation, then the order."""
 
     predicate: str
@@ -83,7 +83,7 @@ class Shape:
 
 
 @dataclass
-class Gathered:
+class GatheredChanges:
     """The changes of one predicate as rows of ids. Mutable: it grows."""
 
     rows: list[Rows] = field(default_factory=list)
@@ -109,8 +109,8 @@ class Gathered:
 
 
 def gather(
-    found: dict[str, Gathered],
-    shape: Shape,
+    found: dict[str, GatheredChanges],
+    shape: ChangeColumns,
     tables: Tables,
     encode: Encode,
     faults: Faults,
@@ -123,12 +123,12 @@ def gather(
             orders = _orders(table, shape, inserts, faults)
         for rows, places in _facts(table, shape, encode, faults):
             good = inserts[places] >= 0
-            gathered = found.setdefault(shape.predicate, Gathered())
+            gathered = found.setdefault(shape.predicate, GatheredChanges())
             gathered.note(taken(rows, good), inserts[places][good] > 0, orders[places][good])
 
 
 def _facts(
-    table: Any, shape: Shape, encode: Encode, faults: Faults
+    table: Any, shape: ChangeColumns, encode: Encode, faults: Faults
 ) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
     """Yield the facts of the rows that can be read, and where they stand in the table."""
     numbers = pa.array(np.arange(table.num_rows))
@@ -140,7 +140,7 @@ def _facts(
         yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()
 
 
-def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
+def _inserts(table: Any, shape: ChangeColumns, faults: Faults) -> npt.NDArray[np.int8]:
     """Return 1 where a row is inserted, 0 where it is deleted, and −1 where it does not say."""
     if shape.inserts is not None:
         return np.full(table.num_rows, shape.inserts, np.int8)
@@ -156,7 +156,9 @@ def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
     return inserts
 
 
-def _orders(table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: Faults) -> npt.NDArray[np.int64]:
+def _orders(
+    table: Any, shape: ChangeColumns, inserts: npt.NDArray[np.int8], faults: Faults
+) -> npt.NDArray[np.int64]:
     """Return the order of each row; one without is marked as bad in `inserts`."""
     values = table.column(table.num_columns - 1)
     if pa.types.is_date32(values.type):
@@ -171,7 +173,7 @@ def _orders(table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: Fau
     return orders
 
 
-def _at(shape: Shape, place: int) -> str:
+def _at(shape: ChangeColumns, place: int) -> str:
     return f"{shape.shown}:{place + 1}"
 
 
@@ -183,13 +185,13 @@ def _reject(table: Any, place: int, fault: Diagnostic, faults: Faults) -> None:
 # ---- carrying them out
 
 
-class Refused(TidelogError):  # noqa: N818 - named after what happens
+class NotPublished(TidelogError):  # noqa: N818 - named after what happens
     """Raised in a transaction whose changes could not be published, so that it is taken back."""
 
 
-def carry_out(
+def apply_changes(
     reasoner: StoredReasoner,
-    changes: Sequence[tuple[Shape, Tables]],
+    changes: Sequence[tuple[ChangeColumns, Tables]],
     batch: BatchId | None,
     missing: str,
     faults: Faults,
@@ -206,9 +208,9 @@ def carry_out(
     if batch is not None and reasoner.has_applied(batch):
         return None
     change = reasoner.change(missing=missing, batch=batch)
-    gathered: dict[str, Gathered] = {}
+    gathered: dict[str, GatheredChanges] = {}
     for name, rows in (deleted or {}).items():
-        gathered.setdefault(name, Gathered()).note(
+        gathered.setdefault(name, GatheredChanges()).note(
             rows, np.zeros(rows.count, bool), np.zeros(rows.count, int)
         )
     for shape, tables in changes:
@@ -224,7 +226,7 @@ def carry_out(
     try:
         delta = change.commit()
         reasoner.begin()  # a store that is new holds all of it from its beginning
-    except Refused:
+    except NotPublished:
         raise refusals[0] from None
     return delta
 
@@ -250,14 +252,14 @@ def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) ->
     except BaseException as error:  # noqa: BLE001 - raised again when the transaction has been taken back
         refusals.append(error)
     if refusals:
-        raise Refused(Diagnostic(codes.NOT_PUBLISHED, "what changed could not be published"))
+        raise NotPublished(Diagnostic(codes.NOT_PUBLISHED, "what changed could not be published"))
 
 
 # ---- stores that are open in this process
 
 
 @dataclass(eq=False)
-class Open:
+class OpenStore:
     """A reasoner that is open for writing. One thread at a time changes it."""
 
     reasoner: StoredReasoner
@@ -265,7 +267,7 @@ class Open:
     lock: RLock = field(default_factory=RLock)
 
 
-_OPEN: dict[Path, Open] = {}
+_OPEN: dict[Path, OpenStore] = {}
 _LOCK = RLock()
 
 
@@ -284,7 +286,7 @@ def local_path(store: Path | str) -> Path:
     return Path(text).resolve()
 
 
-def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> Open:
+def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> OpenStore:
     """Return the reasoner of a store, which is opened, or made, if it is not open in this process.
 
     One that is open is used again if the folder holds the same store still.
@@ -298,7 +300,7 @@ def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> Open:
             others = {name: value for name, value in settings.items() if name != "max_memory"}
             help = "give the process more memory, or set `max_memory`; `derive` keeps facts in tasks"
             check_memory(stored_sizes(path), f"the store `{path}`", settings.get("max_memory"), help)
-            known = _OPEN[path] = Open(open_store(path, program, later=True, **others), program)
+            known = _OPEN[path] = OpenStore(open_store(path, program, later=True, **others), program)
         elif known.program is not program:
             known.reasoner.become(program)
             known.program = program
@@ -333,11 +335,13 @@ def close(path: Path) -> None:
 def typed_table(relation: Relation, types: Schema) -> Any:
     """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
     names = relation.columns or (NULLARY,)
-    parts = written(relation, Writing(relation.name, relation.name, names, types))
+    parts = output_rows(relation, OutputColumns(relation.name, relation.name, names, types))
     return pa.concat_tables(pa.table({name: part.columns[name] for name in names}) for part in parts)
 
 
-def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types | None]) -> tuple[Any, Rows]:
+def representable(
+    reasoner: StoredReasoner, shape: ChangeColumns, types: Sequence[Types | None]
+) -> tuple[Any, Rows]:
     """Return the explicit facts of a predicate as an Arrow table of these types, None being texts.
 
     Those that would be read as other facts, or not at all, are no rows of it, and are returned as they are.

@@ -37,7 +37,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.reasoner.explaining import MAGIC
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import open_store
-from tidelog.spark.strategies import Limit, Metered
+from tidelog.spark.strategies import MemoryLimit, MeteredBatches
 from tidelog.store.forms import BatchId
 from tidelog.store.json_forms import explanation_to_json
 from tidelog.temporal.time_columns import split_batch
@@ -65,7 +65,7 @@ class StateFolder:
 
 
 @dataclass(frozen=True)
-class Target:
+class FileTarget:
     """Where the files of one run go, and the schema of each predicate.
 
     They are hidden until a last task has renamed them, unless a log of commits says which files count. With a
@@ -92,10 +92,10 @@ class Target:
             for left in Path(self.folder_of(predicate)).glob(f"{HIDDEN}part-{self.run}-*"):
                 left.unlink(missing_ok=True)
 
-    def file_of(self, predicate: str) -> File:
+    def file_of(self, predicate: str) -> OutputFile:
         """Return a new file of a predicate."""
         folder, schema = self.folder_of(predicate), self.schemas[predicate]
-        return File(folder, schema, self.run, self.prefix, self.filesystem)
+        return OutputFile(folder, schema, self.run, self.prefix, self.filesystem)
 
     def write(self, predicate: str, parts: Iterable[tuple[Sequence[Any], int]]) -> Iterator[tuple[str, int]]:
         """Write columns and their rows after others; yield the name of each file and its rows.
@@ -117,7 +117,7 @@ class Target:
             raise
 
 
-class File:
+class OutputFile:
     """A Parquet file that is being written. Mutable."""
 
     def __init__(self, folder: str, schema: Any, run: str, prefix: str, filesystem: Any) -> None:
@@ -149,13 +149,13 @@ class File:
 
 
 @dataclass(frozen=True)
-class Commit:
+class CommitFiles:
     """What the last task of a write does: it gives files their names, and says which there are.
 
     Spark may run it twice, or again after it has failed at any point: what is done already is left so.
     """
 
-    target: Target
+    target: FileTarget
     is_overwriting: bool
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -196,10 +196,10 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Abort:
+class AbortFiles:
     """What a task does when a write has failed."""
 
-    target: Target
+    target: FileTarget
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Remove the files that have no names yet; yields nothing."""
@@ -213,13 +213,13 @@ class Abort:
 class WriteRows:
     """What a task does that writes rows which another stage has: rows in, the names of files out."""
 
-    target: Target
+    target: FileTarget
     tag: str  # the column that says of which predicate a row is
     columns: Mapping[str, tuple[str, ...]]  # of each predicate, among those of the rows
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield a row for each file: one for each predicate that has rows."""
-        files: dict[str, File] = {}
+        files: dict[str, OutputFile] = {}
         try:
             for batch in batches:
                 tags = batch.column(self.tag)
@@ -275,7 +275,7 @@ ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the 
 
 
 @dataclass(frozen=True)
-class Reading:
+class InputColumns:
     """Where the arguments of a predicate lie in the rows that come in, and how they are read.
 
     Behind the arguments are columns that say when, of these names.
@@ -303,7 +303,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Writing:
+class OutputColumns:
     """Where the columns of an output lie in the rows that go out, and what they hold."""
 
     name: str
@@ -313,7 +313,7 @@ class Writing:
     times: tuple[Any, ...] = ()  # Arrow's types of the columns that say when, behind the others
 
 
-class Part(NamedTuple):
+class OutputRows(NamedTuple):
     """Rows of one output: its name, its columns by slot, and how many rows they have."""
 
     name: str
@@ -322,18 +322,18 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class DerivationTask:
     """A program, how its facts come in, and what is asked of it; sent to the workers as it is."""
 
     program: Program
-    inputs: Mapping[str, Reading]
-    ask: Callable[[Reasoner], Iterator[Part]]
+    inputs: Mapping[str, InputColumns]
+    ask: Callable[[Reasoner], Iterator[OutputRows]]
     schema: Mapping[str, Any]  # of what goes out: Arrow's types by slot, the tag aside
     special: Mapping[str, tuple[str, ...]]  # the slots of rejects, violations and errors
     on_error: OnError = OnError.FAIL
     settings: Mapping[str, Any] = field(default_factory=dict)
-    limit: Limit = field(default_factory=Limit)
-    target: Target | None = None  # files to which facts are written, instead of going out
+    limit: MemoryLimit = field(default_factory=MemoryLimit)
+    target: FileTarget | None = None  # files to which facts are written, instead of going out
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of all outputs.
@@ -341,10 +341,10 @@ class Task:
         An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
         and show the way through its own code.
         """
-        read = Metered(batches, given_rows)
+        read = MeteredBatches(batches, given_rows)
         yield from self.rows(self._parts(read), read)
 
-    def rows(self, parts: Iterator[Part], read: Metered, beside: int = 1) -> Iterator[Any]:
+    def rows(self, parts: Iterator[OutputRows], read: MeteredBatches, beside: int = 1) -> Iterator[Any]:
         """Yield the rows of outputs in batches, an error as a row; `beside` tasks run on this machine."""
         made = (batch for part in parts for batch in self._batches(*part))
         try:
@@ -354,7 +354,7 @@ class Task:
                 raise  # another attempt may succeed
             yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
 
-    def shown(self, faults: Collected, parts: Iterator[Part]) -> Iterator[Part]:
+    def shown(self, faults: CollectedRejects, parts: Iterator[OutputRows]) -> Iterator[OutputRows]:
         """Yield rows that could not be read, then what was asked, then how many rows there are of each."""
         counts = {REJECTS: len(faults.collected)}
         if faults.collected:
@@ -367,13 +367,13 @@ class Task:
         yield from asked if self.target is None else self._filed(self.target, asked)
         yield self._texts(COUNTS, [[json.dumps(counts)]])
 
-    def _counted(self, parts: Iterator[Part], counts: dict[str, int]) -> Iterator[Part]:
+    def _counted(self, parts: Iterator[OutputRows], counts: dict[str, int]) -> Iterator[OutputRows]:
         """Yield the parts, and count the rows of each output."""
         for part in parts:
             counts[part.name] = counts.get(part.name, 0) + part.rows
             yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
 
-    def _filed(self, target: Target, parts: Iterator[Part]) -> Iterator[Part]:
+    def _filed(self, target: FileTarget, parts: Iterator[OutputRows]) -> Iterator[OutputRows]:
         """Write the facts of each predicate to a file, and yield the row that says so; the rest goes out."""
         for name, several in groupby(parts, key=attrgetter("name")):
             if name in self.special:
@@ -382,13 +382,13 @@ class Task:
             rows = ((tuple(part.columns.values()), part.rows) for part in several)
             yield from (self._file(name, *written) for written in target.write(name, rows))
 
-    def _file(self, name: str, file: str, rows: int) -> Part:
+    def _file(self, name: str, file: str, rows: int) -> OutputRows:
         """Return the row that says that a file was written."""
         columns = zip(self.special[FILES], (name, file, rows), strict=True)
-        return Part(FILES, {slot: pa.array([each]) for slot, each in columns}, 1)
+        return OutputRows(FILES, {slot: pa.array([each]) for slot, each in columns}, 1)
 
-    def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
-        faults = Collected(self.on_error)
+    def _parts(self, batches: Iterable[Any]) -> Iterator[OutputRows]:
+        faults = CollectedRejects(self.on_error)
         settings = {"threads": 1, "allow_read": (), "allow_write": (), **self.settings}
         state = None if self.target is None else self.target.state
         if state is None:
@@ -407,7 +407,7 @@ class Task:
 
     # ---- in
 
-    def _load(self, reasoner: Reasoner, batches: Iterable[Any], faults: Collected) -> None:
+    def _load(self, reasoner: Reasoner, batches: Iterable[Any], faults: CollectedRejects) -> None:
         """Insert the rows, all of a predicate at once."""
         for reading, read in self.read(batches, faults):
             if reading.times:
@@ -420,7 +420,9 @@ class Task:
                 reasoner.insert(reading.predicate, [()])
         faults.check()
 
-    def read(self, batches: Iterable[Any], faults: Collected) -> Iterator[tuple[Reading, Iterator[Batch]]]:
+    def read(
+        self, batches: Iterable[Any], faults: CollectedRejects
+    ) -> Iterator[tuple[InputColumns, Iterator[Batch]]]:
         """Yield the rows of each input. All are read when the first ones are used."""
         parts: dict[str, list[Any]] = {}
 
@@ -434,7 +436,7 @@ class Task:
         for name, reading in self.inputs.items():
             yield reading, rows(name)
 
-    def _by_input(self, batches: Iterable[Any], faults: Collected) -> dict[str, list[Any]]:
+    def _by_input(self, batches: Iterable[Any], faults: CollectedRejects) -> dict[str, list[Any]]:
         """Return the rows of each input: a row's tag is its name."""
         parts: dict[str, list[Any]] = {name: [] for name in self.inputs}
         for batch in batches:
@@ -455,7 +457,7 @@ class Task:
     def _in_slots(self) -> list[str]:
         return sorted({slot for reading in self.inputs.values() for slot in reading.slots})
 
-    def _refuse(self, tag: str, rows: Any, faults: Collected) -> None:
+    def _refuse(self, tag: str, rows: Any, faults: CollectedRejects) -> None:
         """Give rows of a shared frame to `faults` that are of none of its predicates."""
         what = "there is no predicate" if tag == NO_PREDICATE else f"`{tag}` is none of its predicates"
         fault = Diagnostic(codes.NO_SUCH_PREDICATE, f"{what} (column `{TAG}`)", place="a shared frame")
@@ -463,7 +465,9 @@ class Task:
             values = [value for value in row.values() if value is not None]
             faults.add(BadRow(fault, json.dumps(values, ensure_ascii=False, default=str)))
 
-    def _batches_of(self, reading: Reading, parts: list[Any], faults: Collected) -> Iterator[Batch]:
+    def _batches_of(
+        self, reading: InputColumns, parts: list[Any], faults: CollectedRejects
+    ) -> Iterator[Batch]:
         if not reading.slots:
             yield Batch((), 1)
             return
@@ -473,10 +477,10 @@ class Task:
 
     # ---- out
 
-    def _texts(self, name: str, columns: Iterable[Iterable[str]]) -> Part:
+    def _texts(self, name: str, columns: Iterable[Iterable[str]]) -> OutputRows:
         """Return rows of texts that are no facts."""
         arrays = [pa.array(map(str, texts), pa.string()) for texts in columns]
-        return Part(name, dict(zip(self.special[name], arrays, strict=True)), len(arrays[0]))
+        return OutputRows(name, dict(zip(self.special[name], arrays, strict=True)), len(arrays[0]))
 
     def _batches(self, name: str, columns: Mapping[str, Any], rows: int) -> Iterator[Any]:
         """Yield the rows in batches of the schema that goes out."""
@@ -528,7 +532,7 @@ def _taken(parts: list[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(some)
 
 
-class Collected(Faults):
+class CollectedRejects(Faults):
     """Rows that cannot be read, kept in memory: the predicate, code, reason and the row."""
 
     def __init__(self, on_error: OnError) -> None:
@@ -553,13 +557,13 @@ class Collected(Faults):
 
 
 @dataclass(frozen=True)
-class Everything:
+class AllFacts:
     """All facts of predicates; with the constraints that do not hold, unless these are an error."""
 
-    outputs: tuple[Writing, ...]
+    outputs: tuple[OutputColumns, ...]
     keeps_violations: bool = False
 
-    def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
+    def __call__(self, reasoner: Reasoner) -> Iterator[OutputRows]:
         """Yield the facts, predicate by predicate."""
         try:
             reasoner.materialise()
@@ -568,24 +572,24 @@ class Everything:
                 raise
             faults = found.diagnostics
             texts = {"code": [fault.code for fault in faults], "message": [fault.message for fault in faults]}
-            yield Part(VIOLATIONS, texts, len(faults))
+            yield OutputRows(VIOLATIONS, texts, len(faults))
         for output in self.outputs:
-            yield from written(reasoner[output.predicate], output)
+            yield from output_rows(reasoner[output.predicate], output)
 
 
 @dataclass(frozen=True)
-class Answers:
+class QueryAnswers:
     """The answers to a query."""
 
     query: str
-    output: Writing
+    output: OutputColumns
 
-    def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
+    def __call__(self, reasoner: Reasoner) -> Iterator[OutputRows]:
         """Yield the answers."""
-        yield from written(reasoner.query(self.query), self.output)
+        yield from output_rows(reasoner.query(self.query), self.output)
 
 
-def written(relation: Relation, output: Writing) -> Iterator[Part]:
+def output_rows(relation: Relation, output: OutputColumns) -> Iterator[OutputRows]:
     """Yield the rows of a relation in columns of the output's types, some rows at a time.
 
     Values take much more memory than the ids that stand for them, so that not all are there at once. There is
@@ -596,10 +600,10 @@ def written(relation: Relation, output: Writing) -> Iterator[Part]:
         ids = relation.each(lambda place, _, ids: ids)
         arguments = dict(zip(output.slots, _arguments(relation, ids, output), strict=False))
         times = zip(output.slots[count:], _times(relation, output.times), strict=True)
-        yield Part(output.name, arguments | dict(times), len(relation))
+        yield OutputRows(output.name, arguments | dict(times), len(relation))
         return
     if not count:  # one column says that it holds
-        yield Part(output.name, {output.slots[0]: pa.array([True] * len(relation))}, len(relation))
+        yield OutputRows(output.name, {output.slots[0]: pa.array([True] * len(relation))}, len(relation))
         return
     coded = relation.coded
     # The time to decode some rows grows with the dictionary, too: so there are not many times as few rows.
@@ -607,12 +611,12 @@ def written(relation: Relation, output: Writing) -> Iterator[Part]:
     for first in range(0, max(coded.rows, 1), most):
         rows = min(most, coded.rows - first)
         ids = [column[first : first + rows] for column in coded.columns]
-        yield Part(
+        yield OutputRows(
             output.name, dict(zip(output.slots, _arguments(relation, ids, output), strict=False)), rows
         )
 
 
-def _arguments(relation: Relation, ids: Iterable[Any], output: Writing) -> Iterator[Any]:
+def _arguments(relation: Relation, ids: Iterable[Any], output: OutputColumns) -> Iterator[Any]:
     """Yield columns of ids as columns of values."""
     for column, types, name in zip(ids, output.types, relation.columns, strict=False):
         try:
@@ -637,15 +641,15 @@ def _times(relation: TimedRelation, types: tuple[Any, ...]) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class Proofs:
+class FactExplanation:
     """Why a fact holds, as one row of JSON; only what the fact asks for is derived."""
 
     fact: str
     options: Mapping[str, Any]
     slot: str
 
-    def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
+    def __call__(self, reasoner: Reasoner) -> Iterator[OutputRows]:
         """Yield the explanation."""
         explained = reasoner.explain(self.fact, strategy=MAGIC, **self.options)
         form = json.dumps(explanation_to_json(explained, reasoner.program), separators=(",", ":"))
-        yield Part("explanation", {self.slot: pa.array([form], pa.string())}, 1)
+        yield OutputRows("explanation", {self.slot: pa.array([form], pa.string())}, 1)

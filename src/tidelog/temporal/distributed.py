@@ -1,6 +1,6 @@
 """One of the tasks that derive together what a program with rules over time says. Mutates itself.
 
-What holds always is derived first, as `exchange.Task` does. Rules over time then run in the phases of a
+What holds always is derived first, as `ExchangeTask` does. Rules over time then run in the phases of a
 `Division`: each task derives, on its part of the facts, what one process would derive from them, and sends
 what belongs to others.
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.relation import Relation, column_names
-from tidelog.engine.exchange import Mesh, Task
+from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
 from tidelog.logic.expressions import intervals_of
@@ -45,7 +45,7 @@ Given = tuple[Sequence[Ids], int, Times | None]  # columns of ids, rows, and whe
 
 
 class Divided:
-    """A task of a mesh whose program has facts that hold at times; it is used as `exchange.Task` is."""
+    """A task of a mesh whose program has facts that hold at times; it is used as `ExchangeTask` is."""
 
     def __init__(self, program: Program, mesh: Mesh, *, time: TimeSettings = USUAL, **settings: Any) -> None:
         self.program = program
@@ -53,7 +53,7 @@ class Divided:
         self._time = time
         self._mesh = mesh
         self._is_counted = settings.get("max_facts") is not None
-        self._task = Task(_always(program), mesh, **settings)
+        self._task = ExchangeTask(_always(program), mesh, **settings)
         self._given: dict[str, list[Given]] = {}
         self._rows: dict[str, int] = {}  # given here, by predicate
         self._violations: dict[int, Violation] = {}  # by the number of the rule

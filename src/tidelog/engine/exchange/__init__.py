@@ -29,6 +29,6 @@ kernels that know how it keeps them.
 
 from tidelog.engine.exchange.ids import Collision
 from tidelog.engine.exchange.sockets import Listener, Lost, Mesh, make_certificate
-from tidelog.engine.exchange.tasks import Task
+from tidelog.engine.exchange.tasks import ExchangeTask
 
-__all__ = ["Collision", "Listener", "Lost", "Mesh", "Task", "make_certificate"]
+__all__ = ["Collision", "ExchangeTask", "Listener", "Lost", "Mesh", "make_certificate"]

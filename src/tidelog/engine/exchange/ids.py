@@ -55,7 +55,7 @@ class Collision(TidelogError):  # noqa: N818 - what was met
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ParcelRows:
     """Rows of a relation, given by its number; of the columns' rows those that are `chosen`, None for all."""
 
     relation: int
@@ -130,7 +130,7 @@ class Values:
 
     # ---- parcels that leave
 
-    def pack(self, several: Sequence[Rows], task: int | None) -> tuple[Any, ...]:
+    def pack(self, several: Sequence[ParcelRows], task: int | None) -> tuple[Any, ...]:
         """Return the parcel for a task, which knows then what it is told; one for all tells everything.
 
         The hashes of all values are known.
@@ -195,7 +195,7 @@ class Values:
 
     # ---- parcels that arrive
 
-    def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[Rows]:
+    def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[ParcelRows]:
         """Yield the rows of a parcel, as ids of the dictionary; a task that told values knows them, if named.
 
         Raises Collision.
@@ -217,7 +217,7 @@ class Values:
         for relation, width, count in np.frombuffer(parcel[HEADS], np.int64).reshape(-1, HEAD).tolist():
             columns = [values[place + at * count : place + (at + 1) * count] for at in range(width)]
             place += width * count
-            yield Rows(relation, columns, count)
+            yield ParcelRows(relation, columns, count)
 
     def _learn(self, parcel: Sequence[Any], places: Ids, hashes: Any, ids: Ids) -> None:
         """Give ids to the values that a parcel tells."""
@@ -247,8 +247,8 @@ class Values:
 # Frequent values are guessed from a sample of each column. Any values are right: see
 # `rewrite.localise_rules`.
 
-Part = tuple[Sequence[Ids], int]  # columns and rows
-Column = tuple[str, int]
+IdRows = tuple[Sequence[Ids], int]  # columns and rows
+PredicateColumn = tuple[str, int]
 
 SAMPLE: Final = 2048  # rows of a column
 FEWEST: Final = 16  # rows of the sample that have a value which may be frequent
@@ -274,7 +274,7 @@ class Counting:
     def __init__(self, program: Program) -> None:
         self.names = sorted(program.predicates)
         read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
-        self.columns: list[Column] = [
+        self.columns: list[PredicateColumn] = [
             (name, place)
             for name in self.names
             if name in read
@@ -283,13 +283,13 @@ class Counting:
         self.needs_kinds = has_sums(program)
         self.constants = sorted(constants_of(program), key=lambda each: (each[0], each[1], repr(each[2])))
 
-    def count(self, given: Mapping[str, Sequence[Part]], values: Values, tasks: int) -> Counts:
+    def count(self, given: Mapping[str, Sequence[IdRows]], values: Values, tasks: int) -> Counts:
         """Count a task's part of the given facts."""
         rows = np.array([sum(count for _, count in given.get(name, ())) for name in self.names], np.int64)
         sketches = np.zeros((len(self.columns), owner_kernels.SKETCH), np.uint8)
         kinds = np.zeros(len(self.columns), np.int64)
         weights: list[int] = []
-        frequent: list[Rows] = []
+        frequent: list[ParcelRows] = []
         for number, (name, place) in enumerate(self.columns):
             parts = [columns[place] for columns, count in given.get(name, ()) if count]
             for part in parts:
@@ -300,7 +300,7 @@ class Counting:
             if tasks > 1 and parts:
                 ids, about = _frequent(parts, tasks)
                 weights += about
-                frequent.append(Rows(number, (ids,), len(ids)))
+                frequent.append(ParcelRows(number, (ids,), len(ids)))
         matching = [self._matching(given, values, *each) for each in self.constants]
         return Counts(
             rows,
@@ -312,14 +312,16 @@ class Counting:
         )
 
     def _matching(
-        self, given: Mapping[str, Sequence[Part]], values: Values, name: str, place: int, value: Value
+        self, given: Mapping[str, Sequence[IdRows]], values: Values, name: str, place: int, value: Value
     ) -> int:
         identity = values.dictionary.find(value) if name in given else None
         if identity is None:
             return 0
         return sum(int(np.count_nonzero(columns[place] == identity)) for columns, _ in given[name])
 
-    def sizes(self, counts: Sequence[Counts], values: Values, tasks: int) -> tuple[Sizes, dict[Column, Ids]]:
+    def sizes(
+        self, counts: Sequence[Counts], values: Values, tasks: int
+    ) -> tuple[Sizes, dict[PredicateColumn, Ids]]:
         """Return the sizes of all tasks' parts together, and the frequent values of columns."""
         rows = dict(zip(self.names, np.sum([each.rows for each in counts], axis=0).tolist(), strict=True))
         sketches = np.maximum.reduce([each.sketches for each in counts])
@@ -344,7 +346,7 @@ class Counting:
 
     def _heavy(
         self, counts: Sequence[Counts], values: Values, rows: Mapping[str, int], tasks: int
-    ) -> tuple[dict[Column, Ids], dict[Column, int]]:
+    ) -> tuple[dict[PredicateColumn, Ids], dict[PredicateColumn, int]]:
         """Return values that more rows of a column have than half a task's share, and how many have them."""
         found: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for each in counts:
@@ -353,8 +355,8 @@ class Counting:
                 for identity in part.columns[0].tolist():
                     found[part.relation][identity] += int(each.weights[place])
                     place += 1
-        heavy: dict[Column, Ids] = {}
-        weights: dict[Column, int] = {}
+        heavy: dict[PredicateColumn, Ids] = {}
+        weights: dict[PredicateColumn, int] = {}
         for number, about in found.items():
             column = self.columns[number]
             least = rows[column[0]] / (2 * tasks)

@@ -20,7 +20,7 @@ from typing import IO, Any, Final
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine.exchange.ids import Collision
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
-from tidelog.engine.exchange.tasks import Task
+from tidelog.engine.exchange.tasks import ExchangeTask
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 
@@ -38,7 +38,7 @@ def derive(
     *,
     timeout: float | None = None,
     max_facts: int | None = None,
-    make: Callable[..., Any] = Task,
+    make: Callable[..., Any] = ExchangeTask,
 ) -> tuple[dict[str, list[Any]], Any]:
     """Return all facts of the derived predicates, and the task of this process, which has ended.
 

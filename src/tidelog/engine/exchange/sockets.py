@@ -195,7 +195,7 @@ class Lost(TidelogError):  # noqa: N818 - what became of a task
     exit_code = 5
 
 
-class Refused(Exception):  # noqa: N818 - what became of an attempt
+class HandshakeRefused(Exception):  # noqa: N818 - what became of an attempt
     """The other side belongs to another attempt, or does not know the secret."""
 
 
@@ -258,7 +258,7 @@ class Listener:
             stranger.settimeout(PROVING)
             try:
                 peer, connection = known.welcome(stranger, range(known.number + 1, count), peers)
-            except (OSError, Refused):
+            except (OSError, HandshakeRefused):
                 stranger.close()
             else:
                 peers[peer] = connection
@@ -269,7 +269,7 @@ def _connect(address: str, peer: int, known: _Credentials, deadline: float) -> C
     try:
         connection = socket.create_connection((host, int(port)), max(0.01, deadline - monotonic()))
         return known.present(connection, peer)
-    except Refused as refused:
+    except HandshakeRefused as refused:
         raise lost(f"task {peer} at {address} refuses task {known.number}: {refused}") from None
     except OSError as error:
         raise lost(f"task {known.number} cannot reach task {peer} at {address}: {error}") from None
@@ -293,11 +293,11 @@ class _Credentials:
             connection.sendall(self._proof(b"newcomer", mine, theirs))
             verdict = _received(connection, 1)[0]
             if verdict != WELCOME:
-                raise Refused("it runs another attempt" if verdict == LATE else "the secrets differ")
+                raise HandshakeRefused("it runs another attempt" if verdict == LATE else "the secrets differ")
             proof = _received(connection, DIGEST)
             self._check(theirs, range(peer, peer + 1))
             if not hmac.compare_digest(proof, self._proof(b"host", mine, theirs)):
-                raise Refused("the secrets differ")
+                raise HandshakeRefused("the secrets differ")
         except BaseException:
             connection.close()
             raise
@@ -320,12 +320,12 @@ class _Credentials:
         proof = _received(connection, DIGEST)
         try:
             peer = self._check(theirs, numbers)
-        except Refused:
+        except HandshakeRefused:
             connection.sendall(bytes([LATE]))
             raise
         if peer in there or not hmac.compare_digest(proof, self._proof(b"newcomer", theirs, mine)):
             connection.sendall(bytes([STRANGER]))
-            raise Refused("the secrets differ")
+            raise HandshakeRefused("the secrets differ")
         connection.sendall(bytes([WELCOME]) + self._proof(b"host", theirs, mine))
         return peer
 
@@ -342,7 +342,7 @@ class _Credentials:
     def _check(self, hello: bytes, numbers: range) -> int:
         magic, number, attempt, _ = HELLO.unpack(hello)
         if magic != MAGIC or attempt != self.attempt or number not in numbers:
-            raise Refused("it runs another attempt")
+            raise HandshakeRefused("it runs another attempt")
         return int(number)
 
     def _proof(self, role: bytes, newcomer: bytes, host: bytes) -> bytes:
@@ -354,7 +354,7 @@ def _received(connection: Connection, size: int) -> bytes:
     while len(found) < size:
         more = connection.recv(size - len(found))
         if not more:
-            raise Refused("it closed the connection")
+            raise HandshakeRefused("it closed the connection")
         found += more
     return found
 
@@ -457,13 +457,13 @@ class _Peer:
         frame, self._parts = Frame(word, self._parts), []
         self._begin()
         if kind == FAULT:
-            raise Told(self.number, frame)
+            raise PeerFailed(self.number, frame)
         if kind == DATA:
             self.frames.append(frame)
         self.has_left |= kind == LEFT
 
 
-class Told(Exception):  # noqa: N818 - what a task says
+class PeerFailed(Exception):  # noqa: N818 - what a task says
     """A task says that it has failed."""
 
     def __init__(self, number: int, frame: Frame) -> None:
@@ -535,7 +535,7 @@ class Mesh:
             for peer in self._peers.values():
                 if not peer.is_closed:
                     peer.tell(LEFT, NOTHING)
-                    with suppress(OSError, Told):
+                    with suppress(OSError, PeerFailed):
                         peer.send()
                         peer.receive()
 

@@ -26,8 +26,17 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.events import Tally
-from tidelog.engine.exchange.ids import PARTS, Collision, Column, Counting, Counts, Part, Rows, Values
-from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
+from tidelog.engine.exchange.ids import (
+    PARTS,
+    Collision,
+    Counting,
+    Counts,
+    IdRows,
+    ParcelRows,
+    PredicateColumn,
+    Values,
+)
+from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, PeerFailed
 from tidelog.engine.fixpoint import Fed
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError, codes
@@ -60,7 +69,7 @@ ERRORS: Final = {
 }
 
 
-class Task:
+class ExchangeTask:
     """A task of a mesh.
 
     The tasks with numbers below `owners`, by default all, own facts. One beyond them brings given facts, and
@@ -102,7 +111,7 @@ class Task:
         self._read = self._values
         if self._reader.dictionary is not self._engine.dictionary:
             self._read = self.values_of(self._reader.dictionary)
-        self._given: dict[str, list[Part]] = {}
+        self._given: dict[str, list[IdRows]] = {}
         self._told = 0  # values, with the given facts
         self._elsewhere = 0  # facts that other tasks have
         self._beside = 0  # facts that are not relations of this task, and lie here
@@ -124,11 +133,11 @@ class Task:
         """What the ids of derived facts stand for."""
         return self._engine.dictionary
 
-    def translated(self, part: Part, values: Values) -> Part:
+    def translated(self, part: IdRows, values: Values) -> IdRows:
         """Return rows of another dictionary's ids as ids of this task's own."""
         values.know()
         columns, count = part
-        found = self._values.unpack(values.pack([Rows(0, columns, count)], None), None)
+        found = self._values.unpack(values.pack([ParcelRows(0, columns, count)], None), None)
         rows = next(iter(found))
         return rows.columns, rows.count
 
@@ -138,7 +147,7 @@ class Task:
 
     # ---- given facts
 
-    def take_given(self) -> tuple[ClosingEngine, dict[str, list[Part]]]:
+    def take_given(self) -> tuple[ClosingEngine, dict[str, list[IdRows]]]:
         """Return who knows the ids of given facts, and these facts, those that the program states too.
 
         For whoever runs other programs on them; this task is not run then.
@@ -190,7 +199,7 @@ class Task:
             self._derive()
             memory.give_back()
 
-    def _make_plan(self) -> dict[Column, Ids]:
+    def _make_plan(self) -> dict[PredicateColumn, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
         # What a task keeps in its dictionary of the values that others send: it owns one in so many.
         shares = self._read is self._values and self.owners > 1
@@ -239,7 +248,7 @@ class Task:
 
     # ---- given facts go to their places
 
-    def _send_given(self, heavy: Mapping[Column, Ids]) -> None:
+    def _send_given(self, heavy: Mapping[PredicateColumn, Ids]) -> None:
         """Send the given facts to every copy of their relations; they follow no route."""
         values = sum(count * len(columns) for parts in self._given.values() for columns, count in parts)
         every = {
@@ -254,7 +263,7 @@ class Task:
         waiting = _in_passes(self._given, values, passes)
         self._given = {}  # each part is dropped when it has been sent
         for parts in waiting:
-            parcels: dict[int, list[Rows]] = {}
+            parcels: dict[int, list[ParcelRows]] = {}
             for name, columns, count in parts:
                 for copy in self.plan.copies[name]:
                     target = self._numbers[copy.relation]
@@ -271,7 +280,7 @@ class Task:
                 self._engine.add(NUMBER, [np.array([number], np.int32)], 1)
         self._sent = {name: self._engine.size(name) for name in self._sources}
 
-    def _deliver(self, parcels: Mapping[int, Sequence[Rows]]) -> None:
+    def _deliver(self, parcels: Mapping[int, Sequence[ParcelRows]]) -> None:
         """Send given facts in one pass, and add those that arrive."""
         me = self.mesh.number
         frames = {task: Frame(0, self._read.pack(rows, task)) for task, rows in parcels.items() if task != me}
@@ -285,7 +294,7 @@ class Task:
         self._reserve(arrived)
         self._add(arrived)
 
-    def _reserve(self, several: Iterable[Rows]) -> None:
+    def _reserve(self, several: Iterable[ParcelRows]) -> None:
         """Reserve room in relations for given rows of several tasks, so that they grow once for all."""
         counts: Counter[int] = Counter()
         for rows in several:
@@ -294,18 +303,18 @@ class Task:
             table = self._engine.table(self._names[relation])
             table.reserve(count, len(self._engine.dictionary), given=True)
 
-    def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
+    def _add_heavy(self, heavy: Mapping[PredicateColumn, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""
         for column, copies in self.plan.heavy.items():
             ids = heavy.get(column)
             if ids is None:
                 continue
             for copy in copies:
-                parcels: dict[int, list[Rows]] = {}
+                parcels: dict[int, list[ParcelRows]] = {}
                 self._divide([ids], len(ids), self._numbers[copy.relation], copy.place, self._values, parcels)
                 self._add(parcels.get(self.mesh.number, ()))
 
-    def _add(self, several: Iterable[Rows]) -> int:
+    def _add(self, several: Iterable[ParcelRows]) -> int:
         """Add rows to relations here; returns how many were new."""
         new = 0
         for rows in several:
@@ -321,18 +330,18 @@ class Task:
         number: int,
         place: Place,
         values: Values,
-        parcels: dict[int, list[Rows]],
+        parcels: dict[int, list[ParcelRows]],
     ) -> None:
         """Add rows to the parcels of the tasks where they belong."""
         if self.owners == 1 or not isinstance(place, int):
             tasks = range(self.owners) if place is EVERYWHERE else range(1)
             for task in tasks:
-                parcels.setdefault(task, []).append(Rows(number, columns, count))
+                parcels.setdefault(task, []).append(ParcelRows(number, columns, count))
             return
         for task, chosen in enumerate(values.by_owner(columns[place], self.owners)):
             if len(chosen):
                 whole = None if len(chosen) == count else chosen
-                parcels.setdefault(task, []).append(Rows(number, columns, len(chosen), whole))
+                parcels.setdefault(task, []).append(ParcelRows(number, columns, len(chosen), whole))
 
     # ---- rounds
 
@@ -347,14 +356,14 @@ class Task:
                 gate = next(gates, None)
                 if gate is None:
                     return
-                arrived = [Rows(self._numbers[gate], (), 1)]
+                arrived = [ParcelRows(self._numbers[gate], (), 1)]
             if self.is_owner:
                 self._add(arrived)
                 self._fed.close()
 
-    def _exchange(self) -> tuple[list[Rows], int]:
+    def _exchange(self) -> tuple[list[ParcelRows], int]:
         """Send what is new; returns what arrived, and how many rows were sent or new at all tasks."""
-        parcels: dict[int, list[Rows]] = {}
+        parcels: dict[int, list[ParcelRows]] = {}
         new = 0
         if self.is_owner:
             self._values.know()
@@ -391,7 +400,7 @@ class Task:
             elif size:
                 self._engine.clear(outbox)
 
-    def _route(self, source: str, parcels: dict[int, list[Rows]]) -> int:
+    def _route(self, source: str, parcels: dict[int, list[ParcelRows]]) -> int:
         """Add what is new in a relation to the parcels of others, and to relations here; how much is new."""
         columns, size = self._engine.rows(source)
         first = 0 if source in self.plan.outboxes else self._sent[source]
@@ -401,7 +410,7 @@ class Task:
         new = 0
         added = [column[first:] for column in columns]
         for route in self.plan.routes[source]:
-            divided: dict[int, list[Rows]] = {}
+            divided: dict[int, list[ParcelRows]] = {}
             target = self._numbers[route.target]
             self._divide(added, size - first, target, route.place, self._values, divided)
             new += self._add(divided.pop(self.mesh.number, ()))
@@ -434,14 +443,16 @@ class Task:
                 frames: dict[int, Frame] = {}
                 columns, count = self.columns(name)
                 if self.is_owner and count:
-                    frames[self.owners] = Frame(0, self._values.pack([Rows(0, columns, count)], self.owners))
+                    frames[self.owners] = Frame(
+                        0, self._values.pack([ParcelRows(0, columns, count)], self.owners)
+                    )
                 for task, frame in sorted(self._swap(COLLECTED, frames).items()):
                     if frame.parts:
                         arrived = self._values.unpack(frame.parts, task)
                         found[name] += [(rows.columns, rows.count) for rows in arrived]
             return found
 
-    def spread(self, parts: Sequence[Part], place: Place) -> list[list[Part]]:
+    def spread(self, parts: Sequence[IdRows], place: Place) -> list[list[IdRows]]:
         """Send rows to the owners of a column, once all is derived; returns those that belong here.
 
         Every task gives as many parts as the others, perhaps empty ones.
@@ -459,10 +470,10 @@ class Task:
         """
         values, me = self._read, self.mesh.number
         values.know()
-        parcels: dict[int, list[Rows]] = {}
+        parcels: dict[int, list[ParcelRows]] = {}
         for number, (columns, _, count) in enumerate(parts):
             if count and place == TO_LAST:
-                parcels.setdefault(self.owners, []).append(Rows(number, columns, count))
+                parcels.setdefault(self.owners, []).append(ParcelRows(number, columns, count))
             elif count:
                 self._divide(columns, count, number, place, values, parcels)
         beside = {
@@ -532,12 +543,12 @@ class Task:
             self.mesh.check = self._check_waiting
             yield
 
-    def tell_all(self, part: Part, values: Values) -> list[Part]:
+    def tell_all(self, part: IdRows, values: Values) -> list[IdRows]:
         """Tell every task some rows of this one; returns those of all tasks, as ids that `values` knows."""
         with self._telling(), self._limits.guarding():
             self._values.know()
             columns, count = part
-            parcel = self._values.pack([Rows(0, columns, count)] if count else [], None)
+            parcel = self._values.pack([ParcelRows(0, columns, count)] if count else [], None)
             every = {task: Frame(0, parcel) for task in range(self.mesh.count) if task != self.mesh.number}
             parcels = [frame.parts for _, frame in sorted(self._swap(TOLD, every).items())]
             told = (rows for each in (parcel, *parcels) for rows in values.unpack(each, None))
@@ -595,7 +606,7 @@ class Task:
         """Tell all others of an error, and raise what others tell."""
         try:
             yield
-        except Told as told:
+        except PeerFailed as told:
             self.mesh.fail(told.frame)  # some may hear of it from this task only
             raise self._error_of(told) from None
         except TidelogError as error:
@@ -606,7 +617,7 @@ class Task:
             self.mesh.fail(_frame_of(TidelogError(Diagnostic(codes.EXCHANGE_FAILED, message))))
             raise
 
-    def _error_of(self, told: Told) -> TidelogError:
+    def _error_of(self, told: PeerFailed) -> TidelogError:
         """Return the error that another task tells of, with its places in the program."""
         record = json.loads(bytes(told.frame.parts[0]))
         spans = [rule.span for rule in self.program.rules] + [fact.span for fact in self.program.facts]
@@ -645,7 +656,7 @@ def _passes(values: int) -> int:
 
 
 def _in_passes(
-    given: dict[str, list[Part]], values: int, passes: int
+    given: dict[str, list[IdRows]], values: int, passes: int
 ) -> Iterator[list[tuple[str, Sequence[Ids], int]]]:
     """Yield the rows of each pass, about as many values in each; empties what is given as it goes.
 

@@ -33,11 +33,11 @@ from tidelog.logic.types import Type, column_of
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
 from tidelog.publish.foreign_tables import foreign_table
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.spark.frames import PREDICATE, Frames, quoted
+from tidelog.spark.frames import PREDICATE, InputFrames, quoted
 from tidelog.spark.reading.source_columns import (
     DELIMITED,
     STRING,
-    Found,
+    FoundFile,
     address_of,
     converted,
     escaped,
@@ -52,11 +52,11 @@ from tidelog.spark.reading.source_rows import (
     BAD,
     FAULT_SCHEMA,
     REJECTS_SCHEMA,
-    Delimited,
-    Filtering,
-    Reading,
-    Scan,
-    Wanted,
+    DelimitedFiles,
+    FileScan,
+    RowFilter,
+    SourceRequest,
+    SourceRows,
     any_of,
     listed,
     locating,
@@ -66,10 +66,10 @@ from tidelog.spark.reading.source_rows import (
     whole_files,
     without_skipped,
 )
-from tidelog.spark.schemas import Input, read_types
+from tidelog.spark.schemas import InputSchema, read_types
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.worker import Reading as Rows
+from tidelog.spark.worker import InputColumns as Rows
 
 # ---- Filters of sources: literals of the rule language that the values of a row must satisfy.
 #
@@ -98,7 +98,7 @@ _COMPARED: Final = {
 }
 
 
-def filtered(reading: Reading) -> Reading:
+def filtered(reading: SourceRows) -> SourceRows:
     """Return the rows of a source without those that its filter excludes; raise what is wrong with it."""
     source = reading.source
     if source.filter is None:
@@ -106,17 +106,17 @@ def filtered(reading: Reading) -> Reading:
     rule = _rule(reading)
     condition = _condition(rule, reading.input)
     if condition is not None:
-        return replace(reading, filtering=Filtering(condition, is_pushed=reading.has_values))
+        return replace(reading, filtering=RowFilter(condition, is_pushed=reading.has_values))
     number = free_name("n", reading.input.columns)
     task = Shipped(_Keeping(rule, reading.input.reading(), number))
 
     def keep(facts: DataFrame) -> DataFrame:
         return facts.mapInArrow(task, facts.schema)
 
-    return replace(reading, filtering=Filtering(keep=keep))
+    return replace(reading, filtering=RowFilter(keep=keep))
 
 
-def _rule(reading: Reading) -> Program:
+def _rule(reading: SourceRows) -> Program:
     """Return the program whose rule has the filter as its body; rows have numbers, since they may repeat."""
     source, predicate = reading.source, reading.input.predicate
     number = free_name("n", predicate.names)
@@ -130,14 +130,14 @@ def _rule(reading: Reading) -> Program:
         raise _wrong(reading, message, f"it has literals over {variables}") from None
 
 
-def _wrong(reading: Reading, message: str, help: str) -> DataError:
+def _wrong(reading: SourceRows, message: str, help: str) -> DataError:
     return reading.source.wrong(codes.FILTER, message, help)
 
 
 # ---- in SQL
 
 
-def _condition(program: Program, given: Input) -> Column | None:
+def _condition(program: Program, given: InputSchema) -> Column | None:
     """Return the condition that the rule's body is, if SQL has all of it."""
     if len(program.rules) != 1 or Nulls.VALUE in given.nulls:
         return None
@@ -153,7 +153,7 @@ def _condition(program: Program, given: Input) -> Column | None:
     return made
 
 
-def _comparison(literal: object, rule: Rule, given: Input) -> Column | None:
+def _comparison(literal: object, rule: Rule, given: InputSchema) -> Column | None:
     if not isinstance(literal, Comparison):
         return None
     operator, left, right = literal.operator, literal.left, literal.right
@@ -257,7 +257,7 @@ def read_source(
     program: Program,
     folder: Path = Path(),
     rejects: Path | None = None,
-) -> Reading:
+) -> SourceRows:
     """Return the rows of a source as frames; raise `DataError` for what is wrong before a row is read.
 
     Relative paths lie in `folder`. Readers that read whole files write the rejected rows into `rejects`, if
@@ -268,9 +268,11 @@ def read_source(
 
 def _read(
     session: SparkSession, source: Source, program: Program, folder: Path, rejects: str | None
-) -> Reading:
+) -> SourceRows:
     predicate = predicate_of(source, program)
-    wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
+    wanted = SourceRequest(
+        source, predicate, types_of(source, program, predicate), names_of(source, predicate)
+    )
     ship(session, scratch_folder())
     if source.format in VERSIONED and source.frame is None:
         return _Table(wanted, _versioned(session, source, folder)).reading()
@@ -279,7 +281,7 @@ def _read(
     files, base = found_files(session, source, folder)
     name = format_of(source, files)
     if name in DELIMITED:
-        return Delimited(session, wanted, name, files, base, rejects).reading()
+        return DelimitedFiles(session, wanted, name, files, base, rejects).reading()
     if name in TYPED:
         return _typed(session, wanted, name, files, base)
     if name == "text":
@@ -294,16 +296,16 @@ def _read(
 
 
 @dataclass(frozen=True)
-class Together:
+class CombinedSources:
     """Sources that are read together: a program's inputs, and the frames that have their rows.
 
     Files that Spark reads in the same way are one frame, in one scan: its rows are told apart by the
     addresses of the files, each of which is an input then.
     """
 
-    readings: Mapping[str, Reading]
-    inputs: Mapping[str, Input]
-    frames: Frames
+    readings: Mapping[str, SourceRows]
+    inputs: Mapping[str, InputSchema]
+    frames: InputFrames
     source_of: Mapping[str, str]  # of each input: the name of its reading
     shared: Mapping[str, Observation]  # by the names of readings that share a scan, in their order there
 
@@ -323,7 +325,9 @@ class Together:
         return [each for each, counts in self.shared.items() if counts is self.shared[name]]
 
 
-def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] = bool) -> Together:
+def combine_sources(
+    readings: Mapping[str, SourceRows], may_share: Callable[[str], bool] = bool
+) -> CombinedSources:
     """Return several sources, those that may share a scan in one frame.
 
     `may_share` says so of predicates: rows that no rule reads need not pass through tasks, alone.
@@ -343,7 +347,7 @@ def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] =
             taken |= {*scan.files}
             key = ("scan", scan.key)
         groups.setdefault(key, []).append(name)
-    inputs: dict[str, Input] = {}
+    inputs: dict[str, InputSchema] = {}
     frames: dict[str | tuple[str, ...], DataFrame] = {}
     source_of: dict[str, str] = {}
     shared: dict[str, Observation] = {}
@@ -364,15 +368,15 @@ def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] =
             source_of |= dict.fromkeys(scan.files, name)
         files = tuple(file for scan in scans for file in scan.files)
         frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
-    return Together(readings, inputs, Frames(frames), source_of, shared)
+    return CombinedSources(readings, inputs, InputFrames(frames), source_of, shared)
 
 
 # ---- JSON, RDF and text
 
 
 def _parsed(
-    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], rejects: str | None
-) -> Reading:
+    session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], rejects: str | None
+) -> SourceRows:
     """Return the rows of files that tidelog's own readers read, in tasks."""
     source = wanted.source
     if any(set(dict(file.partitions)) & {*wanted.names} for file in files):
@@ -397,7 +401,7 @@ def _parsed(
     # What has no declared type is an exact term here.
     fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
     given = wanted.input(list(map(spark_type_of, types)), fields)
-    return Reading(
+    return SourceRows(
         source,
         given,
         rows,
@@ -408,7 +412,7 @@ def _parsed(
     )
 
 
-def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Reading:
+def _text(session: SparkSession, wanted: SourceRequest, files: Sequence[FoundFile]) -> SourceRows:
     """Return the lines of files, each of which is a value."""
     if len(wanted.own) != 1 or wanted.source.times:
         width = counted(wanted.predicate.arity, "column")
@@ -515,8 +519,8 @@ def _not_readable(source: Source, error: Exception) -> Exception:
 
 
 def _typed(
-    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], base: str | None
-) -> Reading:
+    session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], base: str | None
+) -> SourceRows:
     """Return the rows of files that have a schema; those of one schema can be read in one scan."""
     source = wanted.source
     frame = _typed_files(session, source, name, files, base)
@@ -527,15 +531,15 @@ def _typed(
     options = tuple(sorted(source.options.items()))
     key = name, fields, options, wanted.given, wanted.names, wanted.nulls
 
-    def rows(scans: Sequence[Scan]) -> DataFrame:
+    def rows(scans: Sequence[FileScan]) -> DataFrame:
         every = [file for scan in scans for file in scan.found]
         return _Table(wanted, _typed_files(session, source, name, every, None), every).reading().checked
 
-    return replace(reading, scan=Scan(key, tuple(file.address for file in files), rows, tuple(files)))
+    return replace(reading, scan=FileScan(key, tuple(file.address for file in files), rows, tuple(files)))
 
 
 def _typed_files(
-    session: SparkSession, source: Source, name: str, files: Sequence[Found], base: str | None
+    session: SparkSession, source: Source, name: str, files: Sequence[FoundFile], base: str | None
 ) -> DataFrame:
     """Return the rows of files that have a schema; partitions of their folder are columns of texts.
 
@@ -564,11 +568,11 @@ def _typed_files(
 class _Table:
     """Rows with a schema: values of the declared types stay as they are, texts are converted."""
 
-    wanted: Wanted
+    wanted: SourceRequest
     frame: DataFrame
-    files: Sequence[Found] = ()
+    files: Sequence[FoundFile] = ()
 
-    def reading(self) -> Reading:
+    def reading(self) -> SourceRows:
         """Return the rows."""
         source, wanted, schema = self.wanted.source, self.wanted, self.frame.schema
         rows = self.frame if source.limit is None else self.frame.limit(source.limit)
@@ -601,7 +605,7 @@ class _Table:
             is_bad.alias(BAD),
         )
         columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))
-        return Reading(
+        return SourceRows(
             source,
             wanted.input(spark, None),
             checked,
