@@ -15,8 +15,8 @@ import tidelog as tl
 from tests.corpus import cases
 from tidelog import spark as ts
 from tidelog.spark.shipping import telling
-from tidelog.spark.stages import BarrierTask
 from tidelog.spark.strategies import PER_BYTE, STRATEGY, TASK_MEMORY, VALUE
+from tidelog.spark.worker import BarrierTask
 from tidelog.temporal.temporal import TimeSettings
 
 if TYPE_CHECKING:
@@ -240,12 +240,12 @@ def ending(folder: Path, is_killed: bool) -> type[BarrierTask]:
     died = folder / "died"
 
     class Ending(BarrierTask):
-        def _parts(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
+        def _derive(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
             from pyspark import BarrierTaskContext
 
             if BarrierTaskContext.get().partitionId() == 1 and not died.exists():
                 batches = self._ended(batches)
-            return super()._parts(batches, *met)
+            return super()._derive(batches, *met)
 
         def _ended(self, batches: Iterable[Any]) -> Iterator[Any]:
             yield from batches
@@ -273,7 +273,7 @@ def ending_in(folder: Path, exchange: int) -> type[BarrierTask]:
     died = folder / "died"
 
     class Ending(BarrierTask):
-        def _parts(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
+        def _derive(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
             from tidelog.engine.exchange.tasks import ExchangeTask
 
             swap, done = ExchangeTask._swap, []
@@ -287,7 +287,7 @@ def ending_in(folder: Path, exchange: int) -> type[BarrierTask]:
 
             ExchangeTask._swap = ended  # type: ignore[method-assign,assignment]
             try:
-                yield from super()._parts(batches, *met)
+                yield from super()._derive(batches, *met)
             finally:
                 ExchangeTask._swap = swap  # type: ignore[method-assign]
 
@@ -339,7 +339,7 @@ def unreachable() -> type[BarrierTask]:
 
     class Unreachable(BarrierTask):
         def _meet(self, *where: Any) -> Any:
-            barrier: Any = import_module("tidelog.spark.stages")
+            barrier: Any = import_module("tidelog.spark.worker")
             listener = barrier.Listener
 
             def deaf(host: str) -> Any:

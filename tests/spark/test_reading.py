@@ -500,7 +500,7 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.io.data_file import Source
     from tidelog.logic.type_inference import infer
     from tidelog.spark.reading.source_frames import combine_sources, read_source
-    from tidelog.spark.stages import BoundProgram, held_by
+    from tidelog.spark.stages import BoundProgram, types_in
 
     known = tidelog.parse("""
         @declare road(x: string, y: string) . @declare rail(a: string, b: string) .
@@ -517,7 +517,7 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
     found = combine_sources(readings)
     assert len(found.frames.groups) == 1
     assert len(found.frames.groups[0][0]) == 4
-    given = BoundProgram(known, found.inputs, infer(known, *held_by(found.inputs.values())), {})
+    given = BoundProgram(known, found.inputs, infer(known, *types_in(found.inputs.values())), {})
     derived = given.derive(found.frames, None, "fail", "fail")
     assert sorted(map(tuple, derived["way"].collect())) == [
         (f"{name} {part}", "4") for name in ("rail", "road") for part in "ab"

@@ -136,11 +136,11 @@ class Divided:
         for is_keyed in (True, False):
             names = [name for name in groups_of(meant) if (meant.predicates[name].arity > 1) is is_keyed]
             if names:
-                parts = task.spread([task.columns(name) for name in names], 0 if is_keyed else FIRST)
+                parts = task.shuffle([task.columns(name) for name in names], 0 if is_keyed else FIRST)
                 found += [_neighbouring(part) for part in parts if part]
         pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
         left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        told = task.tell_all(((left, right), len(left)), self._values)
+        told = task.broadcast(((left, right), len(left)), self._values)
         if not told:
             return False
         self._values.know()

@@ -56,7 +56,6 @@ from tidelog.reasoner.transaction import Change
 from tidelog.spark.frames import (
     FILES_SCHEMA,
     Derived,
-    InputFrames,
     fetch_by_files,
     folder_below,
     quoted,
@@ -67,10 +66,10 @@ from tidelog.spark.frames import ROWS as ONLY
 from tidelog.spark.reading.source_columns import FoundFile, found_files, local_files, source_of
 from tidelog.spark.reading.source_frames import CombinedSources, combine_sources, read_source
 from tidelog.spark.reading.source_rows import SourceRows
-from tidelog.spark.schemas import arrow_of, slots
+from tidelog.spark.schemas import arrow_of, share_columns
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship, telling
-from tidelog.spark.stages import BoundProgram, held_by, read_by, tagged_rows
+from tidelog.spark.stages import BoundProgram, InputFrames, read_by, tagged_rows, types_in
 from tidelog.spark.strategies import StrategyChoice
 from tidelog.spark.worker import NONE, READ, STATE, TAG, FileTarget, ReadFiles, StateFolder, WriteRows
 
@@ -184,7 +183,7 @@ class SparkIntake:
         inputs = self._read(self._items, before, full).inputs
         program = replace(self._program, imports=(), exports=())
         program = giving_times(program, [each.predicate.name for each in inputs.values() if each.times])
-        return BoundProgram(program, inputs, infer(program, *held_by(inputs.values())), settings, "exact")
+        return BoundProgram(program, inputs, infer(program, *types_in(inputs.values())), settings, "exact")
 
     @property
     def frames(self) -> InputFrames:
@@ -195,7 +194,7 @@ class SparkIntake:
     def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
         """Return the types of what inputs of predicates hold, where their rows are read."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
-        return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
+        return types_in(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
     # ---- what was found
 
@@ -282,7 +281,7 @@ class SparkIntake:
     def _written(self, found: CombinedSources) -> Iterator[dict[str, _Facts]]:
         """Return the facts of inputs, by their keys, in files that are there for the block."""
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
-        taken = slots({name: each.spark for name, each in found.inputs.items()})
+        taken = share_columns({name: each.spark for name, each in found.inputs.items()})
         schemas = {
             name: pa.schema(
                 [pa.field(column, arrow_of(of)) for column, of in zip(each.columns, each.spark, strict=True)]
@@ -459,9 +458,9 @@ def derive_on_spark(
     tables = tables_of(given.program)
     names, wanted = list(tables), [each.name for each in tables.values()]
     derived = given.derive(frames, wanted, "fail", "fail", choice)
-    has_state = choice.tasks == 1 and len(derived.around) < len(names)
-    if has_state and derived.around:  # the state has all facts
-        derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
+    has_state = choice.tasks == 1 and len(derived.passed_through) < len(names)
+    if has_state and derived.passed_through:  # the state has all facts
+        derived = given.derive(frames, wanted, "fail", "fail", choice, may_pass_through=False)
     storage, filesystem = publication.folder.storage, publication.folder.filesystem
     folders = {name: Folder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
@@ -476,7 +475,7 @@ def derive_on_spark(
             state.take(publication.number, file)
         elif rows:
             files[name][file] = rows
-    for name in derived.around:
+    for name in derived.passed_through:
         files[name] = write_files(derived[name], folders[name], schemas[name], publication.run)
     base = publication.base.tables if publication.base else {}
     for name, found in files.items():

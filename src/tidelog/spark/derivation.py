@@ -31,13 +31,14 @@ from tidelog.proof.prover import MOST_ROWS
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.explaining import MOST_ANSWERS
 from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
-from tidelog.spark.frames import SPECIAL, Derived, InputFrames, quoted
-from tidelog.spark.schemas import NullSettings, slots
+from tidelog.spark.frames import SPECIAL, Derived, quoted
+from tidelog.spark.schemas import NullSettings, share_columns
 from tidelog.spark.shipping import telling
 from tidelog.spark.stages import (
     ANSWERS,
     STRING,
     BoundProgram,
+    InputFrames,
     check_program,
     needed_for,
     only_input,
@@ -377,7 +378,7 @@ def derive(
         )
         frames = change.frames()
         given = BoundProgram.of(
-            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, tells=False
+            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, warns=False
         )
         choice = given.choose(frames, partitions, change.sizes_of())
         found = given.derive(frames, change.names(), on_error, on_violation, choice)
@@ -432,7 +433,7 @@ def explain(
     given.check_one_task(frames, "an explanation")
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
-    places = slots({"explanation": [STRING], **special})
+    places = share_columns({"explanation": [STRING], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = FactExplanation(fact, options, places.of["explanation"][0])
     found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
@@ -519,7 +520,7 @@ def check(
             given.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
         changing = BoundProgram.of(
-            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False
+            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, warns=False
         )
         choice = changing.choose(change.frames(), partitions, change.sizes_of())
         choice = replace(choice, reason=f"{change.told}; {choice.reason}")

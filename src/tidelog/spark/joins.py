@@ -54,7 +54,7 @@ from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.spark.frames import quoted
-from tidelog.spark.schemas import InputSchema, OutputSchema, ReadableRows, Slots, arrow_of, spark_type
+from tidelog.spark.schemas import InputSchema, OutputSchema, ReadableRows, SharedColumns, arrow_of, spark_type
 from tidelog.spark.strategies import MemoryLimit, MeteredBatches
 from tidelog.spark.worker import NULLS, REJECTS, TAG, VIOLATIONS, CollectedRejects, InputColumns
 
@@ -296,7 +296,7 @@ class Joins:
         self,
         inputs: Iterable[tuple[DataFrame, InputSchema]],
         outputs: Mapping[str, OutputSchema],
-        places: Slots,
+        places: SharedColumns,
         on_error: OnError,
         keeps_violations: bool,
     ) -> DataFrame:
@@ -645,7 +645,7 @@ def _schema(held: Sequence[ColumnEncoding]) -> spark_types.StructType:
     return spark_types.StructType(fields)
 
 
-def _in_slots(name: str, frame: DataFrame, places: Slots) -> DataFrame:
+def _in_slots(name: str, frame: DataFrame, places: SharedColumns) -> DataFrame:
     """Return rows of an output among those of all others: each has its own columns, and a tag."""
     columns = dict(zip(places.of[name], frame.columns, strict=True))
     chosen = (

@@ -24,18 +24,18 @@ from tidelog.errors import Diagnostic, ProgramError, codes
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.type_inference import infer
-from tidelog.spark.frames import Derived, quoted, slots_of
+from tidelog.spark.frames import Derived, quoted, share_output_columns
 from tidelog.spark.schemas import NullSettings, OutputSchema, never_null, spark_type
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.stages import (
     BoundProgram,
     on_error_of,
+    output_columns,
     read_by,
     rows_schema,
     session_of,
     wanted_predicates,
-    writings,
 )
 from tidelog.spark.strategies import limit_of
 from tidelog.spark.worker import NONE, TAG, AllFacts, DerivationTask
@@ -144,14 +144,14 @@ class _View:
         self.session = session
         self.sources = sources
         self.outputs = outputs
-        self.places = slots_of(outputs)
+        self.places = share_output_columns(outputs)
         needed = read_by(given.program, [*outputs.values()])
         self.inputs = {name: each for name, each in given.inputs.items() if needed(each.predicate.name)}
         self.slots = {
             name: tuple(f"{name} {place}" for place in range(len(each.columns)))
             for name, each in self.inputs.items()
         }
-        ask = AllFacts(writings(outputs, self.places), keeps_violations=False)
+        ask = AllFacts(output_columns(outputs, self.places), keeps_violations=False)
         readings = {name: each.reading(self.slots[name]) for name, each in self.inputs.items()}
         limit = limit_of(session, given.program, 1)
         self.task = given.task(ask, readings, self.places, on_error_of(on_error), limit)

@@ -222,7 +222,7 @@ def read_input(
 
 
 @dataclass(frozen=True)
-class Slots:
+class SharedColumns:
     """Columns that rows of many predicates share: the second string of a row lies where those of others do.
 
     A struct for each predicate would be clearer, and take eight bytes of each row for each of its columns.
@@ -232,7 +232,7 @@ class Slots:
     of: Mapping[str, tuple[str, ...]]  # by predicate, where its columns lie
 
 
-def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
+def share_columns(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> SharedColumns:
     """Return where the columns of each predicate lie."""
     types: dict[str, spark_types.DataType] = {}
     of: dict[str, tuple[str, ...]] = {}
@@ -246,10 +246,10 @@ def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
             types[slot] = column
             places.append(slot)
         of[name] = tuple(places)
-    return Slots(types, of)
+    return SharedColumns(types, of)
 
 
-def plain_names(given: Slots) -> dict[str, str]:
+def plain_names(given: SharedColumns) -> dict[str, str]:
     """Return names for slots that need no quotes: `string_1`, `string_2`, `decimal_1`."""
     counts: dict[str, int] = {}
     found = {}

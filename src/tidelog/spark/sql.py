@@ -23,11 +23,11 @@ from tidelog.errors import Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.rejects import OnError
 from tidelog.logic.program import Predicate, Program, Sandbox
 from tidelog.logic.resolve import EMPTY, read_text
-from tidelog.spark.frames import PREDICATE, InputFrames, quoted, slots_of
-from tidelog.spark.schemas import OutputSchema, slots
+from tidelog.spark.frames import PREDICATE, quoted, share_output_columns
+from tidelog.spark.schemas import OutputSchema, share_columns
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.stages import BoundProgram, only_input, wanted_predicates, writings
+from tidelog.spark.stages import BoundProgram, InputFrames, only_input, output_columns, wanted_predicates
 from tidelog.spark.strategies import MemoryLimit, limit_of
 from tidelog.spark.worker import ERRORS, NO_PREDICATE, TAG, AllFacts, DerivationTask
 
@@ -167,7 +167,7 @@ class _Call:
         table = next(iter(tables.values()), spark_types.StructType())
         is_shared = SHARED in tables and program.find(SHARED) is None
         frames: InputFrames = InputFrames({_readable(program): table} if is_shared else tables)
-        given = BoundProgram.of(program, frames, {}, tells=False)
+        given = BoundProgram.of(program, frames, {}, warns=False)
         ((name, found),) = given.outputs(wanted_predicates(given.program, [output])).items()
         return _Call(given, found, name, table, is_shared)
 
@@ -180,10 +180,10 @@ class _Call:
     def evaluation(self, limit: MemoryLimit) -> CallEvaluation:
         """Return what a task does."""
         inputs = self.given.inputs
-        taken = slots({name: each.spark for name, each in inputs.items()})
+        taken = share_columns({name: each.spark for name, each in inputs.items()})
         readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
-        places = slots_of({self.name: self.output})
-        ask = AllFacts(writings({self.name: self.output}, places))
+        places = share_output_columns({self.name: self.output})
+        ask = AllFacts(output_columns({self.name: self.output}, places))
         task = self.given.task(ask, readings, places, OnError.FAIL, limit)
         columns: dict[str, str] = {}
         for name, each in inputs.items():

@@ -146,7 +146,7 @@ class Divided:
             "is_calendar": timeline.is_calendar or any(each.is_calendar for each in mine),
             "rows": self._rows,
         }
-        told = [json.loads(each) for each in self._task.tell(json.dumps(said).encode())]
+        told = [json.loads(each) for each in self._task.all_gather(json.dumps(said).encode())]
         scale, is_calendar = lcm(*(each["scale"] for each in told)), any(each["is_calendar"] for each in told)
         self._store = Store(self._task.engine, replace(timeline, scale=scale, is_calendar=is_calendar))
         self._tables: dict[str, TimedTable] = {}
@@ -173,7 +173,7 @@ class Divided:
         """Send facts of a predicate to a place, with when they hold; returns those that belong here."""
         name, place = source
         arity = self.program.predicates[name].arity
-        (parts,) = self._task.send([(columns, (left, right), count)], place)
+        (parts,) = self._task.shuffle_with_integers([(columns, (left, right), count)], place)
         table = TimedTable(copy_name(source, self.division.homes), arity)
         for ids, ends, rows in parts:
             _gain(table, np.array(ids, np.int32).reshape(arity, rows), *ends)
@@ -238,7 +238,7 @@ class Divided:
         home = self.division.homes[name]
         columns, left, right = self._tables.pop(own_outbox(name)).rows()
         if len(left) and isinstance(home, int):
-            own = self._task.own(np.ascontiguousarray(columns[home]))
+            own = self._task.owned_rows(np.ascontiguousarray(columns[home]))
             _gain(self._tables[name], columns[:, own], left[own], right[own])
 
     def _rows_of(self, name: str) -> tuple[Sequence[Ids], Integers, Integers, int]:
@@ -247,7 +247,7 @@ class Divided:
 
     def _check(self) -> None:
         """Raise if a limit has been reached, or another task has failed."""
-        self._task.count_beside(self._held if self._is_counted else 0)
+        self._task.count_extra_facts(self._held if self._is_counted else 0)
 
     @property
     def _held(self) -> int:
@@ -265,8 +265,8 @@ class Divided:
         """Exchange the number of facts between all tasks; return whether all have derived everything."""
         self._check()
         said = json.dumps([self._task.facts, is_complete]).encode()
-        told = [json.loads(each) for each in self._task.tell(said)]
-        self._task.count_beside(self._held, sum(facts for facts, _ in told) - self._task.facts)
+        told = [json.loads(each) for each in self._task.all_gather(said)]
+        self._task.count_extra_facts(self._held, sum(facts for facts, _ in told) - self._task.facts)
         return all(complete for _, complete in told)
 
     # ---- the end
@@ -285,7 +285,7 @@ class Divided:
         is_cut = self._horizon is not None and self._horizon.is_cut
         violations = {number: asdict(each) for number, each in self._violations.items()}
         said = json.dumps([rounds, is_complete, is_cut, violations]).encode()
-        told = [json.loads(each) for each in self._task.tell(said)]
+        told = [json.loads(each) for each in self._task.all_gather(said)]
         if self._horizon is not None:
             self._horizon.is_cut = any(each[2] for each in told)
         self.outcome = Outcome(max(each[0] for each in told), all(each[1] for each in told), self._horizon)
@@ -343,7 +343,7 @@ class Divided:
                 if name in timed:
                     columns, left, right, count = self._part(name)
                     part: Extended = (columns, (left, right), count if self._task.is_owner else 0)
-                    (found[name],) = self._task.send([part], TO_LAST)
+                    (found[name],) = self._task.shuffle_with_integers([part], TO_LAST)
         return found
 
 

@@ -1,9 +1,17 @@
-"""Values between tasks: ids inside a task, hashes on the wire; what tasks tell one another of the given
-facts.
+"""What tasks send one another: rows, what they have counted of the given facts, and errors.
+
+A task has dense ids for values. On the wire rows hold hashes, and a value that the other task may not know
+is described once. A parcel is what one task sends another in a round: rows of several relations. It lists the
+distinct values of its rows once, by hash; the rows are numbers into that list (`Values.pack`, `unpack`).
+
+Invariant: within a task each hash belongs to one value. A task that meets a second value with the hash of
+another, among its own or those that it receives, raises `Collision`: the run must begin again with another
+seed.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +21,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tidelog import errors
 from tidelog.data import memory
 from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.data.dictionary_kernels import gather_texts
 from tidelog.engine.exchange import owner_kernels
-from tidelog.errors import Diagnostic, TidelogError, codes
+from tidelog.engine.exchange.sockets import Lost
+from tidelog.errors import Diagnostic, Severity, Source, Span, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import types_of_kinds
@@ -26,17 +36,9 @@ from tidelog.rewrite.localise import Sizes
 from tidelog.rewrite.localise_plans import constants_of
 from tidelog.rewrite.localise_rules import has_sums
 
-# ---- Values between tasks: dense ids inside a task, hashes on the wire, texts told once. Mutates itself.
-#
-# A parcel is what one task sends another in a round: rows of several relations. It lists the distinct values
-# of its rows once, by hash; the rows are numbers into that list. A value that the other task may not know is
-# told: what it is stands in the parcel too.
-#
-# Invariant: within a task each hash belongs to one value. Whoever meets a second value with the hash of
-# another, among its own or those that it is told, raises `Collision`: the run must begin again with another
-# seed.
-
 Ids = npt.NDArray[np.int32]
+IdRows = tuple[Sequence[Ids], int]  # columns and rows
+PredicateColumn = tuple[str, int]
 
 FIRST_CAPACITY: Final = 1024
 LOAD: Final = 0.5  # the part of the slots that may be taken
@@ -46,12 +48,31 @@ IS_QUALIFIED: Final = np.isin(np.arange(256), [int(Kind.LANGUAGE_STRING), int(Ki
 HEAD: Final = 3  # words for each relation of a parcel: its number, columns, rows
 PARTS: Final = 8  # of a parcel
 HEADS, NUMBERS, HASHES, PLACES, KINDS, EXTRAS, WORDS, TEXTS = range(PARTS)
+SAMPLE: Final = 2048  # rows of a column
+FEWEST: Final = 16  # rows of the sample that have a value which may be frequent
+SKEWED_FROM: Final = 10_000  # rows of a relation for which skew matters
+MOST_HEAVY: Final = 10  # values of a column
 
 
 class Collision(TidelogError):  # noqa: N818 - what was met
     """Two values have the same hash: the run must begin again with another seed."""
 
     exit_code = 5
+
+
+ERRORS: Final = {
+    each.__name__: each
+    for each in (
+        errors.ProgramError,
+        errors.DataError,
+        errors.EvaluationError,
+        errors.Inconsistent,
+        errors.Stopped,
+        errors.Interrupted,
+        Collision,
+        Lost,
+    )
+}  # by the names under which they are sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +91,7 @@ class Values:
     def __init__(self, dictionary: Dictionary, tasks: int, seed: int, bits: int = 64) -> None:
         self.dictionary = dictionary
         self.seed = seed
-        self.told = 0  # values, in all parcels
+        self.told = 0  # values described, in all parcels
         self._mask = -1 if bits == 64 else (1 << bits) - 1
         self._known = 0  # entries of the dictionary whose hashes are known
         self._width = (tasks + 7) // 8
@@ -78,8 +99,6 @@ class Values:
         self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the parcel in the making
         self._is_told = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
         self._slots: Ids = memory.zeros(2 * FIRST_CAPACITY, np.int32)
-
-    # ---- hashes
 
     def know(self, more: int = 0) -> None:
         """Hash what has come to the dictionary, with room for about so many values more; raises Collision."""
@@ -127,8 +146,6 @@ class Values:
         starts = np.zeros(tasks + 1, np.int64)
         owner_kernels.by_owner(column, self.hashes, tasks, rows, starts)
         return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
-
-    # ---- parcels that leave
 
     def pack(self, several: Sequence[ParcelRows], task: int | None) -> tuple[Any, ...]:
         """Return the parcel for a task, which knows then what it is told; one for all tells everything.
@@ -193,8 +210,6 @@ class Values:
         """Note that a task knows these values."""
         self._is_told[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
 
-    # ---- parcels that arrive
-
     def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[ParcelRows]:
         """Yield the rows of a parcel, as ids of the dictionary; a task that told values knows them, if named.
 
@@ -239,26 +254,9 @@ class Values:
         self._enter(count)
 
 
-# ---- What tasks tell one another of the given facts, so that all of them plan alike.
-#
-# Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie at
-# several tasks: sketches are merged by the larger of each two registers.
-#
-# Frequent values are guessed from a sample of each column. Any values are right: see
-# `rewrite.localise_rules`.
-
-IdRows = tuple[Sequence[Ids], int]  # columns and rows
-PredicateColumn = tuple[str, int]
-
-SAMPLE: Final = 2048  # rows of a column
-FEWEST: Final = 16  # rows of the sample that have a value which may be frequent
-SKEWED_FROM: Final = 10_000  # rows of a relation for which skew matters
-MOST_HEAVY: Final = 10  # values of a column
-
-
 @dataclass(frozen=True)
 class Counts:
-    """What a task has counted of its part, and how it is sent: for each predicate, column and constant."""
+    """What a task has counted of its part of the given facts: for each predicate, column and constant."""
 
     rows: npt.NDArray[np.int64]
     sketches: npt.NDArray[np.uint8]
@@ -267,9 +265,33 @@ class Counts:
     kinds: npt.NDArray[np.int64]  # of the values of each column, a bit for each; none unless that matters
     frequent: tuple[Any, ...]  # a parcel with these values; relations are numbers of columns
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The counts as they are sent."""
+        return self.rows, self.sketches, self.matching, self.weights, self.kinds, *self.frequent
+
+    def like(self, parts: Sequence[Any]) -> Counts:
+        """Return the counts that another task has sent: it counts the same."""
+        rows, sketches, matching, weights, kinds, *frequent = parts
+        return Counts(
+            np.frombuffer(rows, np.int64),
+            np.frombuffer(sketches, np.uint8).reshape(self.sketches.shape),
+            np.frombuffer(matching, np.int64),
+            np.frombuffer(weights, np.int64),
+            np.frombuffer(kinds, np.int64),
+            tuple(frequent),
+        )
+
 
 class Counting:
-    """What is counted of a program's given facts; the same at all tasks."""
+    """What is counted of a program's given facts, so that all tasks make the same plan.
+
+    Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie
+    at several tasks: sketches are merged by the larger of each two registers.
+
+    Frequent values are guessed from a sample of each column. Any values are right: see
+    `rewrite.localise_rules`.
+    """
 
     def __init__(self, program: Program) -> None:
         self.names = sorted(program.predicates)
@@ -386,3 +408,43 @@ def _estimate(registers: npt.NDArray[np.uint8]) -> float:
     empty = int(np.count_nonzero(registers == 0))
     estimate = 0.7213 / (1 + 1.079 / size) * size**2 / float(np.sum(np.exp2(-registers.astype(np.float64))))
     return size * log(size / empty) if empty and estimate <= 2.5 * size else estimate
+
+
+def error_record(error: TidelogError) -> bytes:
+    """Return an error as it is sent to other tasks."""
+    diagnostics = [
+        {
+            "code": item.code,
+            "message": item.message,
+            "help": item.help,
+            "severity": item.severity.value,
+            "place": item.location,
+            "span": None if item.span is None else [item.span.source.name, item.span.start, item.span.end],
+        }
+        for item in error.diagnostics
+    ]
+    return json.dumps({"error": type(error).__name__, "diagnostics": diagnostics}).encode()
+
+
+def error_of(sent: Any, spans: Sequence[Span | None]) -> TidelogError:
+    """Return the error that another task has sent; `spans` are those of the program, for its sources."""
+    record = json.loads(bytes(sent))
+    sources = {span.source.name: span.source for span in spans if span is not None}
+    diagnostics = [
+        Diagnostic(
+            item["code"],
+            item["message"],
+            _span_of(item["span"], sources),
+            item["help"],
+            severity=Severity(item["severity"]),
+            place=item["place"],
+        )
+        for item in record["diagnostics"]
+    ]
+    return ERRORS.get(record["error"], TidelogError)(diagnostics)
+
+
+def _span_of(record: Sequence[Any] | None, sources: Mapping[str, Source]) -> Span | None:
+    if record is None or record[0] not in sources:
+        return None
+    return Span(sources[record[0]], record[1], record[2])

@@ -1,5 +1,18 @@
-"""The mesh: a connection between each two tasks, by certificates of one run, and rounds in which each
-sends to all others.
+"""The mesh: a connection between each two tasks of a run, and rounds in which each task sends to all others.
+
+Begin with `Listener.join`, which connects a task with all others, and `Mesh.swap`, one round. Both sides of a
+connection prove that they know the run's secret, over random numbers of both, and that they belong to the
+same attempt of it: a task of an earlier attempt that comes late is refused. A frame is a head of fixed size,
+the sizes of its parts, and the parts as they are: nothing that is received is ever executed.
+
+One loop sends to and receives from all peers at once, so that two which send much to each other do not wait
+for each other. While a task works, a thread sends its peers a heartbeat; a peer that has sent nothing for
+`patience` seconds while something is awaited from it counts as lost. A task that fails sends its error to all
+others.
+
+Connections are encrypted by TLS, which is OpenSSL's, if the tasks are given a certificate. `make_certificate`
+makes one for one run from the standard library: a key on the curve P-256, signed by itself, written as
+X.509 (RFC 5280) and SEC 1 (RFC 5915). It is as secret as the secret of the run, and goes to the same tasks.
 """
 
 from __future__ import annotations
@@ -27,11 +40,21 @@ import numpy.typing as npt
 
 from tidelog.errors import Diagnostic, TidelogError, codes
 
-# ---- A certificate for one run, made from the standard library: a key on the curve P-256, signed by itself.
-#
-# Its secrecy is that of the run's secret: both go to the tasks with the work. TLS itself is OpenSSL's; all
-# that is done here is to make a key, and to write it down as X.509 (RFC 5280) and SEC 1 (RFC 5915) want it.
+PATIENCE: Final = 60.0  # seconds
+BEATS: Final = 4  # heartbeats within the patience of others
+LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
+FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
+STEP: Final = 1 << 20  # bytes that are sent at once
+PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
+MAGIC: Final = b"tidelog1"
+HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
+HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
+DIGEST: Final = 32
+DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
+WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
 
+Bytes = npt.NDArray[np.uint8]
+Connection = socket.socket | ssl.SSLSocket
 # FIPS 186-4, D.1.2.3.
 PRIME: Final = 2**256 - 2**224 + 2**192 + 2**96 - 1
 ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -47,146 +70,6 @@ AUTHORITY: Final = bytes.fromhex("a3133011300f0603551d130101ff040530030101ff")  
 VALID: Final = timedelta(days=30)
 
 Point = tuple[int, int] | None
-
-
-def make_certificate() -> bytes:
-    """Return a new key and its certificate, as PEM."""
-    secret = 1 + randbelow(ORDER - 1)
-    public = _bits(b"\x04" + b"".join(part.to_bytes(32, "big") for part in _known(_times(secret, GENERATOR))))
-    now = datetime.now(UTC)
-    times = [
-        _tagged(0x18, moment.strftime("%Y%m%d%H%M%SZ").encode()) for moment in (now - VALID, now + VALID)
-    ]
-    signed = _sequence(
-        bytes.fromhex("a003020102"),  # version 3
-        _integer(randbelow(1 << 127)),
-        SIGNATURE,
-        NAME,
-        _sequence(*times),
-        NAME,
-        _sequence(_sequence(PUBLIC_KEY, CURVE), public),
-        AUTHORITY,
-    )
-    certificate = _sequence(signed, SIGNATURE, _bits(_signature(secret, signed)))
-    key = _sequence(
-        _integer(1), _tagged(0x04, secret.to_bytes(32, "big")), _tagged(0xA0, CURVE), _tagged(0xA1, public)
-    )
-    return _pem("EC PRIVATE KEY", key) + _pem("CERTIFICATE", certificate)
-
-
-def context_of(certificate: bytes, is_server: bool) -> ssl.SSLContext:
-    """Return how one side talks by TLS: it shows this certificate, and accepts no other."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # whoever has the key is a task of this run, wherever it runs
-    context.verify_mode = ssl.CERT_REQUIRED
-    text = certificate.decode()
-    context.load_verify_locations(cadata=text[text.index("-----BEGIN CERTIFICATE") :])
-    place, path = tempfile.mkstemp()  # which nobody else may read
-    try:
-        with os.fdopen(place, "wb") as file:
-            file.write(certificate)
-        context.load_cert_chain(path)
-    finally:
-        os.unlink(path)  # noqa: PTH108 - it is a descriptor's
-    return context
-
-
-# ---- the curve
-
-
-def _known(point: Point) -> tuple[int, int]:
-    assert point is not None
-    return point
-
-
-def _sum(left: Point, right: Point) -> Point:
-    """Return the sum of two points; None is the point at infinity."""
-    if left is None or right is None:
-        return left or right
-    if left[0] == right[0]:
-        if left[1] != right[1]:
-            return None
-        slope = 3 * (left[0] ** 2 - 1) * pow(2 * left[1], -1, PRIME)
-    else:
-        slope = (right[1] - left[1]) * pow(right[0] - left[0], -1, PRIME)
-    x = (slope * slope - left[0] - right[0]) % PRIME
-    return x, (slope * (left[0] - x) - left[1]) % PRIME
-
-
-def _times(factor: int, point: Point) -> Point:
-    found: Point = None
-    while factor:
-        if factor & 1:
-            found = _sum(found, point)
-        point, factor = _sum(point, point), factor >> 1
-    return found
-
-
-def _signature(secret: int, signed: bytes) -> bytes:
-    digest = int.from_bytes(hashlib.sha256(signed).digest(), "big")
-    while True:
-        once = 1 + randbelow(ORDER - 1)
-        left = _known(_times(once, GENERATOR))[0] % ORDER
-        right = pow(once, -1, ORDER) * (digest + left * secret) % ORDER
-        if left and right:
-            return _sequence(_integer(left), _integer(right))
-
-
-# ---- DER
-
-
-def _tagged(tag: int, content: bytes) -> bytes:
-    size = len(content)
-    if size < 128:
-        return bytes((tag, size)) + content
-    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
-    return bytes((tag, 128 + len(length))) + length + content
-
-
-def _sequence(*parts: bytes) -> bytes:
-    return _tagged(0x30, b"".join(parts))
-
-
-def _integer(number: int) -> bytes:
-    return _tagged(0x02, number.to_bytes(number.bit_length() // 8 + 1, "big"))
-
-
-def _bits(content: bytes) -> bytes:
-    return _tagged(0x03, b"\x00" + content)
-
-
-def _pem(label: str, content: bytes) -> bytes:
-    lines = base64.encodebytes(content).decode()
-    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()
-
-
-# ---- The mesh: a connection between each two tasks, and rounds in which each sends to all others. Mutable.
-#
-# Both sides of a connection prove that they know the run's secret, over random numbers of both, and that they
-# belong to the same attempt of it: a task that was given up and comes late is refused. A frame is a head of
-# fixed size, the sizes of its parts, and the parts as they are: nothing that is received is ever executed.
-#
-# One loop sends to and receives from all peers at once, so that two which send much to each other do not wait
-# for each other. While a task works, a thread tells its peers that it is there; one that is not heard for
-# `patience` seconds while something is awaited from it counts as lost. A task that fails says so to all
-# others.
-
-PATIENCE: Final = 60.0  # seconds
-BEATS: Final = 4  # signs of life within the patience of others
-LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
-FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
-STEP: Final = 1 << 20  # bytes that are sent at once
-PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
-MAGIC: Final = b"tidelog1"
-HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
-HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
-DIGEST: Final = 32
-DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
-WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
-
-Bytes = npt.NDArray[np.uint8]
-Connection = socket.socket | ssl.SSLSocket
 
 
 class Lost(TidelogError):  # noqa: N818 - what became of a task
@@ -205,7 +88,7 @@ def lost(message: str, help: str | None = None) -> Lost:
 
 
 class Listener:
-    """A place where a task waits for others to connect, before it knows where they are."""
+    """The socket at which a task waits for others to connect; made before their addresses are known."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -243,11 +126,11 @@ class Listener:
         return Mesh(number, peers, patience=patience)
 
     def close(self) -> None:
-        """Wait for nobody."""
+        """Wait for no other task."""
         self._socket.close()
 
     def _accept(self, peers: dict[int, Connection], count: int, known: _Credentials, deadline: float) -> None:
-        """Wait for the tasks with higher numbers; whoever else connects is refused."""
+        """Wait for the tasks with higher numbers; any other connection is refused."""
         while len(peers) < count - 1:
             self._socket.settimeout(max(0.01, deadline - monotonic()))
             try:
@@ -276,7 +159,7 @@ def _connect(address: str, peer: int, known: _Credentials, deadline: float) -> C
 
 
 class _Credentials:
-    """How a task shows who it is, and learns who the other side is."""
+    """How a task proves its number and its run, and checks those of the other side."""
 
     def __init__(self, number: int, secret: bytes, attempt: bytes, certificate: bytes | None) -> None:
         self.number = number
@@ -285,7 +168,7 @@ class _Credentials:
         self.certificate = certificate
 
     def present(self, connection: Connection, peer: int) -> Connection:
-        """Prove to the one who waits that this task belongs here, and let it do the same."""
+        """Prove to a listening task that this one belongs to the run, and check its proof."""
         try:
             connection = self._encrypted(connection, is_server=False)
             mine = self._hello(connection)
@@ -306,7 +189,7 @@ class _Credentials:
     def welcome(
         self, connection: Connection, numbers: range, there: Mapping[int, Any]
     ) -> tuple[int, Connection]:
-        """Return the number of a task that has proved that it belongs here, and how to talk to it."""
+        """Return the number and the connection of a task that has proved that it belongs to the run."""
         connection = self._encrypted(connection, is_server=True)
         try:
             return self._welcomed(connection, numbers, there), connection
@@ -360,7 +243,7 @@ def _received(connection: Connection, size: int) -> bytes:
 
 
 class Frame:
-    """What one task tells another in a round: a word, and parts of any size."""
+    """What one task sends another in a round: a word, and parts of any size."""
 
     __slots__ = ("parts", "word")
 
@@ -399,8 +282,6 @@ class _Peer:
         self._part: Bytes = np.empty(size, np.uint8)
         self._view, self._filled = memoryview(self._part.data), 0
 
-    # ---- sending
-
     def tell(self, kind: int, frame: Frame) -> int:
         """Queue a frame for sending; return the size of its parts in bytes."""
         # What is empty has no bytes to show, if it has more than one dimension.
@@ -422,8 +303,6 @@ class _Peer:
                 self.outgoing.popleft()
             else:
                 self.outgoing[0] = view[sent:]
-
-    # ---- receiving
 
     def receive(self) -> None:
         """Receive what is there; raises ConnectionError at the end."""
@@ -464,7 +343,7 @@ class _Peer:
 
 
 class PeerFailed(Exception):  # noqa: N818 - what a task says
-    """A task says that it has failed."""
+    """A task has failed; `frame` is its error."""
 
     def __init__(self, number: int, frame: Frame) -> None:
         super().__init__(number)
@@ -489,7 +368,7 @@ class Mesh:
         self._looked = monotonic()
         self._closed = Event()
         if peers:
-            Thread(target=self._beat, daemon=True).start()
+            Thread(target=self._send_heartbeats, daemon=True).start()
 
     def __enter__(self) -> Mesh:
         return self
@@ -500,7 +379,7 @@ class Mesh:
         self.close()
 
     def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
-        """Send each task its frame, an empty one where there is none; returns those of all others.
+        """Send each task its frame, an empty one where there is none; return those of all others.
 
         Raises `Lost` if a task is gone, `Told` if one says that it has failed.
         """
@@ -514,13 +393,13 @@ class Mesh:
             while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
                 self._turn(LOOK)
                 self.check()
-                self._listen(begun)
+                self._check_patience(begun)
             return {number: peer.frames.popleft() for number, peer in self._peers.items()}
 
     def look(self) -> None:
-        """See whether others are still there, unless that was done just before. For tasks that work.
+        """Check that others are still there, unless that was done just before. For tasks that work.
 
-        One that has left is not missed: it has taken part in the last exchange, and works no more.
+        One that has left is not lost: it has taken part in the last exchange, and works no more.
         """
         if monotonic() - self._looked > LOOK:
             with self._lock:
@@ -528,8 +407,9 @@ class Mesh:
             self._looked = monotonic()
 
     def _leave(self) -> None:
-        """Tell all others that this task needs them no more. What they have said meanwhile is read: a
-        connection that is closed before that loses what was sent last.
+        """Tell all others that this task needs them no more, and read what they have sent meanwhile.
+
+        A connection that is closed before that loses what was sent last.
         """
         with self._lock:
             for peer in self._peers.values():
@@ -552,7 +432,7 @@ class Mesh:
                 pass
 
     def _say(self, seconds: float) -> bool:
-        """Send what waits and drop what comes; returns whether some task still listens."""
+        """Send what waits and drop what comes; return whether some task still listens."""
         listening = [peer for peer in self._peers.values() if not peer.is_closed]
         for peer in listening:
             try:
@@ -581,8 +461,6 @@ class Mesh:
                 peer.connection.close()
             self._selector.close()
 
-    # ---- one turn
-
     def _turn(self, seconds: float, may_leave: bool = False) -> None:
         """Send and receive what can be, waiting no longer than this for it."""
         for key, events in self._selector.select(seconds):
@@ -602,7 +480,7 @@ class Mesh:
         try:
             peer.send()
         except OSError as error:
-            self._hear_last_words(peer)
+            self._receive_last(peer)
             self._lose(peer, error)
         wants_room = bool(peer.outgoing)
         if wants_room != peer.is_watched:
@@ -610,8 +488,8 @@ class Mesh:
             self._selector.modify(peer.connection, events, peer)
             peer.is_watched = wants_room
 
-    def _hear_last_words(self, peer: _Peer) -> None:
-        """Receive what a task has said before it closed the connection: perhaps why."""
+    def _receive_last(self, peer: _Peer) -> None:
+        """Receive what a task has sent before it closed the connection: perhaps why."""
         with suppress(OSError):
             peer.receive()
 
@@ -627,15 +505,15 @@ class Mesh:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(peer.connection)
 
-    def _listen(self, begun: float) -> None:
-        """Raise if a task from which something is awaited is not heard."""
+    def _check_patience(self, begun: float) -> None:
+        """Raise if a task from which something is awaited has sent nothing for too long."""
         now = monotonic()
         for peer in self._peers.values():
             if not peer.frames and now - max(peer.heard, begun) > self.patience:
                 raise lost(f"task {peer.number} has not been heard for {self.patience:g} s")
 
-    def _beat(self) -> None:
-        """Tell others from time to time that this task is there; what is awaited says so by itself."""
+    def _send_heartbeats(self) -> None:
+        """Send others a heartbeat from time to time; what is awaited is one by itself."""
         while not self._closed.wait(self.patience / BEATS):
             if self._lock.acquire(blocking=False):
                 try:
@@ -649,4 +527,110 @@ class Mesh:
 
 
 def _proceed() -> None:
-    """The check that never stops anything."""
+    """Do nothing."""
+
+
+def make_certificate() -> bytes:
+    """Return a new key and its certificate, as PEM."""
+    secret = 1 + randbelow(ORDER - 1)
+    public = _bits(b"\x04" + b"".join(part.to_bytes(32, "big") for part in _known(_times(secret, GENERATOR))))
+    now = datetime.now(UTC)
+    times = [
+        _tagged(0x18, moment.strftime("%Y%m%d%H%M%SZ").encode()) for moment in (now - VALID, now + VALID)
+    ]
+    signed = _sequence(
+        bytes.fromhex("a003020102"),  # version 3
+        _integer(randbelow(1 << 127)),
+        SIGNATURE,
+        NAME,
+        _sequence(*times),
+        NAME,
+        _sequence(_sequence(PUBLIC_KEY, CURVE), public),
+        AUTHORITY,
+    )
+    certificate = _sequence(signed, SIGNATURE, _bits(_signature(secret, signed)))
+    key = _sequence(
+        _integer(1), _tagged(0x04, secret.to_bytes(32, "big")), _tagged(0xA0, CURVE), _tagged(0xA1, public)
+    )
+    return _pem("EC PRIVATE KEY", key) + _pem("CERTIFICATE", certificate)
+
+
+def context_of(certificate: bytes, is_server: bool) -> ssl.SSLContext:
+    """Return the context of one side for TLS: it shows this certificate, and accepts no other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # what has the key is a task of this run, wherever it runs
+    context.verify_mode = ssl.CERT_REQUIRED
+    text = certificate.decode()
+    context.load_verify_locations(cadata=text[text.index("-----BEGIN CERTIFICATE") :])
+    descriptor, path = tempfile.mkstemp()  # only this user may read it
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(certificate)
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)  # noqa: PTH108 - it is a descriptor's
+    return context
+
+
+def _known(point: Point) -> tuple[int, int]:
+    assert point is not None
+    return point
+
+
+def _sum(left: Point, right: Point) -> Point:
+    """Return the sum of two points; None is the point at infinity."""
+    if left is None or right is None:
+        return left or right
+    if left[0] == right[0]:
+        if left[1] != right[1]:
+            return None
+        slope = 3 * (left[0] ** 2 - 1) * pow(2 * left[1], -1, PRIME)
+    else:
+        slope = (right[1] - left[1]) * pow(right[0] - left[0], -1, PRIME)
+    x = (slope * slope - left[0] - right[0]) % PRIME
+    return x, (slope * (left[0] - x) - left[1]) % PRIME
+
+
+def _times(factor: int, point: Point) -> Point:
+    found: Point = None
+    while factor:
+        if factor & 1:
+            found = _sum(found, point)
+        point, factor = _sum(point, point), factor >> 1
+    return found
+
+
+def _signature(secret: int, signed: bytes) -> bytes:
+    digest = int.from_bytes(hashlib.sha256(signed).digest(), "big")
+    while True:
+        once = 1 + randbelow(ORDER - 1)
+        left = _known(_times(once, GENERATOR))[0] % ORDER
+        right = pow(once, -1, ORDER) * (digest + left * secret) % ORDER
+        if left and right:
+            return _sequence(_integer(left), _integer(right))
+
+
+def _tagged(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 128:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 128 + len(length))) + length + content
+
+
+def _sequence(*parts: bytes) -> bytes:
+    return _tagged(0x30, b"".join(parts))
+
+
+def _integer(number: int) -> bytes:
+    return _tagged(0x02, number.to_bytes(number.bit_length() // 8 + 1, "big"))
+
+
+def _bits(content: bytes) -> bytes:
+    return _tagged(0x03, b"\x00" + content)
+
+
+def _pem(label: str, content: bytes) -> bytes:
+    lines = base64.encodebytes(content).decode()
+    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()

@@ -26,14 +26,14 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.type_inference import infer
 from tidelog.logic.values import ColumnType
-from tidelog.spark.frames import InputFrames, quoted, union
+from tidelog.spark.frames import quoted, union
 from tidelog.spark.maintenance import OPERATION
 from tidelog.spark.reading.source_columns import DELIMITED, source_of
 from tidelog.spark.reading.source_frames import CombinedSources, combine_sources, read_source
 from tidelog.spark.reading.source_rows import REJECTED, SourceRows, read_schema, shape_of
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.stages import BoundProgram, held_by, read_by
+from tidelog.spark.stages import BoundProgram, InputFrames, read_by, types_in
 from tidelog.spark.table_changes import CHANGE_TYPE
 
 # ---- Imports and exports of a program: sources that Spark reads, and folders of files that it writes.
@@ -133,7 +133,7 @@ def read_program(
     needed = needed or _needed(known)
     some = {name: each for name, each in readings.items() if needed(each.input.predicate.name)}
     found = combine_sources(some, read_by(program, ()))
-    inferred = infer(known, *held_by(each.input for each in readings.values()))
+    inferred = infer(known, *types_in(each.input for each in readings.values()))
     return ProgramFrames(BoundProgram(known, found.inputs, inferred, settings), found.frames, found)
 
 

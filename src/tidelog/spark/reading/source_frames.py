@@ -33,7 +33,7 @@ from tidelog.logic.types import Type, column_of
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
 from tidelog.publish.foreign_tables import foreign_table
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.spark.frames import PREDICATE, InputFrames, quoted
+from tidelog.spark.frames import PREDICATE, quoted
 from tidelog.spark.reading.source_columns import (
     DELIMITED,
     STRING,
@@ -69,7 +69,8 @@ from tidelog.spark.reading.source_rows import (
 from tidelog.spark.schemas import InputSchema, read_types
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.worker import InputColumns as Rows
+from tidelog.spark.stages import InputFrames
+from tidelog.spark.worker import InputColumns
 
 # ---- Filters of sources: literals of the rule language that the values of a row must satisfy.
 #
@@ -203,7 +204,7 @@ class _Keeping:
     """Keeps the facts that satisfy a rule's body. Knows no Spark."""
 
     program: Program
-    reading: Rows
+    reading: InputColumns
     number: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
