@@ -64,10 +64,10 @@ def check(few: SparkSession, text: str) -> None:
     program = tl.parse(text)
     expected = reference.evaluate(program, max_facts=MOST)
     joins = Joins(few, program, ComparedColumns(program, infer(program)), Limits(Tally()))
-    joins.state()
+    joins.add_program_facts()
     joins.run()
     for name in program.predicates:
-        held = joins.held(name)
+        held = joins.encodings(name)
         rows = sorted(map(repr, (tuple(row) for row in joins.frames[name].collect())))
         wanted = [
             tuple(

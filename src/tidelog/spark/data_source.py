@@ -72,29 +72,31 @@ class TidelogSource(datasource.DataSource):
 
     def schema(self) -> spark_types.StructType:
         """Return the columns of the predicate that is asked for."""
-        with telling():
+        with errors_as_text():
             return ReadOptions.of(self.options).schema()
 
     def reader(self, schema: spark_types.StructType) -> datasource.DataSourceReader:
         """Return what reads a version, or changes between versions."""
-        with telling():
-            asked = ReadOptions.of(self.options)
-            return FilteringReader(asked, schema) if asked.pushes_filters else TableReader(asked, schema)
+        with errors_as_text():
+            options = ReadOptions.of(self.options)
+            return (
+                FilteringReader(options, schema) if options.pushes_filters else TableReader(options, schema)
+            )
 
     def streamReader(self, schema: spark_types.StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         """Return what follows the changes of a table."""
-        with telling():
+        with errors_as_text():
             return ChangeFeedReader(ReadOptions.of(self.options).of_stream(), schema)
 
     def writer(self, schema: spark_types.StructType, overwrite: bool) -> datasource.DataSourceWriter:
         """Return what publishes `derived.facts` as one version."""
-        with telling():
+        with errors_as_text():
             return VersionWriter.of(self.options, schema, overwrite)
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """In the block, raise errors of tidelog without the way through its code, which Spark would show."""
+def errors_as_text() -> Iterator[None]:
+    """In the block, raise errors of tidelog as text, without their traceback, which Spark would show."""
     try:
         yield
     except TidelogError as error:
@@ -105,12 +107,9 @@ def _refused(message: str, help: str | None = None) -> ProgramError:
     return ProgramError(Diagnostic(codes.OPTION, message, help=help))
 
 
-# ---- what is asked for
-
-
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the options of a read say."""
+    """The options of a read."""
 
     path: str
     storage: Mapping[str, str]
@@ -257,9 +256,6 @@ def _no_predicate(known: Iterable[str]) -> ProgramError:
     )
 
 
-# ---- reading
-
-
 @dataclass(frozen=True)
 class FilePartition(datasource.InputPartition):
     """A file that one task reads; `kind` says of a change file what became of its rows."""
@@ -273,27 +269,29 @@ class FilePartition(datasource.InputPartition):
 class TableReader(datasource.DataSourceReader):
     """Reads a version of a table, what changed between two, or a predicate of a store."""
 
-    asked: ReadOptions
+    options: ReadOptions
     wanted: spark_types.StructType
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return the files to read."""
-        with telling():
-            asked = self.asked
-            if asked.is_store and not asked.is_feed and asked.version is None:
+        with errors_as_text():
+            options = self.options
+            if options.is_store and not options.is_feed and options.version is None:
                 return [FilePartition(None)]
-            published = asked.published()
-            if asked.is_feed:
-                if asked.starting is None or asked.starting == LATEST:
+            published = options.published()
+            if options.is_feed:
+                if options.starting is None or options.starting == LATEST:
                     raise _refused("`startingVersion` is the first version whose changes are read")
-                return changes(published, asked, int(asked.starting) - 1, asked.ending)
-            version = published.version(asked.version)
-            return [FilePartition(each) for each in published.files(asked.table(published, version), version)]
+                return changes(published, options, int(options.starting) - 1, options.ending)
+            version = published.version(options.version)
+            return [
+                FilePartition(each) for each in published.files(options.table(published, version), version)
+            ]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
         if isinstance(partition, FilePartition):  # Spark asks for one where there are none
-            yield from rows_of(self.asked, self.wanted, partition, None)
+            yield from rows_of(self.options, self.wanted, partition, None)
 
 
 @dataclass
@@ -317,7 +315,7 @@ class FilteringReader(TableReader):
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file that may pass."""
         if isinstance(partition, FilePartition):  # Spark asks for one where there are none
-            yield from rows_of(self.asked, self.wanted, partition, self.condition)
+            yield from rows_of(self.options, self.wanted, partition, self.condition)
 
 
 _COMPARED: Final[Mapping[type[datasource.Filter], Callable[[Any, Any], Any]]] = {
@@ -350,9 +348,9 @@ def condition_of(given: datasource.Filter, types: Mapping[str, spark_types.DataT
     return compared(pc.field(column[0]), value)
 
 
-def changes(published: Published, asked: ReadOptions, after: int, upto: int | None) -> list[FilePartition]:
+def changes(published: Published, options: ReadOptions, after: int, upto: int | None) -> list[FilePartition]:
     """Return the files with what changed after a version."""
-    table = asked.table(published, published.version(upto))
+    table = options.table(published, published.version(upto))
     return [
         FilePartition(each.location, each.kind, each.number)
         for each in published.change_files(table, after, upto)
@@ -360,22 +358,24 @@ def changes(published: Published, asked: ReadOptions, after: int, upto: int | No
 
 
 def rows_of(
-    asked: ReadOptions, wanted: spark_types.StructType, piece: FilePartition, condition: Any
+    options: ReadOptions, wanted: spark_types.StructType, piece: FilePartition, condition: Any
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns of a file, or of a store, in Arrow's types of Spark's."""
     target = to_arrow_schema(wanted, timezone="UTC")
-    with telling():
+    with errors_as_text():
         if piece.location is None:
-            found: Iterator[Any] = stored_rows(asked)
+            found: Iterator[Any] = stored_rows(options)
         else:
-            found = _file_rows(asked, piece, target, condition)
+            found = _file_rows(options, piece, target, condition)
         for batch in found:
             columns = [batch.column(field.name).cast(field.type) for field in target]
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _file_rows(asked: ReadOptions, piece: FilePartition, target: pa.Schema, condition: Any) -> Iterator[Any]:
-    folder = Folder.at(asked.path, asked.storage)
+def _file_rows(
+    options: ReadOptions, piece: FilePartition, target: pa.Schema, condition: Any
+) -> Iterator[Any]:
+    folder = Folder.at(options.path, options.storage)
     place = folder.relative(piece.location or "")
     dataset = pads.dataset(folder.path(place), format="parquet", filesystem=folder.filesystem)
     added = (COMMIT_VERSION,) if piece.kind in (None, BOTH) else (CHANGE_TYPE, COMMIT_VERSION)
@@ -390,37 +390,34 @@ def _file_rows(asked: ReadOptions, piece: FilePartition, target: pa.Schema, cond
         yield pa.RecordBatch.from_pydict(columns)
 
 
-# ---- stores
-
-
-def stored(asked: ReadOptions) -> tuple[StoredReasoner, OutputSchema]:
+def stored(options: ReadOptions) -> tuple[StoredReasoner, OutputSchema]:
     """Return a store that is opened to read, and the columns of the predicate that is asked for."""
     # Spark imports this module in many processes, and few of them read a store.
     from tidelog.logic.type_inference import infer
     from tidelog.reasoner.storing import open_store
     from tidelog.spark.schemas import outputs_of, time_fields
 
-    reasoner = open_store(asked.path, read_only=True)
+    reasoner = open_store(options.path, read_only=True)
     program = reasoner.program
     names = [each.written for each in program.predicates.values()]
-    if asked.predicate is None:
+    if options.predicate is None:
         raise _no_predicate(names)
-    predicate = program.find(asked.predicate)
+    predicate = program.find(options.predicate)
     if predicate is None:
-        message = f"the store has no predicate `{asked.predicate}`"
-        raise DataError(Diagnostic(codes.NO_TABLE, message, help=suggest(asked.predicate, names)))
+        message = f"the store has no predicate `{options.predicate}`"
+        raise DataError(Diagnostic(codes.NO_TABLE, message, help=suggest(options.predicate, names)))
     output = outputs_of([predicate], infer(program))[predicate.written]
     if predicate.name in program.timed:
         output = replace(output, times=time_fields(predicate.names, program, (), {}))
     return reasoner, output
 
 
-def stored_rows(asked: ReadOptions) -> Iterator[pa.RecordBatch]:
+def stored_rows(options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the facts of a predicate of a store."""
     from tidelog.spark.schemas import arrow_of
     from tidelog.spark.worker import OutputColumns, output_rows
 
-    reasoner, output = stored(asked)
+    reasoner, output = stored(options)
     names = tuple(name for name, _ in output.fields)
     times = tuple(arrow_of(of) for _, of in output.times)
     writing = OutputColumns(output.predicate.written, output.predicate.name, names, output.types, times)
@@ -431,9 +428,6 @@ def stored_rows(asked: ReadOptions) -> Iterator[pa.RecordBatch]:
         reasoner.close()
 
 
-# ---- streams
-
-
 @dataclass
 class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the changes of a table: an offset is the number of the last version that was read.
@@ -441,52 +435,49 @@ class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailab
     Without `startingVersion` all rows of the version that is there come first, as insertions.
     """
 
-    asked: ReadOptions
+    options: ReadOptions
     wanted: spark_types.StructType
     target: int | None = None  # the last version to read, once that is known
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Return what is before the first version to read."""
-        with telling():
-            if self.asked.starting is None:
+        with errors_as_text():
+            if self.options.starting is None:
                 return {VERSION: SNAPSHOT}
-            if self.asked.starting == LATEST:
+            if self.options.starting == LATEST:
                 return {VERSION: self._latest()}
-            return {VERSION: int(self.asked.starting) - 1}
+            return {VERSION: int(self.options.starting) - 1}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Return the last version that is published."""
-        with telling():
+        with errors_as_text():
             latest = self._latest() if self.target is None else self.target
             return {VERSION: max(start[VERSION], latest)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read nothing that is published from now on."""
-        with telling():
+        with errors_as_text():
             self.target = self._latest()
 
     def _latest(self) -> int:
-        return self.asked.published().current().number
+        return self.options.published().current().number
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[datasource.InputPartition]:
         """Return the files with what changed between two offsets."""
-        with telling():
-            published = self.asked.published()
+        with errors_as_text():
+            published = self.options.published()
             if start[VERSION] == end[VERSION]:
                 return []
             if start[VERSION] != SNAPSHOT:
-                return changes(published, self.asked, start[VERSION], end[VERSION])
+                return changes(published, self.options, start[VERSION], end[VERSION])
             version = published.version(end[VERSION])
-            files = published.files(self.asked.table(published, version), version)
+            files = published.files(self.options.table(published, version), version)
             return [FilePartition(each, INSERT, version.number) for each in files]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
         if isinstance(partition, FilePartition):  # Spark asks for one where there are none
-            yield from rows_of(self.asked, self.wanted, partition, None)
-
-
-# ---- writing
+            yield from rows_of(self.options, self.wanted, partition, None)
 
 
 @dataclass(frozen=True)
@@ -549,7 +540,7 @@ class VersionWriter(datasource.DataSourceArrowWriter):
             return sum(each.num_rows for each in buffered[name])
 
         try:
-            with telling():
+            with errors_as_text():
                 for name, some in self._parts(iterator):
                     buffered.setdefault(name, []).append(some)
                     if rows(name) >= ROWS:
@@ -578,7 +569,7 @@ class VersionWriter(datasource.DataSourceArrowWriter):
 
     def commit(self, messages: list[Any]) -> None:
         """Publish the files of all tasks as one version."""
-        with telling(), Published(self.path, self.format, self.storage).writing() as publication:
+        with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
             before = publication.base.tables if publication.base else {}
             for name, schema in self.schemas.items():
                 new = [path for message in messages for each, path in message.files if each == name]
@@ -623,7 +614,7 @@ class VersionWriter(datasource.DataSourceArrowWriter):
 
         If `commit` failed, the version may be half there: whoever writes next completes it, or takes it back.
         """
-        with telling(), Published(self.path, self.format, self.storage).writing() as publication:
+        with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
             kept: set[tuple[str, str]] = set()
             for name, table in (publication.base.tables if publication.base else {}).items():
                 kept |= {(name, file.path) for file in publication.tables.files(table)}

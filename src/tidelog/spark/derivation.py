@@ -1,5 +1,9 @@
-"""A program as a function from DataFrames to DataFrames, and after a change from what it derived before:
-lazy.
+"""The functions of `tidelog.spark` that derive: lazy, without a session argument or an action.
+
+Begin with `derive`: `stages.BoundProgram` binds the program to the frames and chooses where it runs, and the
+frames of its outputs are returned as `frames.Derived`. Spark runs the tasks when an output is used, once for
+each action. `query`, `explain`, `rules` and `check` go the same way. With the frames of what was derived
+before, `derive` applies a change to them: `Rederivation`.
 """
 
 from __future__ import annotations
@@ -50,13 +54,6 @@ from tidelog.spark.strategies import VALUE, StrategyChoice, estimate
 from tidelog.spark.worker import FactExplanation
 from tidelog.store.json_forms import explanation_of
 
-# ---- What a program derives after a change, from frames of what it derived before: for state of no one
-# process.
-#
-# The program becomes one that maintains it, or that derives everything again from the changed facts,
-# whichever costs less: `rewrite.delete_rederive`. It is run as any other: by one task, or by tasks that
-# exchange facts.
-
 FramesByName = Mapping[str, DataFrame]
 # What a column of a frame holds so that it is read as the same values.
 FAITHFUL: Final = frozenset(
@@ -76,257 +73,6 @@ FAITHFUL: Final = frozenset(
 # What applying a change costs beside what it reads, as measured: see docs/decisions/0066.
 COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
 FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of its share in what is derived
-
-
-@dataclass(frozen=True)
-class Rederivation:
-    """A change of frames, and what was derived before it: how everything afterwards is derived, and why."""
-
-    program: Program
-    inputs: FramesByName
-    previous: FramesByName
-    inserted: FramesByName
-    deleted: FramesByName
-    outputs: Sequence[str] | None
-    sizes: Mapping[str, int] | None
-    made: Maintenance  # what is run
-    applying: Maintenance  # what would be run to apply the change
-    is_applied: bool
-    reason: str
-    said: NullSettings | None = None  # what becomes of missing values, by predicate
-
-    @classmethod
-    def of(
-        cls,
-        program: Program,
-        inputs: FramesByName,
-        previous: FramesByName,
-        inserted: FramesByName,
-        deleted: FramesByName,
-        outputs: Sequence[str] | None,
-        sizes: Mapping[str, int] | None,
-        apply: bool | None,
-        nulls: NullSettings | None = None,
-    ) -> Rederivation:
-        """Choose whether the change is applied to what was derived before, or everything is derived again.
-
-        `inputs` are the tables as they were, `previous` what was derived from them.
-        """
-        check_program(program)
-        given, before, came, went = (
-            {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
-            for each in (inputs, previous, inserted, deleted)
-        )
-        said = _by_predicate(nulls, program)
-        explicit = given.keys() & program.derived
-        try:
-            made = maintenance(program, came, went, explicit)
-        except NotMaintainable as reason:
-            help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
-            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
-        applied = cls(
-            program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`", said
-        )
-        again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
-        if apply is False:
-            return replace(again, reason="`apply=False`")
-        applied._check_previous()
-        unfaithful = applied._unfaithful()
-        if apply and unfaithful:
-            raise ProgramError(unfaithful)
-        if apply:
-            return applied
-        if unfaithful:
-            return replace(again, reason=unfaithful[0].message)
-        costs_less, why = applied._compare()
-        return replace(applied if costs_less else again, reason=why)
-
-    @property
-    def told(self) -> str:
-        """What is done, and why."""
-        done = "the change is applied" if self.is_applied else "everything is derived again"
-        return f"{done}: {self.reason}"
-
-    def frames(self) -> dict[str, DataFrame]:
-        """Return the frames that the program is given, by the names that it has for them."""
-        made = self.made
-        found = {_place(name, made): frame for name, frame in self.inputs.items()}
-        if self.is_applied:
-            found |= _before(self.program, self.previous, self._needed(), made)
-        found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
-        return found | {made.deleted[name]: frame for name, frame in self.deleted.items()}
-
-    def names(self) -> list[str]:
-        """Return the outputs of the program: those wanted, and what has changed in them."""
-        wanted, made = wanted_predicates(self.program, self.outputs), self.made
-        names = [predicate.written for predicate in wanted]
-        for places in (made.gained, made.lost):
-            names += [places[predicate.name] for predicate in wanted if predicate.name in places]
-        return names
-
-    def changed(self, derived: Derived) -> dict[str, DataFrame]:
-        """Return what has changed, compared on Spark, where everything is derived again."""
-        if self.is_applied:
-            return {}
-        found = {}
-        for predicate in wanted_predicates(self.program, self.outputs):
-            name, now = predicate.name, derived[predicate.written]
-            before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
-            if before is None:
-                continue
-            places = list(zip(before.columns, now.schema.fields, strict=True))
-            _check_structs(before, now)
-            same = before.select(
-                *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
-            ).dropna()  # rows of inputs that lack a value are no facts
-            if name in self.applying.gained:
-                found[self.applying.gained[name]] = now.subtract(same)
-            if name in self.applying.lost:
-                found[self.applying.lost[name]] = same.subtract(now)
-        return found
-
-    def sizes_of(self) -> dict[str, int] | None:
-        """Return the rows of the frames as they are named now, where sizes are known."""
-        if self.sizes is None:
-            return None
-        known = {self.program.find(name): rows for name, rows in self.sizes.items()}
-        places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
-        return {name: rows for name, rows in places.items() if name in self.frames()}
-
-    def nulls(self) -> NullSettings | None:
-        """Return what becomes of missing values in the frames as they are named now."""
-        if self.said is None or isinstance(self.said, str):
-            return self.said
-        made, frames = self.made, self.frames()
-        found = {}
-        for name, words in self.said.items():
-            for place in (_place(name, made), made.inserted.get(name), made.deleted.get(name)):
-                if place in frames:
-                    found[place] = words
-        return found
-
-    # ---- what it costs
-
-    def _needed(self) -> list[str]:
-        """Return the derived predicates whose old facts are read, or go to outputs as they are."""
-        read = self.made.read | {each.name for each in wanted_predicates(self.program, self.outputs)}
-        return [name for name in sorted(self.program.derived) if self.made.old.get(name) in read]
-
-    def _compare(self) -> tuple[bool, str]:
-        """Return whether applying the change costs less, and why."""
-        program, made = self.program, self.made
-        for stratum in strata(program.rules):
-            if stratum.recursive and any(name in made.lost for name in stratum.predicates):
-                name = stratum.predicates[0]
-                return False, f"`{name}` is recursive and may lose facts, of which many may be in doubt"
-        known = [
-            self._sizes(self.inputs),
-            self._sizes(self.previous),
-            self._sizes(self.inserted, " inserted"),
-            self._sizes(self.deleted, " deleted"),
-        ]
-        if None in known:
-            return False, "how large all frames are is not known (`sizes` may say so)"
-        given, before, came, went = (each or {} for each in known)
-        reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
-        read = sum(size for name, size in given.items() if _place(name, made) in made.read)
-        read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
-        copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
-        changed = sum(came.values()) + FOLLOWED * sum(went.values())
-        share = changed / max(sum(given.values()), 1)
-        applied = int(read + copied + share * sum(reached.values()))
-        again = sum(given.values()) + sum(before.values())
-        reason = f"applying is estimated at {applied:,} bytes read and derived, deriving again at {again:,}"
-        return applied < again, reason
-
-    def _sizes(self, frames: FramesByName, kind: str = "") -> dict[str, int] | None:
-        """Return how many bytes frames have, about: None if that is not known of all."""
-        found = {name: self._size(name, frame, kind) for name, frame in frames.items()}
-        sizes = {name: size for name, size in found.items() if size is not None}
-        return sizes if len(sizes) == len(found) else None
-
-    def _size(self, name: str, frame: DataFrame, kind: str) -> int | None:
-        """Return how many bytes a frame has, about; `sizes` has its rows as `edge`, or `edge inserted`."""
-        rows = (self.sizes or {}).get(self.program.predicates[name].written + kind)
-        return estimate(frame) if rows is None else rows * max(len(frame.columns), 1) * VALUE
-
-    # ---- what may be missing
-
-    def _check_previous(self) -> None:
-        """Raise what is missing of what was derived before."""
-        missing = [name for name in self._needed() if name not in self.previous]
-        if missing:
-            listed = ", ".join(f"`{name}`" for name in missing)
-            message = f"what was derived before is missing for {listed}"
-            help = "give the frame of each in `previous`, as `derive` returned it"
-            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-
-    def _unfaithful(self) -> list[Diagnostic]:
-        """Return which columns of what was derived before could be read as other values."""
-        program, faults = self.program, []
-        read = read_schemas(program, {name: frame.schema for name, frame in self.inputs.items()})
-        inferred = infer(program, {name: each.types for name, each in read.items()})
-        for name in self._needed():
-            predicate = program.predicates[name]
-            for column, held, declared in zip(
-                column_names(predicate), inferred.of(predicate), predicate.types, strict=True
-            ):
-                if not _is_faithful(held, declared):
-                    message = f"values of column `{column}` of `{name}` are texts in its frame"
-                    help = f"declare the columns of `{name}`: texts could be read as other values"
-                    faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-        return faults
-
-
-def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings | None:
-    """Return what is said of missing values by the full names of predicates; raise if they are values."""
-    words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
-    all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
-    if Nulls.VALUE.value in all_words:
-        message = "missing values are texts in frames, and could not be told from others afterwards"
-        help = "leave `previous`, `inserted` and `deleted` out, or drop the rows that lack values"
-        raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-    if said is None or isinstance(said, str):
-        return said
-    return {find_predicate(name, program.predicates).name: each for name, each in said.items()}
-
-
-def _check_structs(before: DataFrame, now: DataFrame) -> None:
-    """Raise if a column was a struct and is text now, or was text and is a struct."""
-    for old, new in zip(before.schema.fields, now.schema.fields, strict=True):
-        if isinstance(old.dataType, StructType) != isinstance(new.dataType, StructType):
-            message = f"column `{new.name}` was {old.dataType.simpleString()} in `previous`"
-            help = "derive with the same `mixed` as before"
-            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-
-
-def _place(name: str, made: Maintenance) -> str:
-    """Return where the explicit facts of a predicate are given."""
-    return made.given.get(name) or made.old.get(name, name)
-
-
-def _before(
-    program: Program, previous: FramesByName, needed: Sequence[str], made: Maintenance
-) -> dict[str, DataFrame]:
-    """Return the frames of what was derived before, under the names by which it is read now."""
-    return {
-        made.old[name]: previous[name] if program.predicates[name].arity else previous[name].select()
-        for name in needed
-    }
-
-
-def _is_faithful(held: Types, declared: ColumnType) -> bool:
-    """Whether values of a column are read from a frame as the same values."""
-    if declared is not ColumnType.ANY and declared is not ColumnType.TERM:
-        return True
-    return len(held) == 1 and held <= FAITHFUL
-
-
-# ---- A program as a function from DataFrames to DataFrames: lazy, without an action.
-#
-# All inputs become one frame of tagged rows, one task evaluates the program over them, and each output is a
-# filter over what comes out. Spark runs the task when an output is used: once for each action.
-
 # Frames by predicate, or one for several predicates; `check` takes schemas, too.
 Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
 
@@ -531,6 +277,251 @@ def check(
         if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
     ]
     return Checked(schemas, doubts, found, choice)
+
+
+@dataclass(frozen=True)
+class Rederivation:
+    """A change of frames, and what was derived before it: how everything afterwards is derived, and why.
+
+    The program becomes one that applies the change to the previous facts, or one that derives everything
+    again from the changed inputs, whichever costs less: see `rewrite.delete_rederive`. It is run as any
+    other, by one task or by several. So no process has to keep the facts from change to change.
+    """
+
+    program: Program
+    inputs: FramesByName
+    previous: FramesByName
+    inserted: FramesByName
+    deleted: FramesByName
+    outputs: Sequence[str] | None
+    sizes: Mapping[str, int] | None
+    made: Maintenance  # what is run
+    applying: Maintenance  # what would be run to apply the change
+    is_applied: bool
+    reason: str
+    said: NullSettings | None = None  # what becomes of missing values, by predicate
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        inputs: FramesByName,
+        previous: FramesByName,
+        inserted: FramesByName,
+        deleted: FramesByName,
+        outputs: Sequence[str] | None,
+        sizes: Mapping[str, int] | None,
+        apply: bool | None,
+        nulls: NullSettings | None = None,
+    ) -> Rederivation:
+        """Choose whether the change is applied to what was derived before, or everything is derived again.
+
+        `inputs` are the tables as they were, `previous` what was derived from them.
+        """
+        check_program(program)
+        given, before, came, went = (
+            {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
+            for each in (inputs, previous, inserted, deleted)
+        )
+        said = _by_predicate(nulls, program)
+        explicit = given.keys() & program.derived
+        try:
+            made = maintenance(program, came, went, explicit)
+        except NotMaintainable as reason:
+            help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
+        applied = cls(
+            program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`", said
+        )
+        again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
+        if apply is False:
+            return replace(again, reason="`apply=False`")
+        applied._check_previous()
+        unfaithful = applied._unfaithful()
+        if apply and unfaithful:
+            raise ProgramError(unfaithful)
+        if apply:
+            return applied
+        if unfaithful:
+            return replace(again, reason=unfaithful[0].message)
+        costs_less, why = applied._compare()
+        return replace(applied if costs_less else again, reason=why)
+
+    @property
+    def told(self) -> str:
+        """What is done, and why."""
+        done = "the change is applied" if self.is_applied else "everything is derived again"
+        return f"{done}: {self.reason}"
+
+    def frames(self) -> dict[str, DataFrame]:
+        """Return the frames that the program is given, by the names that it has for them."""
+        made = self.made
+        found = {_place(name, made): frame for name, frame in self.inputs.items()}
+        if self.is_applied:
+            found |= _before(self.program, self.previous, self._needed(), made)
+        found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
+        return found | {made.deleted[name]: frame for name, frame in self.deleted.items()}
+
+    def names(self) -> list[str]:
+        """Return the outputs of the program: those wanted, and what has changed in them."""
+        wanted, made = wanted_predicates(self.program, self.outputs), self.made
+        names = [predicate.written for predicate in wanted]
+        for places in (made.gained, made.lost):
+            names += [places[predicate.name] for predicate in wanted if predicate.name in places]
+        return names
+
+    def changed(self, derived: Derived) -> dict[str, DataFrame]:
+        """Return what has changed, compared on Spark, where everything is derived again."""
+        if self.is_applied:
+            return {}
+        found = {}
+        for predicate in wanted_predicates(self.program, self.outputs):
+            name, now = predicate.name, derived[predicate.written]
+            before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
+            if before is None:
+                continue
+            places = list(zip(before.columns, now.schema.fields, strict=True))
+            _check_structs(before, now)
+            same = before.select(
+                *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
+            ).dropna()  # rows of inputs that lack a value are no facts
+            if name in self.applying.gained:
+                found[self.applying.gained[name]] = now.subtract(same)
+            if name in self.applying.lost:
+                found[self.applying.lost[name]] = same.subtract(now)
+        return found
+
+    def sizes_of(self) -> dict[str, int] | None:
+        """Return the rows of the frames as they are named now, where sizes are known."""
+        if self.sizes is None:
+            return None
+        known = {self.program.find(name): rows for name, rows in self.sizes.items()}
+        places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
+        return {name: rows for name, rows in places.items() if name in self.frames()}
+
+    def nulls(self) -> NullSettings | None:
+        """Return what becomes of missing values in the frames as they are named now."""
+        if self.said is None or isinstance(self.said, str):
+            return self.said
+        made, frames = self.made, self.frames()
+        found = {}
+        for name, words in self.said.items():
+            for place in (_place(name, made), made.inserted.get(name), made.deleted.get(name)):
+                if place in frames:
+                    found[place] = words
+        return found
+
+    def _needed(self) -> list[str]:
+        """Return the derived predicates whose old facts are read, or go to outputs as they are."""
+        read = self.made.read | {each.name for each in wanted_predicates(self.program, self.outputs)}
+        return [name for name in sorted(self.program.derived) if self.made.old.get(name) in read]
+
+    def _compare(self) -> tuple[bool, str]:
+        """Return whether applying the change costs less, and why."""
+        program, made = self.program, self.made
+        for stratum in strata(program.rules):
+            if stratum.recursive and any(name in made.lost for name in stratum.predicates):
+                name = stratum.predicates[0]
+                return False, f"`{name}` is recursive and may lose facts, of which many may be in doubt"
+        known = [
+            self._sizes(self.inputs),
+            self._sizes(self.previous),
+            self._sizes(self.inserted, " inserted"),
+            self._sizes(self.deleted, " deleted"),
+        ]
+        if None in known:
+            return False, "how large all frames are is not known (`sizes` may say so)"
+        given, before, came, went = (each or {} for each in known)
+        reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
+        read = sum(size for name, size in given.items() if _place(name, made) in made.read)
+        read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
+        copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
+        changed = sum(came.values()) + FOLLOWED * sum(went.values())
+        share = changed / max(sum(given.values()), 1)
+        applied = int(read + copied + share * sum(reached.values()))
+        again = sum(given.values()) + sum(before.values())
+        reason = f"applying is estimated at {applied:,} bytes read and derived, deriving again at {again:,}"
+        return applied < again, reason
+
+    def _sizes(self, frames: FramesByName, kind: str = "") -> dict[str, int] | None:
+        """Return how many bytes frames have, about: None if that is not known of all."""
+        found = {name: self._size(name, frame, kind) for name, frame in frames.items()}
+        sizes = {name: size for name, size in found.items() if size is not None}
+        return sizes if len(sizes) == len(found) else None
+
+    def _size(self, name: str, frame: DataFrame, kind: str) -> int | None:
+        """Return how many bytes a frame has, about; `sizes` has its rows as `edge`, or `edge inserted`."""
+        rows = (self.sizes or {}).get(self.program.predicates[name].written + kind)
+        return estimate(frame) if rows is None else rows * max(len(frame.columns), 1) * VALUE
+
+    def _check_previous(self) -> None:
+        """Raise what is missing of what was derived before."""
+        missing = [name for name in self._needed() if name not in self.previous]
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in missing)
+            message = f"what was derived before is missing for {listed}"
+            help = "give the frame of each in `previous`, as `derive` returned it"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+
+    def _unfaithful(self) -> list[Diagnostic]:
+        """Return which columns of what was derived before could be read as other values."""
+        program, faults = self.program, []
+        read = read_schemas(program, {name: frame.schema for name, frame in self.inputs.items()})
+        inferred = infer(program, {name: each.types for name, each in read.items()})
+        for name in self._needed():
+            predicate = program.predicates[name]
+            for column, held, declared in zip(
+                column_names(predicate), inferred.of(predicate), predicate.types, strict=True
+            ):
+                if not _is_faithful(held, declared):
+                    message = f"values of column `{column}` of `{name}` are texts in its frame"
+                    help = f"declare the columns of `{name}`: texts could be read as other values"
+                    faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+        return faults
+
+
+def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings | None:
+    """Return what is said of missing values by the full names of predicates; raise if they are values."""
+    words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
+    all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
+    if Nulls.VALUE.value in all_words:
+        message = "missing values are texts in frames, and could not be told from others afterwards"
+        help = "leave `previous`, `inserted` and `deleted` out, or drop the rows that lack values"
+        raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+    if said is None or isinstance(said, str):
+        return said
+    return {find_predicate(name, program.predicates).name: each for name, each in said.items()}
+
+
+def _check_structs(before: DataFrame, now: DataFrame) -> None:
+    """Raise if a column was a struct and is text now, or was text and is a struct."""
+    for old, new in zip(before.schema.fields, now.schema.fields, strict=True):
+        if isinstance(old.dataType, StructType) != isinstance(new.dataType, StructType):
+            message = f"column `{new.name}` was {old.dataType.simpleString()} in `previous`"
+            help = "derive with the same `mixed` as before"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+
+
+def _place(name: str, made: Maintenance) -> str:
+    """Return where the explicit facts of a predicate are given."""
+    return made.given.get(name) or made.old.get(name, name)
+
+
+def _before(
+    program: Program, previous: FramesByName, needed: Sequence[str], made: Maintenance
+) -> dict[str, DataFrame]:
+    """Return the frames of what was derived before, under the names by which it is read now."""
+    return {
+        made.old[name]: previous[name] if program.predicates[name].arity else previous[name].select()
+        for name in needed
+    }
+
+
+def _is_faithful(held: Types, declared: ColumnType) -> bool:
+    """Whether values of a column are read from a frame as the same values."""
+    if declared is not ColumnType.ANY and declared is not ColumnType.TERM:
+        return True
+    return len(held) == 1 and held <= FAITHFUL
 
 
 __all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]

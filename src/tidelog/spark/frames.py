@@ -227,18 +227,13 @@ class Derived(Mapping[str, DataFrame]):
             if name in derived:
                 taken |= dict(zip(places, self._shared_columns.of[name], strict=True))
 
-        def filled(columns: Mapping[str, str]) -> Iterator[Any]:
-            for place, of in types.items():
-                found = F.col(quoted(columns[place])) if place in columns else F.lit(None).cast(of)
-                yield found.alias(place)
-
         parts = []
         if rows is not None:
-            parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(taken)))
+            parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(taken, types)))
         others = []
         for name, each in self._passing.items() if with_passing else ():
             own = {place: column for column, place in self.layout[name].items()}
-            others.append(each.rows.select(F.lit(name).alias(TAG), *filled(own)))
+            others.append(each.rows.select(F.lit(name).alias(TAG), *filled(own, types)))
         if others:  # all of them are exchanged at once, to have each row once
             parts.append(union(others).distinct())
         return union(parts)
@@ -396,6 +391,13 @@ def share_with_special(columns: Mapping[str, Sequence[spark_types.DataType]]) ->
 def quoted(name: str) -> str:
     """Return the name of a column, whatever is in it, as `F.col` takes it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def filled(columns: Mapping[str, str], types: Mapping[str, spark_types.DataType]) -> Iterator[Any]:
+    """Yield columns of these names and types: those of a frame where it has one for a name, else nulls."""
+    for name, of in types.items():
+        column = F.col(quoted(columns[name])) if name in columns else F.lit(None).cast(of)
+        yield column.alias(name)
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -1,5 +1,9 @@
-"""Spark's types and those of columns, both ways; missing values, columns of times, inputs that go around
-the task.
+"""The schemas of frames: how inputs are read as predicates, what the frames of outputs hold.
+
+Spark's types and those of columns stand in one table, both ways (`read_type`, `spark_type`). `read_input`
+takes the columns of a frame for a predicate; `InputSchema` and `OutputSchema` are what is known of either
+side. Rows of many predicates lie in one frame, whose columns they share: `SharedColumns`. An input that no
+rule reads passes through without a task (`PassThrough`), if Spark can check its rows alone (`ReadableRows`).
 """
 
 from __future__ import annotations
@@ -29,13 +33,12 @@ from tidelog.logic.program import Predicate, Program, free_name
 from tidelog.logic.type_inference import Columns, Inferred, Schema, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of
 from tidelog.logic.values import ColumnType
-from tidelog.spark.worker import InputColumns
+from tidelog.spark.worker import NULLARY, InputColumns
 from tidelog.temporal.temporal import USUAL, TimeSettings, leads_on
 from tidelog.temporal.time_columns import Bound, bound_of, time_columns
 from tidelog.temporal.timed_relation import BOUNDS, EVERY
 
-# ---- Spark's types and those of columns: one table, both ways; and how rows of many predicates share
-# columns.
+# Spark's types and those of columns:
 #
 # | Spark | here |
 # |---|---|
@@ -74,7 +77,6 @@ _WRITTEN: Mapping[pa.DataType, spark_types.DataType] = {
     pa.timestamp("us", "UTC"): spark_types.TimestampType(),
 }
 _WHOLE = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType)
-NULLARY = "holds"  # the one column of a predicate without arguments
 
 
 def read_type(of: spark_types.DataType) -> Type | None:
@@ -127,9 +129,6 @@ def arrow_of(of: spark_types.DataType) -> pa.DataType:
     if isinstance(of, spark_types.FloatType):
         return pa.float64()
     return next((arrow for arrow, spark in _WRITTEN.items() if spark == of), pa.string())
-
-
-# ---- inputs
 
 
 @dataclass(frozen=True)
@@ -218,9 +217,6 @@ def read_input(
     return InputSchema(predicate, columns, spark, kinds, tuple(times)), []
 
 
-# ---- rows of many predicates in one frame
-
-
 @dataclass(frozen=True)
 class SharedColumns:
     """Columns that rows of many predicates share: the second string of a row lies where those of others do.
@@ -247,6 +243,11 @@ def share_columns(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> S
             places.append(slot)
         of[name] = tuple(places)
     return SharedColumns(types, of)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as messages have them."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def plain_names(given: SharedColumns) -> dict[str, str]:
@@ -317,8 +318,7 @@ def outputs_of(
     }
 
 
-# ---- What becomes of missing values in frames, as a caller says it: for all, by predicate or by column.
-
+# What becomes of missing values in frames, as a caller says it: for all, by predicate or by column.
 NullSettings = str | Mapping[str, str | Mapping[str, str]]
 NullAction = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
 
@@ -393,8 +393,6 @@ def _read(word: str) -> Nulls:
         raise ValueError(f"nulls is one of {words}, not {word!r}")
     return Nulls(word)
 
-
-# ---- Inputs that are outputs too, and that no rule reads: their rows go around the task, as Spark has them.
 
 STRING = spark_types.StringType()
 FLOATING = (spark_types.FloatType, spark_types.DoubleType)
@@ -498,7 +496,7 @@ class ReadableRows:
 
 @dataclass(frozen=True)
 class PassThrough:
-    """An input whose rows are the facts of a predicate."""
+    """An output whose facts are the rows of an input that no rule reads: no task has to derive them."""
 
     output: OutputSchema
     read: ReadableRows
@@ -561,11 +559,6 @@ def _cast(columns: Mapping[str, Any], output: OutputSchema) -> list[Any]:
     return found
 
 
-# ---- Columns of times, as embedded relations have them: start, end, whether these are left out, and the
-# period.
-#
-# Their types follow from the program and the types of the inputs, never from the rows.
-
 TimeType = spark_types.DataType
 WHOLE, MOMENTS, TEXTS = spark_types.LongType(), spark_types.TimestampType(), spark_types.StringType()
 INTEGERS = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType, spark_types.LongType)
@@ -576,7 +569,10 @@ TYPES = {Bound.WHOLE: WHOLE, Bound.MOMENT: MOMENTS, Bound.TEXT: TEXTS}
 def time_fields(
     names: Sequence[str], program: Program, inputs: Iterable[InputSchema], settings: Mapping[str, Any]
 ) -> tuple[tuple[str, TimeType], ...]:
-    """Return the columns that follow the arguments, of these names, of what holds at times."""
+    """Return the columns of times that follow arguments of these names: start, end, openness and period.
+
+    Their types follow from the program and the types of the inputs, never from the rows.
+    """
     time: TimeSettings = settings.get("time", USUAL)
     given = (_bound(of) for each in inputs for of in _bound_columns(each))
     bound = TYPES[bound_of(program, given, time.horizon)]
@@ -604,8 +600,3 @@ def _bound(of: TimeType) -> Bound:
     if isinstance(of, INTEGERS):
         return Bound.WHOLE
     return Bound.MOMENT if isinstance(of, TIMESTAMPS) else Bound.TEXT
-
-
-def is_text(of: pa.DataType) -> bool:
-    """Whether bounds are exact texts in a column of this type."""
-    return bool(pa.types.is_string(of))

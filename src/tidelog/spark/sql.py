@@ -89,9 +89,6 @@ def _function(limit: MemoryLimit) -> type:
     return Tidelog
 
 
-# ---- when a query is analysed
-
-
 def analysed(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeArgument) -> AnalysedCall:
     """Return the schema of a call, and what it evaluates; raise what is wrong with it."""
     given = dict(zip(("program", "output"), arguments, strict=False)) | named
@@ -225,9 +222,6 @@ def _holds_of_nothing(predicate: Predicate, program: Program) -> bool:
             if all(atom.predicate in found for atom in rule.positive):
                 found.add(rule.head.predicate)
     return predicate.name in found
-
-
-# ---- when a query runs
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from tidelog.spark.frames import (
     PREDICATE,
     SPECIAL,
     Derived,
+    filled,
     quoted,
     share_output_columns,
     share_with_special,
@@ -639,7 +640,7 @@ def tagged_rows(
     for name, each in inputs.items():
         if not given.is_shared(name):
             columns = dict(zip(taken.of[name], each.columns, strict=True))
-            parts.append(frames[name].select(F.lit(name).alias(TAG), *_filled(columns, taken)))
+            parts.append(frames[name].select(F.lit(name).alias(TAG), *filled(columns, taken.types)))
     for names, whole in given.groups:
         wanted = [name for name in names if name in inputs]
         if wanted and isinstance(whole, DataFrame):
@@ -651,13 +652,6 @@ def tagged_rows(
             is_unknown = tag.isNull() | ~tag.isin(list(names))
             rows = whole if len(wanted) == len(names) else whole.where(tag.isin(wanted) | is_unknown)
             tag = F.coalesce(tag, F.lit(NO_PREDICATE))
-            parts.append(rows.select(tag.alias(TAG), *_filled(columns, taken)))
-    first = session.range(1).select(F.lit(NONE).alias(TAG), *_filled({}, taken))
+            parts.append(rows.select(tag.alias(TAG), *filled(columns, taken.types)))
+    first = session.range(1).select(F.lit(NONE).alias(TAG), *filled({}, taken.types))
     return union([first, *parts])
-
-
-def _filled(columns: Mapping[str, str], taken: SharedColumns) -> Iterator[Any]:
-    """Yield a column for each shared one: that of the frame, or nulls."""
-    for slot, of in taken.types.items():
-        column = F.col(quoted(columns[slot])) if slot in columns else F.lit(None).cast(of)
-        yield column.alias(slot)

@@ -1,5 +1,9 @@
-"""Where a program runs, and why: one task, several that exchange facts, or joins; the memory that a task
-may take.
+"""Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
+
+`choose` decides on the driver, from what is asked for, the settings of the session and the size of the inputs
+(`budget` is the memory of a task). `MemoryLimit.within` sees to it in the task that it takes no more, and
+says otherwise how many tasks would do; `MemoryWatch` measures. Sizes are bytes of the anonymous memory of a
+Python worker, in which a task runs.
 """
 
 from __future__ import annotations
@@ -25,11 +29,6 @@ from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.temporal.partitioning import check_divisible
 from tidelog.temporal.temporal import USUAL, TimeSettings
 
-# ---- How much memory a task may take: told by settings on the driver, observed on the worker. Imports no
-# Spark.
-#
-# Sizes are bytes of the anonymous memory of a Python worker, in which a task runs.
-
 TASK_MEMORY: Final = "tidelog.taskMemory"
 PYSPARK: Final = "spark.executor.pyspark.memory"
 OVERHEAD: Final = "spark.executor.memoryOverhead"
@@ -54,7 +53,7 @@ Setting = Callable[[str, str], str]  # the value of a key, or a default
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What a task may take, and who says so; `limit` is None if only its machine limits it."""
+    """What a task may take, and what says so; `limit` is None if only its machine limits it."""
 
     size: int
     told: str
@@ -144,9 +143,6 @@ def shown(size: float) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
 
 
-# ---- on the worker
-
-
 class MemoryWatch:
     """Limits what this process maps, again and again, so that it takes no more than so many bytes. Mutable.
 
@@ -165,7 +161,7 @@ class MemoryWatch:
     @contextmanager
     def running(self) -> Iterator[None]:
         """In the block, look at what is used while the limit is on."""
-        thread = Thread(target=self._look_on, daemon=True)
+        thread = Thread(target=self._keep_looking, daemon=True)
         before = REFUSAL.answer
         REFUSAL.answer = self._look
         thread.start()
@@ -199,7 +195,7 @@ class MemoryWatch:
             else:
                 resource.setrlimit(resource.RLIMIT_DATA, self._limits)
 
-    def _look_on(self) -> None:
+    def _keep_looking(self) -> None:
         while not self._has_ended.wait(PERIOD):
             self._look()
 
@@ -228,7 +224,7 @@ def _held() -> tuple[int, int, int]:
 
 
 class MeteredBatches(Iterable[Any]):
-    """Batches that a task reads, and how many rows and bytes they had. Mutable.
+    """Batches that a task reads, with a count of their rows and bytes. Mutable.
 
     `rows_of` says how many rows of a batch count.
     """
@@ -259,13 +255,13 @@ class MemoryLimit:
     """What a task may take, and what its error says if that does not suffice; sent to workers."""
 
     size: int | None = None  # else most of what its machine has left
-    told: str = ""  # who says so
+    told: str = ""  # what says so
     tasks: int = 1
     slots: int | None = None  # how many tasks can run at once, if that is known
     undivided: str = ""  # why more tasks do not help, if so
 
     def within(self, items: Iterator[Item], read: MeteredBatches, beside: int = 1) -> Iterator[Item]:
-        """Yield items, and let computing them take no more memory: then it is an error, not the end.
+        """Yield items, and raise where computing one takes more memory, before the system ends the task.
 
         What is done with an item is not limited. `beside` is how many such tasks run on the machine.
         """
@@ -338,8 +334,6 @@ def _progress(error: MemoryError | Stopped) -> str:
     said = error.diagnostics[0].message.split("; ")
     return "".join(f"; {each}" for each in said if each.startswith("it got to"))
 
-
-# ---- Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
@@ -508,7 +502,7 @@ def _setting(session: Any, key: str, otherwise: str) -> str:
 def _data_bytes(
     frames: Iterable[Any], sizes: Mapping[str, int] | None, columns: Mapping[str, int]
 ) -> int | None:
-    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if nobody knows."""
+    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if it is not known."""
     if sizes is not None:
         return sum(rows * columns.get(name, 1) * VALUE for name, rows in sizes.items())
     found = [estimate(frame) for frame in frames]

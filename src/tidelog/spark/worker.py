@@ -1,14 +1,12 @@
 """The task's side of a derivation: Arrow batches of inputs come in, batches of outputs go out.
 
-Imports no Spark. `stages` makes the tasks on the driver; Spark sends them to its workers, and calls them
-there, since they are what `mapInArrow` is given. Begin with `DerivationTask.__call__`, where one task derives
-everything: it reads the rows of each input, loads them into a reasoner, asks that (`AllFacts`,
-`QueryAnswers`, `FactExplanation`), and yields relations as columns of Arrow (`output_rows`). The tasks of a
-barrier stage do the same, each for a part of the facts, and exchange what is new: `BarrierTask`. Behind them
-stand the tasks that write and read Parquet files.
+Imports no Spark. `stages` makes the tasks on the driver, `mapInArrow` calls them in Spark's workers. Begin
+with `DerivationTask.__call__`, where one task derives everything: it reads the rows of each input, loads them
+into a reasoner, asks that (`AllFacts`, `QueryAnswers`, `FactExplanation`), and yields relations as columns of
+Arrow (`output_rows`). The tasks of a barrier stage do the same, each for a part of the facts, and exchange
+what is new: `BarrierTask`. Last come the tasks that write and read Parquet files.
 
-A program has no imports here, and its sandbox is closed: nothing reads a file, and nothing writes one but
-`FileTarget`.
+A program has no imports here, and its sandbox is closed: only `FileTarget` writes files.
 """
 
 from __future__ import annotations
@@ -63,6 +61,7 @@ REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations"
 FILES: Final = " files"  # which files were written
 COLUMNS: Final = ("predicate", "file", "rows")  # the columns of `FILES`
 STATE = " state"  # instead of a predicate, of the file that is the store of a task's reasoner
+NULLARY: Final = "holds"  # the one column of a predicate without arguments
 ROWS = 1 << 16  # of a batch that goes out
 READ = 1 << 18  # rows that are converted at once when they come in …
 WRITTEN = 1 << 17  # … and when they go out

@@ -1,4 +1,4 @@
-"""Folders: imports and exports of a program, and files of changes that arrive, as streaming frames."""
+"""Imports and exports of a program: `read_program`, `write_frame`; folders of changes as streams: `incoming`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.stages import BoundProgram, InputFrames, read_by, types_in
 from tidelog.spark.table_changes import CHANGE_TYPE
-
-# ---- Imports and exports of a program: sources that Spark reads, and folders of files that it writes.
 
 DELIMITED_FORMATS: Final = ("csv", "tsv", "dsv")
 WRITTEN: Final = (*DELIMITED_FORMATS, "parquet", "json", "jsonl")  # the formats of exports
@@ -182,10 +180,6 @@ def _places(frame: DataFrame, columns: Sequence[int]) -> Sequence[int]:
     return (*columns, *range(max(columns, default=-1) + 1, len(frame.columns)))
 
 
-# ---- Folders that are being filled with files of changes, as streaming frames: a folder for each predicate.
-#
-# Each file is one micro-batch, the oldest first, so that what one file inserts and the next deletes is gone.
-
 TAG: Final = "predicate"
 INSERTED: Final = "+"
 _STRING: Final = spark_types.StringType()
@@ -200,7 +194,8 @@ def incoming(
 ) -> tuple[DataFrame, dict[str, Select]]:
     """Return the files of folders as one streaming frame, and what selects each predicate's rows of a batch.
 
-    A file, or a folder of files, is named after its predicate.
+    A file, or a folder of files, is named after its predicate. Each file is one micro-batch, the oldest
+    first, so that a fact that one file inserts and the next deletes is gone.
     """
     found: dict[str, DataFrame] = {}
     for path in paths:

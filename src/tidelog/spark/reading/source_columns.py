@@ -26,7 +26,7 @@ from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
 from tidelog.spark.shipping import is_on_connect
 
-# ---- Texts as values of a column's type, in Spark SQL: exactly the texts that tidelog's own readers accept.
+# Texts as values of a column's type, in Spark SQL: exactly the texts that tidelog's own readers accept.
 #
 # Spark's casts accept more (`0x1p3`, `1d`, `2020-1-1`, digits of other scripts) and round where digits do not
 # fit. So a text is cast as it is only if it is plainly written, which costs two comparisons, and otherwise by
@@ -87,9 +87,6 @@ def stripped(text: Column) -> Column:
     return F.regexp_extract(text, rf"(?s)^{_SPACE}(.*?){_SPACE}\z", 1)
 
 
-# ---- lines of delimited text
-
-
 def cells_of(line: Column, delimiter: str, has_quotes: bool) -> Column:
     """Return the fields of a line that is a record, as `io.delimited` takes them apart."""
     plain = F.split(line, _escaped(delimiter), -1)
@@ -119,9 +116,6 @@ def _unquoted(cell: Column) -> Column:
 
 def _escaped(delimiter: str) -> str:
     return delimiter if delimiter.isalnum() or delimiter in "\t ," else f"\\{delimiter}"
-
-
-# ---- texts
 
 
 def is_blank(text: Column) -> Column:
@@ -255,9 +249,6 @@ _CONVERSIONS: Final[dict[ColumnType, Callable[[Column], Column]]] = {
 }
 
 
-# ---- Sources as files and columns: which files a source is, what their first lines say, which columns are
-# read.
-#
 # Files are listed by this process where it has them, else by Spark, which knows more file systems. No row is
 # read, but for delimited text: a record that goes over several lines can only be seen by looking, and decides
 # whether Spark may split the file.
@@ -361,9 +352,6 @@ def names_of(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
             help = suggest(name, known) or f"it has {', '.join(known)}"
             raise source.wrong(codes.WRONG_COLUMNS, f"`{predicate.written}` has no column `{name}`", help)
     return tuple(source.columns.get(name, name) for name in known)
-
-
-# ---- files
 
 
 @dataclass(frozen=True)
@@ -538,9 +526,6 @@ def format_of(source: Source, files: Sequence[FoundFile]) -> str:
 def escaped(path: str) -> str:
     """Return a path in which no character stands for many files."""
     return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
-
-
-# ---- what delimited files begin with
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,9 @@
-"""Sources as frames: Spark reads, checks and converts the rows; filters; rows that are no facts are kept,
-with why.
+"""Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with why.
+
+Begin with `read_source`. Nothing runs before a frame is used, but that files are listed and the first lines
+of delimited text are looked at. Formats with a schema (Parquet, ORC, Avro, tables) are read by it, delimited
+text as lines (`source_rows.DelimitedFiles`); tidelog's own readers run in tasks for JSON and RDF.
+`combine_sources` reads several sources in one scan where it can; `filtered` applies the filter of a source.
 """
 
 from __future__ import annotations
@@ -58,7 +62,6 @@ from tidelog.spark.reading.source_rows import (
     SourceRequest,
     SourceRows,
     any_of,
-    listed,
     locating,
     read_schema,
     shape_of,
@@ -66,16 +69,11 @@ from tidelog.spark.reading.source_rows import (
     whole_files,
     without_skipped,
 )
-from tidelog.spark.schemas import InputSchema, read_types
+from tidelog.spark.schemas import InputSchema, listed, read_types
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.stages import InputFrames
 from tidelog.spark.worker import InputColumns
-
-# ---- Filters of sources: literals of the rule language that the values of a row must satisfy.
-#
-# Comparisons of a column with a constant of its type become a condition of SQL, which Spark pushes into the
-# scan where it can. If a filter has anything else, tasks evaluate it whole, as a rule.
 
 _ROW: Final = "row"
 _KEPT: Final = "kept"
@@ -100,7 +98,12 @@ _COMPARED: Final = {
 
 
 def filtered(reading: SourceRows) -> SourceRows:
-    """Return the rows of a source without those that its filter excludes; raise what is wrong with it."""
+    """Return the rows of a source without those that its filter excludes; raise what is wrong with it.
+
+    A filter is literals that the values of a row must satisfy. Comparisons of a column with a constant of its
+    type become a condition of SQL, which Spark pushes into the scan where it can. A filter with anything else
+    is evaluated whole by tasks, as a rule.
+    """
     source = reading.source
     if source.filter is None:
         return reading
@@ -109,7 +112,7 @@ def filtered(reading: SourceRows) -> SourceRows:
     if condition is not None:
         return replace(reading, filtering=RowFilter(condition, is_pushed=reading.has_values))
     number = free_name("n", reading.input.columns)
-    task = Shipped(_Keeping(rule, reading.input.reading(), number))
+    task = Shipped(_FilterTask(rule, reading.input.reading(), number))
 
     def keep(facts: DataFrame) -> DataFrame:
         return facts.mapInArrow(task, facts.schema)
@@ -133,9 +136,6 @@ def _rule(reading: SourceRows) -> Program:
 
 def _wrong(reading: SourceRows, message: str, help: str) -> DataError:
     return reading.source.wrong(codes.FILTER, message, help)
-
-
-# ---- in SQL
 
 
 def _condition(program: Program, given: InputSchema) -> Column | None:
@@ -196,12 +196,9 @@ def _literal(value: Value, of: spark_types.DataType) -> Column:
     return F.lit(value.content)
 
 
-# ---- in tasks
-
-
 @dataclass(frozen=True)
-class _Keeping:
-    """Keeps the facts that satisfy a rule's body. Knows no Spark."""
+class _FilterTask:
+    """Keeps the facts that satisfy a rule's body. Imports no Spark."""
 
     program: Program
     reading: InputColumns
@@ -227,13 +224,6 @@ class _Keeping:
             places = np.sort(dictionary.payload[ids])
             yield batch if len(places) == batch.num_rows else batch.take(pa.array(places))
 
-
-# ---- Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with
-# why.
-#
-# Nothing runs before a frame is used, but that files are listed and the first lines of delimited text looked
-# at. Formats that hold types (Parquet, ORC, Avro, tables) are read by their schema, delimited text as lines
-# (`delimited`); tidelog's own readers run in tasks for JSON and RDF (`own_readers`).
 
 TYPED: Final = ("parquet", "orc", "avro")  # formats with a schema of their own
 TABLES: Final = ("jdbc", "table")
@@ -291,9 +281,6 @@ def _read(
         return _parsed(session, wanted, name, files, rejects)
     message, help = f"`{name}` is no format that is read on Spark", f"those are {', '.join(FORMATS)}"
     raise source.wrong(codes.SPARK_FORMAT, message, help)
-
-
-# ---- several sources
 
 
 @dataclass(frozen=True)
@@ -372,9 +359,6 @@ def combine_sources(
     return CombinedSources(readings, inputs, InputFrames(frames), source_of, shared)
 
 
-# ---- JSON, RDF and text
-
-
 def _parsed(
     session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], rejects: str | None
 ) -> SourceRows:
@@ -422,9 +406,6 @@ def _text(session: SparkSession, wanted: SourceRequest, files: Sequence[FoundFil
     lines = text_lines(session, files, wanted.source)
     frame = lines.select(F.col("value").alias(str(wanted.names[0] or "value")), FILE)
     return _Table(wanted, frame, files).reading()
-
-
-# ---- tables: what has a schema
 
 
 def _loaded(session: SparkSession, source: Source) -> DataFrame:

@@ -1,4 +1,8 @@
-"""The rows of a source, whatever it is, delimited text too: which are facts, and which are not."""
+"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an action.
+
+`SourceRows` is what `read_source` returns; `SourceRequest` is what is read of a source for a predicate.
+`DelimitedFiles` reads delimited text; `source_frames` reads what has a schema, JSON, RDF and text.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +51,9 @@ from tidelog.spark.reading.source_columns import (
     look,
     spark_type_of,
 )
-from tidelog.spark.schemas import NULLARY, InputSchema, arrow_of, read_types
+from tidelog.spark.schemas import InputSchema, arrow_of, listed, read_types
 from tidelog.spark.shipping import Shipped
-
-# ---- The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an
-# action.
+from tidelog.spark.worker import NULLARY
 
 BAD: Final = "_bad"  # whether a row is no fact
 REJECTED: Final = "a row that tidelog cannot read"  # what a job fails with that must read all rows
@@ -275,9 +277,6 @@ class SourceRequest:
         return InputSchema(self.predicate, self.columns, tuple(spark), kinds, times, fields, self.nulls)
 
 
-# ---- frames of all kinds of files
-
-
 def any_of(flags: Sequence[Column]) -> Column:
     """Return whether one of some conditions holds."""
     return reduce(lambda one, other: one | other, flags) if flags else F.lit(False)
@@ -342,11 +341,6 @@ def locating(task: Located) -> Callable[[DataFrame], DataFrame]:
     return located
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names as messages have them."""
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def without_skipped(wanted: SourceRequest, name: str) -> tuple[ColumnType, ...]:
     """Return the types of the columns that are read from files of this format."""
     return tuple(of for of in wanted.types(name) if of is not ColumnType.SKIP)
@@ -363,12 +357,6 @@ def with_names(file: Carried, wanted: SourceRequest, places: Sequence[int]) -> C
         nulls=tuple(nulls[place] for place in places if place < len(nulls)),
     )
 
-
-# ---- Delimited text: lines that SQL takes apart and converts, and whole files where records have several
-# lines.
-#
-# Spark's own reader of CSV is not used: it drops lines of white space, takes white space away after a closing
-# quote, and replaces bytes that are not UTF-8, all without a word.
 
 _REPLACEMENT: Final = "\ufffd"  # what Java has for bytes that are not UTF-8
 _WRONG: Final = "_wrong"  # whether a line is no record of the right width, or not UTF-8
@@ -389,7 +377,12 @@ class _Group:
 
 @dataclass(frozen=True)
 class DelimitedFiles:
-    """The files of a source of delimited text. `base` is the folder whose partitions they are, if any."""
+    """The files of a source of delimited text. `base` is the folder whose partitions they are, if any.
+
+    Spark SQL splits and converts lines; files whose records have several lines are read whole, by tidelog's
+    own reader. Spark's reader of CSV is not used: it drops lines of white space, removes white space after a
+    closing quote, and replaces bytes that are not UTF-8, all without an error.
+    """
 
     session: SparkSession
     wanted: SourceRequest
@@ -497,8 +490,6 @@ class DelimitedFiles:
             return layout, None, tuple(str(place) for place in range(1, len(fields) + 1))
         return layout, known.first, fields
 
-    # ---- lines
-
     def _lines(self, group: _Group, files: Sequence[FoundFile], condition: Column | None = None) -> DataFrame:
         """Return the rows of files in which each line is a record; of lines that satisfy a condition."""
         partitions = dict.fromkeys(self._partitions, self.base or "")
@@ -586,8 +577,6 @@ class DelimitedFiles:
                 fault = F.struct(*(each.alias(called) for each, called in fields))
                 found.append(F.when(F.col(quoted(self.wanted.columns[place])).isNull(), fault))
         return found
-
-    # ---- whole files
 
     def _whole(self, files: Sequence[FoundFile], carried: Mapping[str, Carried]) -> DataFrame:
         """Return the rows of files that tidelog's own reader reads."""
