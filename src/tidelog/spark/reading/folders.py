@@ -1,4 +1,4 @@
-"""Imports and exports of a program: `read_program`, `write_frame`; folders of changes as streams: `incoming`."""
+"""Imports and exports of a program (`read_program`, `write_frame`), and folders of changes (`incoming`)."""
 
 from __future__ import annotations
 
