@@ -612,7 +612,7 @@ class VersionWriter(datasource.DataSourceArrowWriter):
     def abort(self, messages: list[Any]) -> None:
         """Delete the files of all tasks, unless a version names them.
 
-        If `commit` failed, the version may be half there: whoever writes next completes it, or takes it back.
+        If `commit` failed, the version may be incomplete: the next writer completes it, or removes it.
         """
         with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
             kept: set[tuple[str, str]] = set()

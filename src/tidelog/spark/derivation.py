@@ -123,17 +123,15 @@ def derive(
             program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
         frames = change.frames()
-        given = BoundProgram.of(
-            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, warns=False
-        )
-        choice = given.choose(frames, partitions, change.sizes_of())
-        found = given.derive(frames, change.names(), on_error, on_violation, choice)
-        return found.with_frames(change.changed(found))
+        bound = change.bind(settings, mixed)
+        choice = bound.choose(frames, partitions, change.sizes_of())
+        derived = bound.derive(frames, change.names(), on_error, on_violation, choice)
+        return derived.with_frames(change.changed(derived))
     if inserted or deleted:
         raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    choice = given.choose(frames, partitions, sizes)
-    return given.derive(frames, outputs, on_error, on_violation, choice)
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    choice = bound.choose(frames, partitions, sizes)
+    return bound.derive(frames, outputs, on_error, on_violation, choice)
 
 
 def query(
@@ -153,9 +151,9 @@ def query(
     `tidelog.strategy` is another one is an error.
     """
     frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
-    given = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    given.check_one_task(frames, "a query")
-    return given.query(frames, text, on_error)[ANSWERS]
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    bound.check_one_task(frames, "a query")
+    return bound.query(frames, text, on_error)[ANSWERS]
 
 
 def explain(
@@ -175,17 +173,17 @@ def explain(
     everything is where there is equality, or the fact holds at times. One task derives it, as for `query`.
     """
     frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
-    given = BoundProgram.of(program, frames, settings, nulls=nulls)
-    given.check_one_task(frames, "an explanation")
-    asked = resolved(fact, given.program)
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls)
+    bound.check_one_task(frames, "an explanation")
+    query = resolved(fact, bound.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
-    places = share_columns({"explanation": [STRING], **special})
+    shared = share_columns({"explanation": [STRING], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
-    ask = FactExplanation(fact, options, places.of["explanation"][0])
-    found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
+    ask = FactExplanation(fact, options, shared.of["explanation"][0])
+    found = bound.rows(ask, frames, shared, OnError.FAIL, needed_for(query, bound.program))
     with telling():
-        (row,) = Derived(lambda: found, {}, places).only("explanation", ["form"]).collect()
-    return explanation_of(json.loads(row.form), given.program)
+        (row,) = Derived(lambda: found, {}, shared).only("explanation", ["form"]).collect()
+    return explanation_of(json.loads(row.form), bound.program)
 
 
 def rules(
@@ -213,7 +211,7 @@ def rules(
 
 
 class Checked(dict[str, spark_types.StructType]):
-    """The schemas of a program's outputs, what is doubtful in it, its strata, and where it will run."""
+    """The schemas of a program's outputs, its warnings and strata, and where it will run."""
 
     def __init__(
         self,
@@ -253,30 +251,27 @@ def check(
     With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
     """
     frames = InputFrames(inputs or {})
-    given = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    wanted = given.outputs(wanted_predicates(given.program, outputs))
-    found = strata(given.program.rules, given.program.predicates)
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    wanted = bound.outputs(wanted_predicates(bound.program, outputs))
+    layers = strata(bound.program.rules, bound.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
-    given_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
-    running: Mapping[str, DataFrame] = InputFrames(given_frames)
+    only_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    running: Mapping[str, DataFrame] = InputFrames(only_frames)
     if previous is None:
-        choice = given.choose(running, partitions, sizes)
+        choice = bound.choose(running, partitions, sizes)
     else:
         change = Rederivation.of(
-            given.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
+            bound.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
-        changing = BoundProgram.of(
-            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, warns=False
-        )
-        choice = changing.choose(change.frames(), partitions, change.sizes_of())
-        choice = replace(choice, reason=f"{change.told}; {choice.reason}")
-    empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
-    doubts = [
+        choice = change.bind(settings, mixed).choose(change.frames(), partitions, change.sizes_of())
+        choice = replace(choice, reason=f"{change.decision}; {choice.reason}")
+    empty = tuple(f"`{name}`" for name in bound.inputs)  # as the program alone would have them
+    warnings = [
         item
-        for item in dict.fromkeys((*given.program.warnings, *given.inferred.warnings))
+        for item in dict.fromkeys((*bound.program.warnings, *bound.inferred.warnings))
         if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
     ]
-    return Checked(schemas, doubts, found, choice)
+    return Checked(schemas, warnings, layers, choice)
 
 
 @dataclass(frozen=True)
@@ -319,21 +314,21 @@ class Rederivation:
         `inputs` are the tables as they were, `previous` what was derived from them.
         """
         check_program(program)
-        given, before, came, went = (
+        given, before, added, removed = (
             {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
             for each in (inputs, previous, inserted, deleted)
         )
         said = _by_predicate(nulls, program)
         explicit = given.keys() & program.derived
         try:
-            made = maintenance(program, came, went, explicit)
+            made = maintenance(program, added, removed, explicit)
         except NotMaintainable as reason:
             help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
         applied = cls(
-            program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`", said
+            program, given, before, added, removed, outputs, sizes, made, made, True, "`apply=True`", said
         )
-        again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
+        again = replace(applied, made=afterwards(program, added, removed, explicit), is_applied=False)
         if apply is False:
             return replace(again, reason="`apply=False`")
         applied._check_previous()
@@ -348,15 +343,20 @@ class Rederivation:
         return replace(applied if costs_less else again, reason=why)
 
     @property
-    def told(self) -> str:
+    def decision(self) -> str:
         """What is done, and why."""
         done = "the change is applied" if self.is_applied else "everything is derived again"
         return f"{done}: {self.reason}"
 
+    def bind(self, settings: Mapping[str, Any], mixed: str) -> BoundProgram:
+        """Return the program that is run, bound to its frames."""
+        program, nulls = self.made.program, self.nulls()
+        return BoundProgram.of(program, self.frames(), settings, nulls=nulls, mixed=mixed, warns=False)
+
     def frames(self) -> dict[str, DataFrame]:
         """Return the frames that the program is given, by the names that it has for them."""
         made = self.made
-        found = {_place(name, made): frame for name, frame in self.inputs.items()}
+        found = {_input_name(name, made): frame for name, frame in self.inputs.items()}
         if self.is_applied:
             found |= _before(self.program, self.previous, self._needed(), made)
         found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
@@ -396,7 +396,7 @@ class Rederivation:
         if self.sizes is None:
             return None
         known = {self.program.find(name): rows for name, rows in self.sizes.items()}
-        places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
+        places = {_input_name(each.name, self.made): rows for each, rows in known.items() if each is not None}
         return {name: rows for name, rows in places.items() if name in self.frames()}
 
     def nulls(self) -> NullSettings | None:
@@ -406,7 +406,7 @@ class Rederivation:
         made, frames = self.made, self.frames()
         found = {}
         for name, words in self.said.items():
-            for place in (_place(name, made), made.inserted.get(name), made.deleted.get(name)):
+            for place in (_input_name(name, made), made.inserted.get(name), made.deleted.get(name)):
                 if place in frames:
                     found[place] = words
         return found
@@ -431,12 +431,12 @@ class Rederivation:
         ]
         if None in known:
             return False, "how large all frames are is not known (`sizes` may say so)"
-        given, before, came, went = (each or {} for each in known)
+        given, before, added, removed = (each or {} for each in known)
         reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
-        read = sum(size for name, size in given.items() if _place(name, made) in made.read)
+        read = sum(size for name, size in given.items() if _input_name(name, made) in made.read)
         read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
         copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
-        changed = sum(came.values()) + FOLLOWED * sum(went.values())
+        changed = sum(added.values()) + FOLLOWED * sum(removed.values())
         share = changed / max(sum(given.values()), 1)
         applied = int(read + copied + share * sum(reached.values()))
         again = sum(given.values()) + sum(before.values())
@@ -481,7 +481,7 @@ class Rederivation:
 
 
 def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings | None:
-    """Return what is said of missing values by the full names of predicates; raise if they are values."""
+    """Return the settings of missing values by the full names of predicates; raise if they are values."""
     words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
     all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
     if Nulls.VALUE.value in all_words:
@@ -502,8 +502,8 @@ def _check_structs(before: DataFrame, now: DataFrame) -> None:
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
-def _place(name: str, made: Maintenance) -> str:
-    """Return where the explicit facts of a predicate are given."""
+def _input_name(name: str, made: Maintenance) -> str:
+    """Return the input of the program that is run which has the explicit facts of a predicate."""
     return made.given.get(name) or made.old.get(name, name)
 
 

@@ -136,7 +136,7 @@ class Joins:
         self,
         inputs: Iterable[tuple[DataFrame, InputSchema]],
         outputs: Mapping[str, OutputSchema],
-        places: SharedColumns,
+        shared: SharedColumns,
         on_error: OnError,
         keeps_violations: bool,
     ) -> DataFrame:
@@ -145,11 +145,11 @@ class Joins:
         for frame, each in inputs:
             rejected = self.read(each.predicate.name, frame, each, on_error)
             if rejected is not None and on_error is OnError.COLLECT:
-                parts.append(_tagged(REJECTS, rejected, places))
+                parts.append(_tagged(REJECTS, rejected, shared))
             if each.nulls:
                 counting = BatchRejects(each.reading(), each.predicate.written, are_counted=True)
                 counts = _columns_of(frame, each).mapInArrow(counting, REJECTED)
-                parts.append(_tagged(NULLS, counts, places))
+                parts.append(_tagged(NULLS, counts, shared))
         self.add_program_facts()
         self.run()
         found = violated(self.program, lambda name: not self.frames[name].isEmpty())
@@ -158,9 +158,9 @@ class Joins:
         if found:
             texts = [(fault.code, fault.message) for fault in found]
             told = self.session.createDataFrame(texts, "code string, message string")
-            parts.append(_tagged(VIOLATIONS, told, places))
+            parts.append(_tagged(VIOLATIONS, told, shared))
         for name, output in outputs.items():
-            parts.append(_tagged(name, self.typed(output.predicate.name, output), places))
+            parts.append(_tagged(name, self.typed(output.predicate.name, output), shared))
         return _union(parts)
 
     def run(self) -> None:

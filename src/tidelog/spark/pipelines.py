@@ -144,17 +144,17 @@ class _View:
         self.session = session
         self.sources = sources
         self.outputs = outputs
-        self.places = share_output_columns(outputs)
+        self.shared = share_output_columns(outputs)
         needed = read_by(given.program, [*outputs.values()])
         self.inputs = {name: each for name, each in given.inputs.items() if needed(each.predicate.name)}
         self.slots = {
             name: tuple(f"{name} {place}" for place in range(len(each.columns)))
             for name, each in self.inputs.items()
         }
-        ask = AllFacts(output_columns(outputs, self.places), keeps_violations=False)
+        ask = AllFacts(output_columns(outputs, self.shared), keeps_violations=False)
         readings = {name: each.reading(self.slots[name]) for name, each in self.inputs.items()}
         limit = limit_of(session, given.program, 1)
-        self.task = given.task(ask, readings, self.places, on_error_of(on_error), limit)
+        self.task = given.task(ask, readings, self.shared, on_error_of(on_error), limit)
 
     def facts(self) -> DataFrame:
         """Return the rows of all outputs."""
@@ -162,11 +162,11 @@ class _View:
 
     @property
     def _derived(self) -> Derived:
-        return Derived(self._rows, self.outputs, self.places, are_counted=False)
+        return Derived(self._rows, self.outputs, self.shared, are_counted=False)
 
     def _rows(self) -> DataFrame:
         """Return what one task returns that reads the rows of all inputs."""
-        evaluated: Any = F.arrow_udtf(function_of(self.task), returnType=rows_schema(self.places))
+        evaluated: Any = F.arrow_udtf(function_of(self.task), returnType=rows_schema(self.shared))
         found: DataFrame = evaluated(self._tagged().asTable().withSinglePartition())
         return found
 

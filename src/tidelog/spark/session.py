@@ -131,7 +131,7 @@ def scratch_folder() -> Path:
 def sweep(parent: Path) -> None:
     """Remove the folders of processes that have ended without removing them."""
     for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError):  # it is another user's, or in use, or somebody else removes it
+        with suppress(OSError):  # it is another user's, or in use, or another process removes it
             descriptor = os.open(lock, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -187,7 +187,7 @@ def _name_python(session: SparkSession) -> None:
 
 
 def _is_wanted(session: SparkSession) -> bool:
-    """Whether the processes of a session are elsewhere, and are to be sent the package."""
+    """Whether the processes of a session are remote, and are to be sent the package."""
     if is_on_connect(session):
         is_here = "SPARK_LOCAL_REMOTE" in os.environ
     else:

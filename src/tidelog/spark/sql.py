@@ -178,17 +178,17 @@ class _Call:
         """Return what a task does."""
         inputs = self.given.inputs
         taken = share_columns({name: each.spark for name, each in inputs.items()})
-        readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
-        places = share_output_columns({self.name: self.output})
-        ask = AllFacts(output_columns({self.name: self.output}, places))
-        task = self.given.task(ask, readings, places, OnError.FAIL, limit)
+        input_columns = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
+        shared = share_output_columns({self.name: self.output})
+        ask = AllFacts(output_columns({self.name: self.output}, shared))
+        task = self.given.task(ask, input_columns, shared, OnError.FAIL, limit)
         columns: dict[str, str] = {}
         for name, each in inputs.items():
             columns |= dict(zip(taken.of[name], each.columns, strict=True))
         types = {field.name: field for field in self.table.fields}
         read = spark_types.StructType([types[name] for name in self.columns])
         tag = None if self.is_shared else next(iter(inputs), "")
-        return CallEvaluation(task, read, columns, tag, self.name, places.of[self.name], places.of[ERRORS][0])
+        return CallEvaluation(task, read, columns, tag, self.name, shared.of[self.name], shared.of[ERRORS][0])
 
 
 def _readable(program: Program) -> tuple[str, ...]:

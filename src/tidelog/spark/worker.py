@@ -389,7 +389,7 @@ def _load_part(deriving: ExchangingTask, columns: InputColumns, batches: Iterato
 
 
 def _checked(batches: Iterator[Batch], rejects: CollectedRejects) -> Iterator[Batch]:
-    """Yield the batches, then raise if rows could not be read: whoever loads them tells the other tasks."""
+    """Yield the batches, then raise if rows could not be read: what loads them tells the other tasks."""
     yield from batches
     rejects.check()
 
@@ -643,7 +643,7 @@ class OutputFile:
         return self.name
 
     def remove(self) -> None:
-        """Remove the file; one that cannot be removed is named by nobody."""
+        """Remove the file; one that cannot be removed is never named."""
         with suppress(OSError):
             self._writer.close()
         with suppress(OSError):

@@ -320,26 +320,11 @@ def combine_sources(
 
     `may_share` says so of predicates: rows that no rule reads need not pass through tasks, alone.
     """
-    groups: dict[Hashable, list[str]] = {}
-    taken: set[str] = set()
-    for name, reading in readings.items():
-        scan = reading.scan
-        key: Hashable = name
-        # A file that is read for two predicates is read twice: its address tells only one of them.
-        if (
-            scan is not None
-            and reading.source.filter is None
-            and may_share(reading.input.predicate.name)
-            and not taken & {*scan.files}
-        ):
-            taken |= {*scan.files}
-            key = ("scan", scan.key)
-        groups.setdefault(key, []).append(name)
     inputs: dict[str, InputSchema] = {}
     frames: dict[str | tuple[str, ...], DataFrame] = {}
     source_of: dict[str, str] = {}
     shared: dict[str, Observation] = {}
-    for names in groups.values():
+    for names in _sharing_scans(readings, may_share):
         first = readings[names[0]]
         if len(names) == 1:
             inputs[names[0]], frames[names[0]] = first.input, first.frame
@@ -357,6 +342,28 @@ def combine_sources(
         files = tuple(file for scan in scans for file in scan.files)
         frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
     return CombinedSources(readings, inputs, InputFrames(frames), source_of, shared)
+
+
+def _sharing_scans(
+    readings: Mapping[str, SourceRows], may_share: Callable[[str], bool]
+) -> Iterable[list[str]]:
+    """Return the names of sources in groups: those of a group are read in one scan."""
+    groups: dict[Hashable, list[str]] = {}
+    taken: set[str] = set()
+    for name, reading in readings.items():
+        scan = reading.scan
+        key: Hashable = name
+        # A file that is read for two predicates is read twice: its address tells only one of them.
+        if (
+            scan is not None
+            and reading.source.filter is None
+            and may_share(reading.input.predicate.name)
+            and not taken & {*scan.files}
+        ):
+            taken |= {*scan.files}
+            key = ("scan", scan.key)
+        groups.setdefault(key, []).append(name)
+    return groups.values()
 
 
 def _parsed(
