@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from benchmarks.facts import FACTS, Tables
 from benchmarks.generators import chain_edges, tree_edges
 from tidelog.data.columns import Batch, Column
-from tidelog.engine.exchange import Listener, Task
+from tidelog.engine.exchange import ExchangeTask, Listener
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.values import ColumnType
@@ -108,7 +108,7 @@ def together(program: Program, given: Mapping[str, Batch], number: int, count: i
     heard = say({"address": listener.address}, answered=True)
     with listener.join(number, heard["addresses"], bytes.fromhex(heard["secret"]), "once") as mesh:
         cpu, wall = time.process_time(), time.perf_counter()
-        task = Task(program, mesh)
+        task = ExchangeTask(program, mesh)
         for name, each in given.items():
             task.load(name, [each])
         task.run()

@@ -23,7 +23,7 @@ from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
 from tidelog.spark import table_changes as tables
-from tidelog.spark.table_changes import OPERATIONS, Shape
+from tidelog.spark.table_changes import OPERATIONS, ChangeColumns
 from tidelog.store.forms import BatchId
 
 Said = tuple[str, Row, str, int]  # predicate, row, operation, order
@@ -67,7 +67,7 @@ def expected(facts: set[tuple[str, Row]], batch: tuple[Said, ...]) -> None:
         (facts.add if comes else facts.discard)(fact)
 
 
-def sources(case: Case, batch: tuple[Said, ...]) -> list[tuple[Shape, list[pa.Table]]]:
+def sources(case: Case, batch: tuple[Said, ...]) -> list[tuple[ChangeColumns, list[pa.Table]]]:
     """The batch as tables of exact terms, one for each predicate, in pieces."""
     found = []
     for name, arity in case.arities.items():
@@ -81,7 +81,9 @@ def sources(case: Case, batch: tuple[Said, ...]) -> list[tuple[Shape, list[pa.Ta
             for piece in pieces
             if piece
         ]
-        found.append((Shape(name, (ColumnType.TERM,) * arity, f"`{name}`", None, has_order=True), made))
+        found.append(
+            (ChangeColumns(name, (ColumnType.TERM,) * arity, f"`{name}`", None, has_order=True), made)
+        )
     return found
 
 
@@ -130,7 +132,7 @@ def send(
     reasoner = tables.opened(path, program, {"threads": 1}).reasoner
     named = BatchId("app", number)
     faults = Faults(OnError.FAIL)
-    return tables.carry_out(reasoner, sources(case, batch), named, "ignore", faults, publish)
+    return tables.apply_changes(reasoner, sources(case, batch), named, "ignore", faults, publish)
 
 
 def refuse(delta: tl.Delta) -> None:
@@ -145,7 +147,7 @@ FLIGHTS = """
 reach(?x, ?y) :- flight(?x, ?y, _) .
 reach(?x, ?z) :- reach(?x, ?y), flight(?y, ?z, _) .
 """
-FLIGHT = Shape("flight", (ColumnType.STRING, ColumnType.STRING, ColumnType.INTEGER), "`flight`")
+FLIGHT = ChangeColumns("flight", (ColumnType.STRING, ColumnType.STRING, ColumnType.INTEGER), "`flight`")
 
 
 @pytest.fixture
@@ -164,11 +166,11 @@ def flights(*rows: tuple[object, ...]) -> pa.Table:
 
 def apply(
     path: Path, *rows: tuple[object, ...], on_error: str = "fail", text: str = FLIGHTS
-) -> tables.Rejected:
+) -> tables.RejectedChanges:
     """Apply flights to a store; the faults."""
-    faults = tables.Rejected(OnError(on_error))
+    faults = tables.RejectedChanges(OnError(on_error))
     reasoner = tables.opened(path, tl.parse(text), {"threads": 1}).reasoner
-    tables.carry_out(reasoner, [(FLIGHT, [flights(*rows)])], None, "ignore", faults)
+    tables.apply_changes(reasoner, [(FLIGHT, [flights(*rows)])], None, "ignore", faults)
     return faults
 
 
@@ -268,11 +270,11 @@ def test_facts_as_rows_are_read_as_the_same_facts(
     text = prefix + "".join(f"p({each}) .\n" for each in rows) + "q(?x) :- p(?x) ."
     with tempfile.TemporaryDirectory() as folder:
         reasoner = tl.open(f"{folder}/store", text, threads=1)
-        shape = Shape("p", (read_as,), "`p`", inserts=False)
+        shape = ChangeColumns("p", (read_as,), "`p`", inserts=False)
         table, others = tables.representable(reasoner, shape, [typed])
         assert table.num_rows + others.count == len(rows)
         # Deleting what is listed as rows, and the others, deletes all of it, and nothing is unknown.
-        delta = tables.carry_out(
+        delta = tables.apply_changes(
             reasoner, [(shape, [table])], None, "error", Faults(OnError.FAIL), None, {"p": others}
         )
         assert delta is not None and delta.removed == 2 * len(rows) and not len(reasoner["p"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Any
 
-from tidelog.engine.exchange import Mesh, Task
+from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.logic.program import Program
 from tidelog.logic.values import Value
 
@@ -47,7 +47,7 @@ def run(
     program: Program,
     count: int,
     made: Sequence[Mesh] | None = None,
-    make: Callable[..., Any] = Task,
+    make: Callable[..., Any] = ExchangeTask,
     **settings: Any,
 ) -> list[Any]:
     """The tasks that have run a program, or the errors that they have raised."""
@@ -65,7 +65,7 @@ def run(
             mesh.close()
 
 
-def facts(tasks: Sequence[Task], name: str) -> list[Row]:
+def facts(tasks: Sequence[ExchangeTask], name: str) -> list[Row]:
     """The facts of a predicate at all tasks."""
     found: list[Row] = []
     for task in tasks:

@@ -17,7 +17,7 @@ from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.engine.exchange import Collision, Lost, Mesh, Task
+from tidelog.engine.exchange import Collision, ExchangeTask, Lost, Mesh
 from tidelog.engine.exchange.ids import HEAD
 from tidelog.engine.exchange.sockets import Frame
 from tidelog.engine.exchange.tasks import DERIVED
@@ -43,10 +43,10 @@ MOST = 4000  # facts of a random program
 MANY = Sizes({"edge": 1_000_000})  # so that nothing is copied to all
 
 
-def check(program: Program, count: int, **settings: Any) -> list[Task]:
+def check(program: Program, count: int, **settings: Any) -> list[ExchangeTask]:
     """The tasks, which hold what the reference derives, each fact at one of them."""
     expected = reference.evaluate(program, max_facts=MOST)
-    tasks: list[Task] = run(program, count, **settings)
+    tasks: list[ExchangeTask] = run(program, count, **settings)
     for task in tasks:
         if isinstance(task, BaseException):
             raise task
@@ -301,17 +301,17 @@ def test_sums_of_parts_may_leave_64_bits_where_that_of_the_group_does_not(count:
 
 def sent_rows(
     monkeypatch: pytest.MonkeyPatch, program: Program, count: int, **settings: Any
-) -> tuple[list[Task], int]:
+) -> tuple[list[ExchangeTask], int]:
     """The tasks that have run, and the rows that they have sent one another once given facts were placed."""
-    swap, sent = Task._swap, []
+    swap, sent = ExchangeTask._swap, []
 
-    def counted(task: Task, stage: int, frames: Mapping[int, Frame]) -> dict[int, Frame]:
+    def counted(task: ExchangeTask, stage: int, frames: Mapping[int, Frame]) -> dict[int, Frame]:
         for frame in frames.values() if stage == DERIVED else ():
             if len(frame.parts) > 1:
                 sent.append(int(np.asarray(frame.parts[1]).reshape(-1, HEAD)[:, 2].sum()))
         return swap(task, stage, frames)
 
-    monkeypatch.setattr(Task, "_swap", counted)
+    monkeypatch.setattr(ExchangeTask, "_swap", counted)
     tasks = run(program, count, **settings)
     return tasks, sum(sent)
 

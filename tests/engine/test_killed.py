@@ -16,7 +16,7 @@ import pytest
 import tidelog as tl
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.engine import reference
-from tidelog.engine.exchange import Listener, Lost, Task
+from tidelog.engine.exchange import ExchangeTask, Listener, Lost
 from tidelog.engine.exchange.sockets import Frame
 from tidelog.logic.values import Value, integer
 from tidelog.rewrite.localise import Sizes
@@ -40,7 +40,7 @@ SERVER.set_forkserver_preload(["tidelog.engine.exchange", "tests.engine.test_kil
 Row = tuple[Value, ...]
 
 
-class Ending(Task):
+class Ending(ExchangeTask):
     """A task that sends itself a signal before one of its exchanges with the others."""
 
     ends_at, signal, exchanges = 0, signal.SIGKILL, 0
@@ -71,7 +71,7 @@ def work(number: int, talk: Connection, attempt: str, ends_at: int, by: signal.S
         talk.send({name: rows_of(task, name) for name in task.program.predicates})
 
 
-def rows_of(task: Task, name: str) -> list[Row]:
+def rows_of(task: ExchangeTask, name: str) -> list[Row]:
     columns, _, dictionary = task.relation(name).coded
     return list(zip(*(dictionary.decode_all(column.tolist()) for column in columns), strict=True))
 

@@ -14,7 +14,7 @@ import pytest
 from tests.engine.meshes import at_once, meshes
 
 from tidelog.engine.exchange import Listener, Lost, Mesh, make_certificate
-from tidelog.engine.exchange.sockets import DATA, HEAD, HELLO, MAGIC, Frame, Told
+from tidelog.engine.exchange.sockets import DATA, HEAD, HELLO, MAGIC, Frame, PeerFailed
 
 SECRET = token_bytes(32)
 
@@ -158,7 +158,7 @@ def test_a_task_that_fails_says_why_to_all_others() -> None:
     def hear(mesh: Mesh) -> bytes:
         try:
             mesh.swap({other: Frame(0, [bytes(1_000_000)]) for other in range(3)})
-        except Told as told:
+        except PeerFailed as told:
             mesh.fail(told.frame)  # else the other may see this one go before it hears why
             return bytes(told.frame.parts[0])
         finally:
@@ -179,7 +179,7 @@ def test_a_failure_is_noticed_while_working() -> None:
             for _ in range(200):
                 made[1].look()
                 sleep(0.02)
-        except Told:
+        except PeerFailed:
             return "noticed"
         finally:
             made[1].close()

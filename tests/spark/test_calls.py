@@ -12,7 +12,7 @@ import pytest
 
 import tidelog as tl
 from tidelog import spark as ts
-from tidelog.spark.worker import ERRORS, Everything, Task
+from tidelog.spark.worker import ERRORS, AllFacts, DerivationTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def test_a_task_reads_no_file(tmp_path: Path, statement: str) -> None:
     secret.write_text("secret\n")
     program = tl.parse(statement.replace("PATH", str(secret)) + " p(?x) :- q(?x) .")
     special = {ERRORS: ("message",), "rejects": (), "violations": ()}
-    task = Task(program, {}, Everything(()), {"message": pa.string()}, special)
+    task = DerivationTask(program, {}, AllFacts(()), {"message": pa.string()}, special)
     (batch,) = task([])
     (row,) = batch.to_pylist()
     assert row["predicate"] == ERRORS and "E529" in row["message"] and "secret\\n" not in row["message"]

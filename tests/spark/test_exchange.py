@@ -15,8 +15,8 @@ import tidelog as tl
 from tests.corpus import cases
 from tidelog import spark as ts
 from tidelog.spark.shipping import telling
-from tidelog.spark.stages import Exchange
 from tidelog.spark.strategies import PER_BYTE, STRATEGY, TASK_MEMORY, VALUE
+from tidelog.spark.worker import BarrierTask
 from tidelog.temporal.temporal import TimeSettings
 
 if TYPE_CHECKING:
@@ -235,17 +235,17 @@ def test_cases_of_the_corpus(case: Any, session: SparkSession) -> None:
         }
 
 
-def ending(folder: Path, is_killed: bool) -> type[Exchange]:
+def ending(folder: Path, is_killed: bool) -> type[BarrierTask]:
     """Tasks of which one ends once; a class of this function, so that it goes to workers as a whole."""
     died = folder / "died"
 
-    class Ending(Exchange):
-        def _parts(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
+    class Ending(BarrierTask):
+        def _derive(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
             from pyspark import BarrierTaskContext
 
             if BarrierTaskContext.get().partitionId() == 1 and not died.exists():
                 batches = self._ended(batches)
-            return super()._parts(batches, *met)
+            return super()._derive(batches, *met)
 
         def _ended(self, batches: Iterable[Any]) -> Iterator[Any]:
             yield from batches
@@ -263,20 +263,20 @@ def test_a_task_that_fails_is_tried_again(
 ) -> None:
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
-    monkeypatch.setattr("tidelog.spark.stages.Exchange", ending(tmp_path, is_killed))
+    monkeypatch.setattr("tidelog.spark.stages.BarrierTask", ending(tmp_path, is_killed))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 
 
-def ending_in(folder: Path, exchange: int) -> type[Exchange]:
+def ending_in(folder: Path, exchange: int) -> type[BarrierTask]:
     """Tasks of which one is killed, once, before one of its exchanges with the other."""
     died = folder / "died"
 
-    class Ending(Exchange):
-        def _parts(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
-            from tidelog.engine.exchange.tasks import Task
+    class Ending(BarrierTask):
+        def _derive(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
+            from tidelog.engine.exchange.tasks import ExchangeTask
 
-            swap, done = Task._swap, []
+            swap, done = ExchangeTask._swap, []
 
             def ended(task: Any, stage: int, frames: Any) -> Any:
                 done.append(stage)
@@ -285,11 +285,11 @@ def ending_in(folder: Path, exchange: int) -> type[Exchange]:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return swap(task, stage, frames)
 
-            Task._swap = ended  # type: ignore[method-assign,assignment]
+            ExchangeTask._swap = ended  # type: ignore[method-assign,assignment]
             try:
-                yield from super()._parts(batches, *met)
+                yield from super()._derive(batches, *met)
             finally:
-                Task._swap = swap  # type: ignore[method-assign]
+                ExchangeTask._swap = swap  # type: ignore[method-assign]
 
     return Ending
 
@@ -302,7 +302,7 @@ def test_a_task_that_is_killed_in_any_round_is_tried_again(
 ) -> None:
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
-    monkeypatch.setattr("tidelog.spark.stages.Exchange", ending_in(tmp_path, exchange))
+    monkeypatch.setattr("tidelog.spark.stages.BarrierTask", ending_in(tmp_path, exchange))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 
@@ -334,12 +334,12 @@ def test_facts_that_do_not_fit_are_an_error(spark: SparkSession, partitions: int
     assert ts.derive(program, {"node": nodes.limit(10)}, partitions=partitions)["pair"].count() == 100
 
 
-def unreachable() -> type[Exchange]:
+def unreachable() -> type[BarrierTask]:
     """Tasks that tell the others a wrong address; a class of this function, so that it goes to workers."""
 
-    class Unreachable(Exchange):
+    class Unreachable(BarrierTask):
         def _meet(self, *where: Any) -> Any:
-            barrier: Any = import_module("tidelog.spark.stages")
+            barrier: Any = import_module("tidelog.spark.worker")
             listener = barrier.Listener
 
             def deaf(host: str) -> Any:
@@ -361,7 +361,7 @@ def test_executors_that_cannot_reach_one_another_are_told_of_joins(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edges = spark.createDataFrame([(1, 2), (2, 3)], "x int, y int")
-    monkeypatch.setattr("tidelog.spark.stages.Exchange", unreachable())
+    monkeypatch.setattr("tidelog.spark.stages.BarrierTask", unreachable())
     match = r"E690(.|\n)*cannot reach task(.|\n)*help: .*set `tidelog.strategy=joins`$"
     with pytest.raises(tl.TidelogError, match=match), telling():
         ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"].collect()

@@ -23,7 +23,7 @@ from tidelog.logic.conversions import exact
 from tidelog.logic.program import Atom, Rule, Variable
 from tidelog.logic.type_inference import infer
 from tidelog.spark import joins
-from tidelog.spark.joins import AFTER, BEFORE, ROWS, Alike, Evaluation, Joins, _program
+from tidelog.spark.joins import AFTER, BEFORE, ROWS, BatchEvaluation, ComparedColumns, Joins, _program
 from tidelog.spark.shipping import telling
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def joined(session: SparkSession) -> Iterator[SparkSession]:
 def check(few: SparkSession, text: str) -> None:
     program = tl.parse(text)
     expected = reference.evaluate(program, max_facts=MOST)
-    joins = Joins(few, program, Alike(program, infer(program)), Limits(Tally()))
-    joins.state()
+    joins = Joins(few, program, ComparedColumns(program, infer(program)), Limits(Tally()))
+    joins.add_program_facts()
     joins.run()
     for name in program.predicates:
-        held = joins.held(name)
+        held = joins.encodings(name)
         rows = sorted(map(repr, (tuple(row) for row in joins.frames[name].collect())))
         wanted = [
             tuple(
@@ -209,7 +209,7 @@ def test_bad_rows_and_violations(few: SparkSession) -> None:
 
 def test_groups_are_not_cut() -> None:
     terms = (Variable("x"), Variable("y"))
-    task = Evaluation(_program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),))), (), (), group=("x",))
+    task = BatchEvaluation(_program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),))), (), (), group=("x",))
     lengths = [ROWS - 1, 3, ROWS, 1, 2 * ROWS, 5]  # of groups, in order
     groups = np.repeat(np.arange(len(lengths)), lengths)
     whole = pa.record_batch({"x": groups, "y": np.arange(len(groups))})

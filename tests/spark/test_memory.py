@@ -14,7 +14,7 @@ import pytest
 import tidelog as tl
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic
-from tidelog.spark.strategies import ASSUMED, Limit, Metered, budget
+from tidelog.spark.strategies import ASSUMED, MemoryLimit, MeteredBatches, budget
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = {"spark.master": "spark://host:7077"}
@@ -66,10 +66,10 @@ def test_what_is_not_set_is_the_machine_or_assumed() -> None:
         of({"tidelog.taskMemory": "much"})
 
 
-def failing(limit: Limit, seen: int, batches: int, error: Exception | None = None) -> Diagnostic:
+def failing(limit: MemoryLimit, seen: int, batches: int, error: Exception | None = None) -> Diagnostic:
     """Return what a task says that fails when it has read some of its batches, of 100 rows each."""
     batch = pa.record_batch({"x": pa.array(range(100), pa.int64())})
-    read = Metered([batch] * batches)
+    read = MeteredBatches([batch] * batches)
 
     def items() -> Iterator[int]:
         yield 0
@@ -85,7 +85,7 @@ def failing(limit: Limit, seen: int, batches: int, error: Exception | None = Non
 
 def test_the_error_names_facts_bytes_and_partitions() -> None:
     size = 4 << 30
-    fault = failing(Limit(size, "4.3 GB (of a setting)", slots=100), 5, 20)
+    fault = failing(MemoryLimit(size, "4.3 GB (of a setting)", slots=100), 5, 20)
     assert fault.message.endswith("do not fit 4.3 GB: it had read 500 of 2,000 rows (4,000 of 16,000 bytes)")
     assert fault.help == (
         "set `partitions=23`, at least; "
@@ -94,16 +94,16 @@ def test_the_error_names_facts_bytes_and_partitions() -> None:
     stopped = tl.Stopped(
         Diagnostic(OUT_OF_MEMORY, "out of memory; it got to stratum 2 of 3; nothing was written")
     )
-    fault = failing(Limit(size, tasks=3, slots=4), 20, 20, stopped)
+    fault = failing(MemoryLimit(size, tasks=3, slots=4), 20, 20, stopped)
     assert fault.message.startswith("the facts of one of 3 tasks do not fit")
     assert fault.message.endswith("it got to stratum 2 of 3")
     assert fault.help and "`partitions=6` would be needed, at least, and there are 4 slots" in fault.help
     assert "tidelog.strategy=joins" in fault.help
-    fault = failing(Limit(size, undivided="it runs in one task"), 20, 20)
+    fault = failing(MemoryLimit(size, undivided="it runs in one task"), 20, 20)
     assert fault.help and fault.help.endswith("by `tidelog.taskMemory`: it runs in one task")
-    assert "partitions" not in (failing(Limit(size), 1, 0).help or "")
+    assert "partitions" not in (failing(MemoryLimit(size), 1, 0).help or "")
     other = tl.Stopped(Diagnostic("E611", "more than 3 facts"))
-    assert failing(Limit(size), 20, 20, other).code == "E611"
+    assert failing(MemoryLimit(size), 20, 20, other).code == "E611"
 
 
 # ---- a task in a process of its own
@@ -116,9 +116,9 @@ from tidelog.logic.type_inference import infer
 from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
-from tidelog.spark.strategies import Limit
+from tidelog.spark.strategies import MemoryLimit
 from tidelog.spark.worker import (
-    COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, Everything, Reading, Task, Writing,
+    COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, AllFacts, DerivationTask, InputColumns, OutputColumns,
 )  # fmt: skip
 
 rules, kind, rows, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) << 20
@@ -138,10 +138,11 @@ slots = tuple(f"o{place}" for place in range(len(head.terms)))
 types = tuple(map(Contents, infer(program).of(program.predicates[head.predicate])))
 schema = {slot: pa.string() if kind == "string" else pa.int64() for slot in slots} | {"text": pa.string()}
 of = ColumnType.STRING if kind == "string" else ColumnType.INTEGER
-reading = Reading("e", ("c0", "c1"), (of, of), ("a", "b"))
-ask = Everything((Writing(head.predicate, head.predicate, slots, types),))
+reading = InputColumns("e", ("c0", "c1"), (of, of), ("a", "b"))
+ask = AllFacts((OutputColumns(head.predicate, head.predicate, slots, types),))
 special = dict.fromkeys((COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS), ("text",))
-task = Task(program, {reading.predicate: reading}, ask, schema, special, limit=Limit(size or None))
+limit = MemoryLimit(size or None)
+task = DerivationTask(program, {reading.predicate: reading}, ask, schema, special, limit=limit)
 
 peak = 0
 def look():

@@ -29,7 +29,7 @@ from tidelog.spark.session import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.spark.reading.source_rows import Reading
+    from tidelog.spark.reading.source_rows import SourceRows
 
 PROGRAM = """
 @declare line(id: int, who: string, price: decimal(12, 2), day: date, what: iri, ratio: double, note: any) .
@@ -73,7 +73,7 @@ def reject_of(row: BadRow) -> Any:
     return row.diagnostic.place, row.diagnostic.code, row.diagnostic.message, text
 
 
-def on_spark(reading: Reading) -> tuple[list[Any], list[Any]]:
+def on_spark(reading: SourceRows) -> tuple[list[Any], list[Any]]:
     """Return the same as Spark has them."""
     table = reading.frame.toArrow()
     names = [f"slot {place}" for place in range(table.num_columns)]
@@ -91,7 +91,7 @@ def on_spark(reading: Reading) -> tuple[list[Any], list[Any]]:
     return sorted(facts), sorted(rejects)
 
 
-def check(session: SparkSession, predicate: str, files: list[Path], **more: Any) -> Reading:
+def check(session: SparkSession, predicate: str, files: list[Path], **more: Any) -> SourceRows:
     """Check that both read the same, and return what Spark reads."""
     from tidelog.io.data_file import Source
     from tidelog.spark.reading.source_frames import read_source
@@ -499,8 +499,8 @@ def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -
 def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.io.data_file import Source
     from tidelog.logic.type_inference import infer
-    from tidelog.spark.reading.source_frames import read_source, together
-    from tidelog.spark.stages import Given, held_by
+    from tidelog.spark.reading.source_frames import combine_sources, read_source
+    from tidelog.spark.stages import BoundProgram, types_in
 
     known = tidelog.parse("""
         @declare road(x: string, y: string) . @declare rail(a: string, b: string) .
@@ -514,10 +514,10 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
         name: read_source(spark, Source(name, str(tmp_path / name), header=False), known)
         for name in ("road", "rail", "toll")
     }
-    found = together(readings)
+    found = combine_sources(readings)
     assert len(found.frames.groups) == 1
     assert len(found.frames.groups[0][0]) == 4
-    given = Given(known, found.inputs, infer(known, *held_by(found.inputs.values())), {})
+    given = BoundProgram(known, found.inputs, infer(known, *types_in(found.inputs.values())), {})
     derived = given.derive(found.frames, None, "fail", "fail")
     assert sorted(map(tuple, derived["way"].collect())) == [
         (f"{name} {part}", "4") for name in ("rail", "road") for part in "ab"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tidelog.spark.strategies import STRATEGY, TASK_MEMORY, Choice, choose
+from tidelog.spark.strategies import STRATEGY, TASK_MEMORY, StrategyChoice, choose
 
 DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
 PATHS = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), path(?y, ?z) ."
@@ -27,7 +27,7 @@ def session(slots: int, **settings: str) -> Any:
     )
 
 
-def chosen(found: Any, text: str = PATHS, partitions: int | None = None, rows: int = 10) -> Choice:
+def chosen(found: Any, text: str = PATHS, partitions: int | None = None, rows: int = 10) -> StrategyChoice:
     return choose(tl.parse(text), found, (), partitions, {"edge": rows}, {"edge": 2})
 
 

@@ -152,7 +152,7 @@ def test_ctrl_c_ends_what_follows(folder: Path, capfd: pytest.CaptureFixture[str
 
 # What a batch does, in this order; Spark notes that it is done behind the last one.
 STEPS = (
-    ("tidelog.spark.maintenance:fetched", "before", 1),
+    ("tidelog.spark.maintenance:fetch", "before", 1),
     ("tidelog.cli.results:DeltaFolder.write", "before", 1),
     ("tidelog.cli.results:DeltaFolder.write", "after", 1),
     ("tidelog.reasoner.storing:StoredReasoner._seal", "before", 1),
@@ -160,7 +160,7 @@ STEPS = (
     ("tidelog.reasoner.storing:StoredReasoner._confirm", "before", 1),
     ("tidelog.cli.commands.spark_commands:Batches.take", "before", 1),
     ("tidelog.cli.commands.spark_commands:Batches.take", "after", 1),
-    ("tidelog.spark.maintenance:fetched", "before", 2),
+    ("tidelog.spark.maintenance:fetch", "before", 2),
 )
 
 

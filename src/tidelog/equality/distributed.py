@@ -25,7 +25,7 @@ from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
-from tidelog.engine.exchange import Mesh, Task
+from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.equality import conflicts, rewriting
 from tidelog.equality.classes import Classes, Ids, components, neighbours
 from tidelog.equality.conflicts import Conflict
@@ -146,7 +146,7 @@ class EqualityTask:
                 name for name in groups_of(effective) if (effective.predicates[name].arity > 1) is is_keyed
             ]
             if names:
-                parts = task.spread([task.columns(name) for name in names], 0 if is_keyed else FIRST)
+                parts = task.shuffle([task.columns(name) for name in names], 0 if is_keyed else FIRST)
                 found += [_neighbouring(part) for part in parts if part]
         pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
         left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))

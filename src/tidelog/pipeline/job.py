@@ -527,7 +527,7 @@ class Job:
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
         from tidelog.pipeline.spark_run import derive_on_spark, described_types
-        from tidelog.spark.stages import held_by
+        from tidelog.spark.stages import types_in
 
         engine = self.settings.engine
         given = intake.given(engine.settings_of_tasks, before, full)
@@ -544,7 +544,7 @@ class Job:
         derived = sum(rows for name, rows in written.rows.items() if name in names)
         bare = replace(program, facts=(), imports=())
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
-        origin = described_types(written.derived, origin).knowing(held_by(given.inputs.values())[0])
+        origin = described_types(written.derived, origin).knowing(types_in(given.inputs.values())[0])
         self.reached("derived", counted(derived, "fact"))
         try:
             guarding.check(intake, before, TableRows(written.rows, written.head))

@@ -56,23 +56,22 @@ from tidelog.reasoner.transaction import Change
 from tidelog.spark.frames import (
     FILES_SCHEMA,
     Derived,
-    Frames,
-    fetched_by_files,
+    fetch_by_files,
     folder_below,
     quoted,
     union,
     write_rows,
 )
 from tidelog.spark.frames import ROWS as ONLY
-from tidelog.spark.reading.source_columns import Found, found_files, local_files, source_of
-from tidelog.spark.reading.source_frames import Together, read_source, together
-from tidelog.spark.reading.source_rows import Reading
-from tidelog.spark.schemas import arrow_of, slots
+from tidelog.spark.reading.source_columns import FoundFile, found_files, local_files, source_of
+from tidelog.spark.reading.source_frames import CombinedSources, combine_sources, read_source
+from tidelog.spark.reading.source_rows import SourceRows
+from tidelog.spark.schemas import arrow_of, share_columns
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship, telling
-from tidelog.spark.stages import Given, held_by, read_by, tagged_rows
-from tidelog.spark.strategies import Choice
-from tidelog.spark.worker import NONE, READ, STATE, TAG, ReadFiles, StateFolder, Target, WriteRows
+from tidelog.spark.stages import BoundProgram, InputFrames, read_by, tagged_rows, types_in
+from tidelog.spark.strategies import StrategyChoice
+from tidelog.spark.worker import NONE, READ, STATE, TAG, FileTarget, ReadFiles, StateFolder, WriteRows
 
 MOST_ROWS: Final = 1_000_000  # of a table that is compared here
 
@@ -113,8 +112,8 @@ class SparkIntake:
         check_sources(settings, program)
         items = [_item(source, program, settings) for source in settings.sources]
         self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
-        self._readings: dict[str, Reading] = {}
-        self._together: Together | None = None
+        self._readings: dict[str, SourceRows] = {}
+        self._together: CombinedSources | None = None
         self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
@@ -149,13 +148,13 @@ class SparkIntake:
         marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
         return Input(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
 
-    def reading(self, item: Item) -> Reading:
+    def reading(self, item: Item) -> SourceRows:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
             self._readings[item.key] = self._of(item)
         return self._readings[item.key]
 
-    def _of(self, item: Item) -> Reading:
+    def _of(self, item: Item) -> SourceRows:
         """Return the rows of an input, in the version of its table that the run has found."""
         source, table = item.source, item.table
         if table is not None:
@@ -169,25 +168,25 @@ class SparkIntake:
         name = file_name(f"{item.predicate}.{self._items.index(item) + 1}", "csv")
         return (self._store.rejects(self._number) / name).resolve()
 
-    def _read(self, items: Sequence[Item], before: Manifest | None, full: bool) -> Together:
+    def _read(self, items: Sequence[Item], before: Manifest | None, full: bool) -> CombinedSources:
         """Return inputs that are read together, those in one scan that Spark reads alike."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
             check_columns(item, readings[item.key], before, full)
-        self._together = together(readings, read_by(self._program, ()))
+        self._together = combine_sources(readings, read_by(self._program, ()))
         return self._together
 
     # ---- everything
 
-    def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> Given:
+    def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> BoundProgram:
         """Return the program with all of its inputs."""
         inputs = self._read(self._items, before, full).inputs
         program = replace(self._program, imports=(), exports=())
         program = giving_times(program, [each.predicate.name for each in inputs.values() if each.times])
-        return Given(program, inputs, infer(program, *held_by(inputs.values())), settings, "exact")
+        return BoundProgram(program, inputs, infer(program, *types_in(inputs.values())), settings, "exact")
 
     @property
-    def frames(self) -> Frames:
+    def frames(self) -> InputFrames:
         """The frames of all inputs, by the names that `given` has."""
         assert self._together is not None, "what is given is asked for first"
         return self._together.frames
@@ -195,7 +194,7 @@ class SparkIntake:
     def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
         """Return the types of what inputs of predicates hold, where their rows are read."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
-        return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
+        return types_in(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
     # ---- what was found
 
@@ -279,10 +278,10 @@ class SparkIntake:
         self.note()
 
     @contextmanager
-    def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
+    def _written(self, found: CombinedSources) -> Iterator[dict[str, _Facts]]:
         """Return the facts of inputs, by their keys, in files that are there for the block."""
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
-        taken = slots({name: each.spark for name, each in found.inputs.items()})
+        taken = share_columns({name: each.spark for name, each in found.inputs.items()})
         schemas = {
             name: pa.schema(
                 [pa.field(column, arrow_of(of)) for column, of in zip(each.columns, each.spark, strict=True)]
@@ -291,7 +290,7 @@ class SparkIntake:
         }
         with folder_below(self._store.incoming) as folder:
             folders = {name: str(folder / str(place)) for place, name in enumerate(schemas)}
-            target = Target("", token_hex(8), schemas, "", ROWS, None, folders)
+            target = FileTarget("", token_hex(8), schemas, "", ROWS, None, folders)
             if schemas:
                 session = self._session()
                 ship(session, scratch_folder())
@@ -350,7 +349,7 @@ class SparkIntake:
         both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
         faults, rows = Faults(OnError.FAIL), []
         still = one.join(other, both, "left_semi").distinct()
-        for table in fetched_by_files(still, self._store.incoming):
+        for table in fetch_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
                 rows.append(change.encode_batch(batch))
         return joined(rows) if rows else no_rows(then.input.predicate.arity)
@@ -389,7 +388,7 @@ class SparkIntake:
             facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
         ).reading()
         faults = Faults(OnError.FAIL)
-        for table in fetched_by_files(differences(then, union(frames)), self._store.incoming):
+        for table in fetch_by_files(differences(then, union(frames)), self._store.incoming):
             kinds = table.column(CHANGE_TYPE)
             rows = table.drop_columns([CHANGE_TYPE])
             for kind, take in ((DELETE, change.delete_rows), (INSERT, change.insert_rows)):
@@ -419,7 +418,7 @@ class SparkIntake:
 class _Facts:
     """The facts of a source, in files. Mutable."""
 
-    reading: Reading
+    reading: SourceRows
     files: list[str] = field(default_factory=list)
     rows: int = 0
 
@@ -447,9 +446,9 @@ class Written:
 
 
 def derive_on_spark(
-    given: Given,
-    frames: Frames,
-    choice: Choice,
+    given: BoundProgram,
+    frames: InputFrames,
+    choice: StrategyChoice,
     publication: Publication,
     published: Published,
     state: State,
@@ -459,9 +458,9 @@ def derive_on_spark(
     tables = tables_of(given.program)
     names, wanted = list(tables), [each.name for each in tables.values()]
     derived = given.derive(frames, wanted, "fail", "fail", choice)
-    has_state = choice.tasks == 1 and len(derived.around) < len(names)
-    if has_state and derived.around:  # the state has all facts
-        derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
+    has_state = choice.tasks == 1 and len(derived.passed_through) < len(names)
+    if has_state and derived.passed_through:  # the state has all facts
+        derived = given.derive(frames, wanted, "fail", "fail", choice, may_pass_through=False)
     storage, filesystem = publication.folder.storage, publication.folder.filesystem
     folders = {name: Folder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
@@ -469,14 +468,14 @@ def derive_on_spark(
     if has_state:
         kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
     paths = {name: folder.path() for name, folder in folders.items()}
-    target = Target("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
+    target = FileTarget("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
     files: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, file, rows in derived.write(target):
         if name == STATE:
             state.take(publication.number, file)
         elif rows:
             files[name][file] = rows
-    for name in derived.around:
+    for name in derived.passed_through:
         files[name] = write_files(derived[name], folders[name], schemas[name], publication.run)
     base = publication.base.tables if publication.base else {}
     for name, found in files.items():
@@ -560,7 +559,9 @@ def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix:
         }
         return {f"{name}/{file}": rows for file, rows in sorted(counts.items()) if rows}
     places, filesystem = {ONLY: folder.path()}, folder.filesystem
-    return write_rows(frame, Target("", run, {ONLY: schema}, prefix, folders=places, filesystem=filesystem))
+    return write_rows(
+        frame, FileTarget("", run, {ONLY: schema}, prefix, folders=places, filesystem=filesystem)
+    )
 
 
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
@@ -603,7 +604,7 @@ def reaching(session: SparkSession, settings: Settings) -> SparkSession:
     return session
 
 
-def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
+def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[FoundFile]:
     """Return the files of a source; no session is needed for those on a disk of this machine."""
     listed = local_files(source, folder)
     return found_files(session(), source, folder)[0] if listed is None else listed
@@ -614,9 +615,9 @@ def fetched_input(
 ) -> Feeding:
     """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
     item = _item(source, program)
-    readings: list[Reading] = []
+    readings: list[SourceRows] = []
 
-    def reading() -> Reading:
+    def reading() -> SourceRows:
         if not readings:
             readings.append(read_source(session(), item.source, program, folder))
         return readings[0]
@@ -624,7 +625,7 @@ def fetched_input(
     def read(faults: Faults) -> Iterator[Batch]:
         shape, rows = reading().input.reading(), 0
         with telling():
-            for table in fetched_by_files(reading().frame, incoming):
+            for table in fetch_by_files(reading().frame, incoming):
                 rows += table.num_rows
                 yield from shape.batches(table, source.shown, faults)
             for row in reading().rejects.toLocalIterator():
@@ -674,7 +675,7 @@ def _is_same(one: Input, other: Input | None) -> bool:
     return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
 
 
-def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
+def _stamps(files: Sequence[FoundFile]) -> dict[str, tuple[int, int, str]]:
     """Return what tells whether files have changed: their sizes, and when they were written."""
     found = {}
     for file in files:
@@ -683,7 +684,7 @@ def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
+def check_columns(item: Item, reading: SourceRows, before: Manifest | None, full: bool) -> None:
     """Raise `DataError` if an input has other columns than when it was last read."""
     _check_drift(item, reading.columns, before, full)
 

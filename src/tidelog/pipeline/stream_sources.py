@@ -34,7 +34,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import FILE_STREAMS
 from tidelog.pipeline.job_settings import Settings, Stream
 from tidelog.pipeline.stream_records import DELETES, INSERTS, Shape
-from tidelog.spark.frames import fetched_by_files, few, quoted
+from tidelog.spark.frames import fetch_by_files, fetch_few, quoted
 from tidelog.spark.reading.source_columns import (
     address_of,
     converted,
@@ -44,7 +44,14 @@ from tidelog.spark.reading.source_columns import (
     types_of,
 )
 from tidelog.spark.reading.source_frames import read_source
-from tidelog.spark.reading.source_rows import BAD, REJECTS_SCHEMA, Reading, Wanted, read_schema, shape_of
+from tidelog.spark.reading.source_rows import (
+    BAD,
+    REJECTS_SCHEMA,
+    SourceRequest,
+    SourceRows,
+    read_schema,
+    shape_of,
+)
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship, telling
 
@@ -133,13 +140,13 @@ class Incoming:
 
     def of_files(
         self, session: SparkSession, paths: Sequence[str]
-    ) -> tuple[Reading | None, tuple[DataError, ...]]:
+    ) -> tuple[SourceRows | None, tuple[DataError, ...]]:
         """Return the records of files, without those that cannot be read at all, and why."""
         source, program = self._record(self._has_own_event)
         given = self.stream.format
         source = replace(source, format=given, header=True if given in DELIMITED else None)
 
-        def read(some: Sequence[str]) -> Reading:
+        def read(some: Sequence[str]) -> SourceRows:
             return read_source(session, replace(source, path=tuple(some)), program)
 
         try:
@@ -156,7 +163,7 @@ class Incoming:
                     refused.append(DataError(said))
             return (read(good) if good else None), tuple(refused)
 
-    def _of_rows(self, batch: DataFrame, session: SparkSession) -> Reading:
+    def _of_rows(self, batch: DataFrame, session: SparkSession) -> SourceRows:
         if self.stream.value is None:
             source, program = self._record(self._has_own_event)
             return read_source(session, replace(source, frame=batch), program)
@@ -165,9 +172,9 @@ class Incoming:
         predicate = program.predicates[self.shape.predicate.name]
         types, names = types_of(source, program, predicate), names_of(source, predicate)
         ship(session, scratch_folder())
-        return self._of_messages(batch, Wanted(source, predicate, types, names), beside)
+        return self._of_messages(batch, SourceRequest(source, predicate, types, names), beside)
 
-    def _of_messages(self, batch: DataFrame, wanted: Wanted, event: str | None) -> Reading:
+    def _of_messages(self, batch: DataFrame, wanted: SourceRequest, event: str | None) -> SourceRows:
         """Return the records that messages are, whose bytes or text is the column `value`."""
         if "value" not in batch.columns:
             message = f"the frame has no column `value`: it has {', '.join(batch.columns)}"
@@ -200,7 +207,9 @@ class Incoming:
         rows = rows.mapInArrow(Shipped(task), schema).withColumn(BAD, F.col(FAULT).isNotNull())
         is_csv = given == "csv"
         fields = tuple(ColumnType.TERM if of is ColumnType.ANY and not is_csv else of for of in wanted.own)
-        return Reading(wanted.source, wanted.input(list(map(spark_type_of, types)), fields), rows, (), _told)
+        return SourceRows(
+            wanted.source, wanted.input(list(map(spark_type_of, types)), fields), rows, (), _told
+        )
 
 
 def read_stream(session: SparkSession, stream: Stream, folder: Path) -> DataFrame:
@@ -368,7 +377,7 @@ class Incomes:
     """The records of one stream in one batch, until they have been fetched. Mutates itself."""
 
     incoming: Incoming
-    reading: Reading | None
+    reading: SourceRows | None
     files: tuple[str, ...]
     watermark: str | None  # records of times before it are rejected
     refused: tuple[DataError, ...] = ()  # files that cannot be read at all
@@ -449,8 +458,8 @@ class Incomes:
         columns = self.reading.input.columns
         reading, faults = self.reading.input.reading(), Faults(OnError.FAIL)
         with telling():
-            whole = few(self._taken(), FEW)
-            for table in fetched_by_files(self._taken(), folder) if whole is None else [whole]:
+            whole = fetch_few(self._taken(), FEW)
+            for table in fetch_by_files(self._taken(), folder) if whole is None else [whole]:
                 self._note_event(table.column(_EVENT), table.column(_MOMENT))
                 positions = np.column_stack(
                     [np.asarray(table.column(name), np.int64) for name in (_PLACE, _NUMBER)]

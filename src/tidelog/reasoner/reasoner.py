@@ -548,9 +548,9 @@ class Reasoner(Loading):
 
     def _derive_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and hold here what they have derived."""
-        from tidelog.engine.exchange.tasks import Task
+        from tidelog.engine.exchange.tasks import ExchangeTask
 
-        found, _ = self._found_in_processes(self.meaning, count, Task)
+        found, _ = self._found_in_processes(self.meaning, count, ExchangeTask)
         self._hold_derived(found)
 
     @property

@@ -4,6 +4,16 @@ from tidelog import spark as ts
 
 derived = ts.derive("net.rls", {"flight": flights})     # lazy: nothing runs yet
 derived["reach"].groupBy("from").count().show()         # plain DataFrames
+
+Begin with `derivation.derive`. Its driver's side is `stages` (the program bound to its inputs, and the stage
+of Spark that evaluates it), with `strategies` (where it runs), `schemas` (types and columns) and `frames`
+(what is returned); its task's side is `worker`. `joins` derives beyond the memory of all workers,
+`maintenance` and `table_changes` keep a store up to date with changes. `data_source`, `sql` and `pipelines`
+are Spark's own ways in, `reading` has sources, `session`, `shipping` and `daemon` start Spark and send it the
+package.
+
+Only this package and `pipeline` import pyspark, and this module none of it before it is needed. It stands on
+`reasoner` and all below; only `pipeline` and the command line may import it.
 """
 
 from __future__ import annotations

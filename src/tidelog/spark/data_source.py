@@ -34,7 +34,7 @@ from tidelog.spark.frames import PREDICATE, layout_of
 
 if TYPE_CHECKING:
     from tidelog.reasoner.storing import StoredReasoner
-    from tidelog.spark.schemas import Output
+    from tidelog.spark.schemas import OutputSchema
 
 NAME: Final = "tidelog"
 COMMIT_VERSION: Final = "_commit_version"
@@ -72,29 +72,31 @@ class TidelogSource(datasource.DataSource):
 
     def schema(self) -> spark_types.StructType:
         """Return the columns of the predicate that is asked for."""
-        with telling():
-            return Asked.of(self.options).schema()
+        with errors_as_text():
+            return ReadOptions.of(self.options).schema()
 
     def reader(self, schema: spark_types.StructType) -> datasource.DataSourceReader:
         """Return what reads a version, or changes between versions."""
-        with telling():
-            asked = Asked.of(self.options)
-            return Filtering(asked, schema) if asked.pushes_filters else Reader(asked, schema)
+        with errors_as_text():
+            options = ReadOptions.of(self.options)
+            return (
+                FilteringReader(options, schema) if options.pushes_filters else TableReader(options, schema)
+            )
 
     def streamReader(self, schema: spark_types.StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         """Return what follows the changes of a table."""
-        with telling():
-            return Feed(Asked.of(self.options).of_stream(), schema)
+        with errors_as_text():
+            return ChangeFeedReader(ReadOptions.of(self.options).of_stream(), schema)
 
     def writer(self, schema: spark_types.StructType, overwrite: bool) -> datasource.DataSourceWriter:
         """Return what publishes `derived.facts` as one version."""
-        with telling():
-            return Writer.of(self.options, schema, overwrite)
+        with errors_as_text():
+            return VersionWriter.of(self.options, schema, overwrite)
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """In the block, raise errors of tidelog without the way through its code, which Spark would show."""
+def errors_as_text() -> Iterator[None]:
+    """In the block, raise errors of tidelog as text, without their traceback, which Spark would show."""
     try:
         yield
     except TidelogError as error:
@@ -105,12 +107,9 @@ def _refused(message: str, help: str | None = None) -> ProgramError:
     return ProgramError(Diagnostic(codes.OPTION, message, help=help))
 
 
-# ---- what is asked for
-
-
 @dataclass(frozen=True)
-class Asked:
-    """What the options of a read say."""
+class ReadOptions:
+    """The options of a read."""
 
     path: str
     storage: Mapping[str, str]
@@ -123,10 +122,10 @@ class Asked:
     pushes_filters: bool = False
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> Asked:
+    def of(options: Mapping[str, str]) -> ReadOptions:
         """Return what options say; raise what is wrong with them."""
         given, storage = split_options(options)
-        found = Asked(
+        found = ReadOptions(
             given["path"],
             storage,
             given.get("predicate"),
@@ -145,7 +144,7 @@ class Asked:
             _number(given, "startingVersion")
         return found
 
-    def of_stream(self) -> Asked:
+    def of_stream(self) -> ReadOptions:
         """Return the same, if a stream can have it."""
         if not self.is_feed:
             message = "a stream reads what changed, as published facts are deleted, too"
@@ -257,11 +256,8 @@ def _no_predicate(known: Iterable[str]) -> ProgramError:
     )
 
 
-# ---- reading
-
-
 @dataclass(frozen=True)
-class Piece(datasource.InputPartition):
+class FilePartition(datasource.InputPartition):
     """A file that one task reads; `kind` says of a change file what became of its rows."""
 
     location: str | None  # None: the store
@@ -270,34 +266,36 @@ class Piece(datasource.InputPartition):
 
 
 @dataclass
-class Reader(datasource.DataSourceReader):
+class TableReader(datasource.DataSourceReader):
     """Reads a version of a table, what changed between two, or a predicate of a store."""
 
-    asked: Asked
+    options: ReadOptions
     wanted: spark_types.StructType
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return the files to read."""
-        with telling():
-            asked = self.asked
-            if asked.is_store and not asked.is_feed and asked.version is None:
-                return [Piece(None)]
-            published = asked.published()
-            if asked.is_feed:
-                if asked.starting is None or asked.starting == LATEST:
+        with errors_as_text():
+            options = self.options
+            if options.is_store and not options.is_feed and options.version is None:
+                return [FilePartition(None)]
+            published = options.published()
+            if options.is_feed:
+                if options.starting is None or options.starting == LATEST:
                     raise _refused("`startingVersion` is the first version whose changes are read")
-                return changes(published, asked, int(asked.starting) - 1, asked.ending)
-            version = published.version(asked.version)
-            return [Piece(each) for each in published.files(asked.table(published, version), version)]
+                return changes(published, options, int(options.starting) - 1, options.ending)
+            version = published.version(options.version)
+            return [
+                FilePartition(each) for each in published.files(options.table(published, version), version)
+            ]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
-        if isinstance(partition, Piece):  # Spark asks for one where there are none
-            yield from rows_of(self.asked, self.wanted, partition, None)
+        if isinstance(partition, FilePartition):  # Spark asks for one where there are none
+            yield from rows_of(self.options, self.wanted, partition, None)
 
 
 @dataclass
-class Filtering(Reader):
+class FilteringReader(TableReader):
     """Reads only what may pass filters, which Spark applies again.
 
     Spark refuses readers with such a method unless `spark.sql.python.filterPushdown.enabled` is true.
@@ -316,8 +314,8 @@ class Filtering(Reader):
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file that may pass."""
-        if isinstance(partition, Piece):  # Spark asks for one where there are none
-            yield from rows_of(self.asked, self.wanted, partition, self.condition)
+        if isinstance(partition, FilePartition):  # Spark asks for one where there are none
+            yield from rows_of(self.options, self.wanted, partition, self.condition)
 
 
 _COMPARED: Final[Mapping[type[datasource.Filter], Callable[[Any, Any], Any]]] = {
@@ -350,31 +348,34 @@ def condition_of(given: datasource.Filter, types: Mapping[str, spark_types.DataT
     return compared(pc.field(column[0]), value)
 
 
-def changes(published: Published, asked: Asked, after: int, upto: int | None) -> list[Piece]:
+def changes(published: Published, options: ReadOptions, after: int, upto: int | None) -> list[FilePartition]:
     """Return the files with what changed after a version."""
-    table = asked.table(published, published.version(upto))
+    table = options.table(published, published.version(upto))
     return [
-        Piece(each.location, each.kind, each.number) for each in published.change_files(table, after, upto)
+        FilePartition(each.location, each.kind, each.number)
+        for each in published.change_files(table, after, upto)
     ]
 
 
 def rows_of(
-    asked: Asked, wanted: spark_types.StructType, piece: Piece, condition: Any
+    options: ReadOptions, wanted: spark_types.StructType, piece: FilePartition, condition: Any
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns of a file, or of a store, in Arrow's types of Spark's."""
     target = to_arrow_schema(wanted, timezone="UTC")
-    with telling():
+    with errors_as_text():
         if piece.location is None:
-            found: Iterator[Any] = stored_rows(asked)
+            found: Iterator[Any] = stored_rows(options)
         else:
-            found = _file_rows(asked, piece, target, condition)
+            found = _file_rows(options, piece, target, condition)
         for batch in found:
             columns = [batch.column(field.name).cast(field.type) for field in target]
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) -> Iterator[Any]:
-    folder = Folder.at(asked.path, asked.storage)
+def _file_rows(
+    options: ReadOptions, piece: FilePartition, target: pa.Schema, condition: Any
+) -> Iterator[Any]:
+    folder = Folder.at(options.path, options.storage)
     place = folder.relative(piece.location or "")
     dataset = pads.dataset(folder.path(place), format="parquet", filesystem=folder.filesystem)
     added = (COMMIT_VERSION,) if piece.kind in (None, BOTH) else (CHANGE_TYPE, COMMIT_VERSION)
@@ -389,114 +390,105 @@ def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) ->
         yield pa.RecordBatch.from_pydict(columns)
 
 
-# ---- stores
-
-
-def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
+def stored(options: ReadOptions) -> tuple[StoredReasoner, OutputSchema]:
     """Return a store that is opened to read, and the columns of the predicate that is asked for."""
     # Spark imports this module in many processes, and few of them read a store.
     from tidelog.logic.type_inference import infer
     from tidelog.reasoner.storing import open_store
     from tidelog.spark.schemas import outputs_of, time_fields
 
-    reasoner = open_store(asked.path, read_only=True)
+    reasoner = open_store(options.path, read_only=True)
     program = reasoner.program
     names = [each.written for each in program.predicates.values()]
-    if asked.predicate is None:
+    if options.predicate is None:
         raise _no_predicate(names)
-    predicate = program.find(asked.predicate)
+    predicate = program.find(options.predicate)
     if predicate is None:
-        message = f"the store has no predicate `{asked.predicate}`"
-        raise DataError(Diagnostic(codes.NO_TABLE, message, help=suggest(asked.predicate, names)))
+        message = f"the store has no predicate `{options.predicate}`"
+        raise DataError(Diagnostic(codes.NO_TABLE, message, help=suggest(options.predicate, names)))
     output = outputs_of([predicate], infer(program))[predicate.written]
     if predicate.name in program.timed:
         output = replace(output, times=time_fields(predicate.names, program, (), {}))
     return reasoner, output
 
 
-def stored_rows(asked: Asked) -> Iterator[pa.RecordBatch]:
+def stored_rows(options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the facts of a predicate of a store."""
     from tidelog.spark.schemas import arrow_of
-    from tidelog.spark.worker import Writing, written
+    from tidelog.spark.worker import OutputColumns, output_rows
 
-    reasoner, output = stored(asked)
+    reasoner, output = stored(options)
     names = tuple(name for name, _ in output.fields)
     times = tuple(arrow_of(of) for _, of in output.times)
-    writing = Writing(output.predicate.written, output.predicate.name, names, output.types, times)
+    writing = OutputColumns(output.predicate.written, output.predicate.name, names, output.types, times)
     try:
-        for part in written(reasoner[output.predicate.name], writing):
+        for part in output_rows(reasoner[output.predicate.name], writing):
             yield pa.RecordBatch.from_pydict(dict(part.columns))
     finally:
         reasoner.close()
 
 
-# ---- streams
-
-
 @dataclass
-class Feed(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the changes of a table: an offset is the number of the last version that was read.
 
     Without `startingVersion` all rows of the version that is there come first, as insertions.
     """
 
-    asked: Asked
+    options: ReadOptions
     wanted: spark_types.StructType
     target: int | None = None  # the last version to read, once that is known
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Return what is before the first version to read."""
-        with telling():
-            if self.asked.starting is None:
+        with errors_as_text():
+            if self.options.starting is None:
                 return {VERSION: SNAPSHOT}
-            if self.asked.starting == LATEST:
+            if self.options.starting == LATEST:
                 return {VERSION: self._latest()}
-            return {VERSION: int(self.asked.starting) - 1}
+            return {VERSION: int(self.options.starting) - 1}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Return the last version that is published."""
-        with telling():
+        with errors_as_text():
             latest = self._latest() if self.target is None else self.target
             return {VERSION: max(start[VERSION], latest)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read nothing that is published from now on."""
-        with telling():
+        with errors_as_text():
             self.target = self._latest()
 
     def _latest(self) -> int:
-        return self.asked.published().current().number
+        return self.options.published().current().number
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[datasource.InputPartition]:
         """Return the files with what changed between two offsets."""
-        with telling():
-            published = self.asked.published()
+        with errors_as_text():
+            published = self.options.published()
             if start[VERSION] == end[VERSION]:
                 return []
             if start[VERSION] != SNAPSHOT:
-                return changes(published, self.asked, start[VERSION], end[VERSION])
+                return changes(published, self.options, start[VERSION], end[VERSION])
             version = published.version(end[VERSION])
-            files = published.files(self.asked.table(published, version), version)
-            return [Piece(each, INSERT, version.number) for each in files]
+            files = published.files(self.options.table(published, version), version)
+            return [FilePartition(each, INSERT, version.number) for each in files]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
-        if isinstance(partition, Piece):  # Spark asks for one where there are none
-            yield from rows_of(self.asked, self.wanted, partition, None)
-
-
-# ---- writing
+        if isinstance(partition, FilePartition):  # Spark asks for one where there are none
+            yield from rows_of(self.options, self.wanted, partition, None)
 
 
 @dataclass(frozen=True)
-class Written(datasource.WriterCommitMessage):
+class WrittenFiles(datasource.WriterCommitMessage):
     """The files that a task has written, by predicate: their paths below the folder of its table."""
 
     files: tuple[tuple[str, str], ...]
 
 
 @dataclass
-class Writer(datasource.DataSourceArrowWriter):
+class VersionWriter(datasource.DataSourceArrowWriter):
     """Writes the facts of all predicates as one version: tasks write the files, `commit` publishes them."""
 
     path: str
@@ -508,7 +500,7 @@ class Writer(datasource.DataSourceArrowWriter):
     run: str
 
     @staticmethod
-    def of(options: Mapping[str, str], schema: spark_types.StructType, overwrite: bool) -> Writer:
+    def of(options: Mapping[str, str], schema: spark_types.StructType, overwrite: bool) -> VersionWriter:
         """Return a writer of a frame of facts; raise what is wrong with the frame or the options."""
         given, storage = split_options(options)
         others = [name for name in given if name not in ("path", "tableFormat")]
@@ -528,12 +520,12 @@ class Writer(datasource.DataSourceArrowWriter):
             name: published_schemas.normal(to_arrow_schema(each.schema, timezone="UTC"))
             for name, each in layout.items()
         }
-        return Writer(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
+        return VersionWriter(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
 
     def _folder(self, predicate: str) -> Folder:
         return Folder.at(self.path, self.storage).below(folder_name(predicate))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write rows to files, some for each predicate, and return which."""
         buffered: dict[str, list[pa.Table]] = {}
         files: list[tuple[str, str]] = []
@@ -548,7 +540,7 @@ class Writer(datasource.DataSourceArrowWriter):
             return sum(each.num_rows for each in buffered[name])
 
         try:
-            with telling():
+            with errors_as_text():
                 for name, some in self._parts(iterator):
                     buffered.setdefault(name, []).append(some)
                     if rows(name) >= ROWS:
@@ -560,7 +552,7 @@ class Writer(datasource.DataSourceArrowWriter):
         except BaseException:
             self._remove(files)
             raise
-        return Written(tuple(files))
+        return WrittenFiles(tuple(files))
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows of each predicate, in its columns."""
@@ -577,7 +569,7 @@ class Writer(datasource.DataSourceArrowWriter):
 
     def commit(self, messages: list[Any]) -> None:
         """Publish the files of all tasks as one version."""
-        with telling(), Published(self.path, self.format, self.storage).writing() as publication:
+        with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
             before = publication.base.tables if publication.base else {}
             for name, schema in self.schemas.items():
                 new = [path for message in messages for each, path in message.files if each == name]
@@ -620,9 +612,9 @@ class Writer(datasource.DataSourceArrowWriter):
     def abort(self, messages: list[Any]) -> None:
         """Delete the files of all tasks, unless a version names them.
 
-        If `commit` failed, the version may be half there: whoever writes next completes it, or takes it back.
+        If `commit` failed, the version may be incomplete: the next writer completes it, or removes it.
         """
-        with telling(), Published(self.path, self.format, self.storage).writing() as publication:
+        with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
             kept: set[tuple[str, str]] = set()
             for name, table in (publication.base.tables if publication.base else {}).items():
                 kept |= {(name, file.path) for file in publication.tables.files(table)}

@@ -1,5 +1,9 @@
-"""A program as a function from DataFrames to DataFrames, and after a change from what it derived before:
-lazy.
+"""The functions of `tidelog.spark` that derive: lazy, without a session argument or an action.
+
+Begin with `derive`: `stages.BoundProgram` binds the program to the frames and chooses where it runs, and the
+frames of its outputs are returned as `frames.Derived`. Spark runs the tasks when an output is used, once for
+each action. `query`, `explain`, `rules` and `check` go the same way. With the frames of what was derived
+before, `derive` applies a change to them: `Rederivation`.
 """
 
 from __future__ import annotations
@@ -30,14 +34,15 @@ from tidelog.proof.explanation import Explanation
 from tidelog.proof.prover import MOST_ROWS
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.explaining import MOST_ANSWERS
-from tidelog.rewrite.delete_rederive import MaintenanceProgram, NotMaintainable, afterwards, maintenance
-from tidelog.spark.frames import SPECIAL, Derived, Frames, quoted
-from tidelog.spark.schemas import Said, slots
+from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
+from tidelog.spark.frames import SPECIAL, Derived, quoted
+from tidelog.spark.schemas import NullSettings, share_columns
 from tidelog.spark.shipping import telling
 from tidelog.spark.stages import (
     ANSWERS,
     STRING,
-    Given,
+    BoundProgram,
+    InputFrames,
     check_program,
     needed_for,
     only_input,
@@ -45,16 +50,9 @@ from tidelog.spark.stages import (
     resolved,
     wanted_predicates,
 )
-from tidelog.spark.strategies import VALUE, Choice, estimate
-from tidelog.spark.worker import Proofs
+from tidelog.spark.strategies import VALUE, StrategyChoice, estimate
+from tidelog.spark.worker import FactExplanation
 from tidelog.store.json_forms import explanation_of
-
-# ---- What a program derives after a change, from frames of what it derived before: for state of no one
-# process.
-#
-# The program becomes one that maintains it, or that derives everything again from the changed facts,
-# whichever costs less: `rewrite.delete_rederive`. It is run as any other: by one task, or by tasks that
-# exchange facts.
 
 FramesByName = Mapping[str, DataFrame]
 # What a column of a frame holds so that it is read as the same values.
@@ -75,11 +73,215 @@ FAITHFUL: Final = frozenset(
 # What applying a change costs beside what it reads, as measured: see docs/decisions/0066.
 COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
 FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of its share in what is derived
+# Frames by predicate, or one for several predicates; `check` takes schemas, too.
+Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
+
+
+def derive(
+    program: Program | Path | str,
+    inputs: Inputs | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    previous: Mapping[str, DataFrame] | None = None,
+    inserted: Mapping[str, DataFrame] | None = None,
+    deleted: Mapping[str, DataFrame] | None = None,
+    apply: bool | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    nulls: NullSettings | None = None,
+    mixed: str = "text",
+    on_error: str = "fail",
+    on_violation: str = "fail",
+    **settings: Any,
+) -> Derived:
+    """Return the frames that a program derives from others, by predicate. Nothing runs yet.
+
+    Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
+    columns `start` and `end`, or `interval`, beside them say when a fact holds. One frame may hold the rows
+    of several predicates, `{("flight", "train"): connections}`: its column `predicate` tells them apart, and
+    it is read once.
+    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
+    `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
+    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each.
+
+    `nulls` says what becomes of a row that lacks a value: `reject`, as a row that cannot be read; `drop-row`;
+    or `value`, by which a missing value is one that is equal to itself alone. It is one word for all inputs,
+    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. A column of values of
+    several types is text, or with `mixed="struct"` a struct with a field for each type. `on_error` is
+    `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
+    `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
+    `Reasoner`.
+
+    With `previous`, the frames of what was derived from the inputs, all that follows after facts were
+    `inserted` and `deleted` is derived; `reach gained` and `reach lost` are outputs, too. Either the change
+    is applied to `previous`, or everything is derived again: `apply` says so, else what costs less by Spark's
+    estimates.
+    """
+    frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
+    if previous is not None:
+        change = Rederivation.of(
+            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
+        )
+        frames = change.frames()
+        bound = change.bind(settings, mixed)
+        choice = bound.choose(frames, partitions, change.sizes_of())
+        derived = bound.derive(frames, change.names(), on_error, on_violation, choice)
+        return derived.with_frames(change.changed(derived))
+    if inserted or deleted:
+        raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    choice = bound.choose(frames, partitions, sizes)
+    return bound.derive(frames, outputs, on_error, on_violation, choice)
+
+
+def query(
+    program: Program | Path | str,
+    text: str,
+    inputs: Inputs | None = None,
+    *,
+    nulls: NullSettings | None = None,
+    mixed: str = "text",
+    on_error: str = "fail",
+    **settings: Any,
+) -> DataFrame:
+    """Return the answers to a query such as `reach(a, ?x)` as a frame: a column for each variable.
+
+    Nothing runs yet; then only what the query asks for is derived, and only the frames that it depends on are
+    read. A query without variables has one row, `holds`, if it holds. One task derives it: a session whose
+    `tidelog.strategy` is another one is an error.
+    """
+    frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    bound.check_one_task(frames, "a query")
+    return bound.query(frames, text, on_error)[ANSWERS]
+
+
+def explain(
+    program: Program | Path | str,
+    fact: str,
+    inputs: Inputs | None = None,
+    *,
+    proofs: int = 1,
+    limit: int = MOST_ANSWERS,
+    rows: int | None = MOST_ROWS,
+    nulls: NullSettings | None = None,
+    **settings: Any,
+) -> Explanation:
+    """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
+
+    Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
+    everything is where there is equality, or the fact holds at times. One task derives it, as for `query`.
+    """
+    frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls)
+    bound.check_one_task(frames, "an explanation")
+    query = resolved(fact, bound.program)
+    special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
+    shared = share_columns({"explanation": [STRING], **special})
+    options = {"proofs": proofs, "limit": limit, "rows": rows}
+    ask = FactExplanation(fact, options, shared.of["explanation"][0])
+    found = bound.rows(ask, frames, shared, OnError.FAIL, needed_for(query, bound.program))
+    with telling():
+        (row,) = Derived(lambda: found, {}, shared).only("explanation", ["form"]).collect()
+    return explanation_of(json.loads(row.form), bound.program)
+
+
+def rules(
+    program: Program | Path | str,
+    output: str,
+    *,
+    input: str | None = None,
+    nulls: NullSettings | None = None,
+    mixed: str = "text",
+    **more: DataFrame,
+) -> Callable[[DataFrame], DataFrame]:
+    """Return a function for `DataFrame.transform`: what a program derives for one output.
+
+    `input` is the predicate of the frame that is transformed; it may be left out where there is only one.
+    `nulls` and `mixed` are those of `derive`, further arguments the frames of other predicates.
+    """
+    known = program_of(program)
+
+    def transform(frame: DataFrame) -> DataFrame:
+        name = input or only_input(known, more)
+        frames = {name: frame, **more}
+        return derive(known, frames, outputs=[output], nulls=nulls, mixed=mixed)[output]
+
+    return transform
+
+
+class Checked(dict[str, spark_types.StructType]):
+    """The schemas of a program's outputs, its warnings and strata, and where it will run."""
+
+    def __init__(
+        self,
+        schemas: Mapping[str, spark_types.StructType],
+        warnings: Sequence[Diagnostic],
+        strata: Sequence[Stratum],
+        choice: StrategyChoice,
+    ) -> None:
+        super().__init__(schemas)
+        self.warnings = tuple(warnings)
+        self.strata = tuple(strata)
+        self.strategy, self.tasks, self.reason = choice.strategy, choice.tasks, choice.reason
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
+        lines += [f"stratum {place}: {', '.join(each.predicates)}" for place, each in enumerate(self.strata)]
+        return "\n".join([*lines, f"{self.strategy}: {self.reason}", *map(str, self.warnings)])
+
+
+def check(
+    program: Program | Path | str,
+    inputs: Inputs | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    previous: Mapping[str, DataFrame] | None = None,
+    inserted: Mapping[str, DataFrame] | None = None,
+    deleted: Mapping[str, DataFrame] | None = None,
+    apply: bool | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    nulls: NullSettings | None = None,
+    mixed: str = "text",
+    **settings: Any,
+) -> Checked:
+    """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
+
+    With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
+    """
+    frames = InputFrames(inputs or {})
+    bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    wanted = bound.outputs(wanted_predicates(bound.program, outputs))
+    layers = strata(bound.program.rules, bound.program.predicates)
+    schemas = {name: output.schema for name, output in wanted.items()}
+    only_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    running: Mapping[str, DataFrame] = InputFrames(only_frames)
+    if previous is None:
+        choice = bound.choose(running, partitions, sizes)
+    else:
+        change = Rederivation.of(
+            bound.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
+        )
+        choice = change.bind(settings, mixed).choose(change.frames(), partitions, change.sizes_of())
+        choice = replace(choice, reason=f"{change.decision}; {choice.reason}")
+    empty = tuple(f"`{name}`" for name in bound.inputs)  # as the program alone would have them
+    warnings = [
+        item
+        for item in dict.fromkeys((*bound.program.warnings, *bound.inferred.warnings))
+        if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
+    ]
+    return Checked(schemas, warnings, layers, choice)
 
 
 @dataclass(frozen=True)
-class Change:
-    """A change of frames, and what was derived before it: how everything afterwards is derived, and why."""
+class Rederivation:
+    """A change of frames, and what was derived before it: how everything afterwards is derived, and why.
+
+    The program becomes one that applies the change to the previous facts, or one that derives everything
+    again from the changed inputs, whichever costs less: see `rewrite.delete_rederive`. It is run as any
+    other, by one task or by several. So no process has to keep the facts from change to change.
+    """
 
     program: Program
     inputs: FramesByName
@@ -92,7 +294,7 @@ class Change:
     applying: MaintenanceProgram  # what would be run to apply the change
     is_applied: bool
     reason: str
-    said: Said | None = None  # what becomes of missing values, by predicate
+    said: NullSettings | None = None  # what becomes of missing values, by predicate
 
     @classmethod
     def of(
@@ -105,28 +307,28 @@ class Change:
         outputs: Sequence[str] | None,
         sizes: Mapping[str, int] | None,
         apply: bool | None,
-        nulls: Said | None = None,
-    ) -> Change:
+        nulls: NullSettings | None = None,
+    ) -> Rederivation:
         """Choose whether the change is applied to what was derived before, or everything is derived again.
 
         `inputs` are the tables as they were, `previous` what was derived from them.
         """
         check_program(program)
-        given, before, came, went = (
+        given, before, added, removed = (
             {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
             for each in (inputs, previous, inserted, deleted)
         )
         said = _by_predicate(nulls, program)
         explicit = given.keys() & program.derived
         try:
-            made = maintenance(program, came, went, explicit)
+            made = maintenance(program, added, removed, explicit)
         except NotMaintainable as reason:
             help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
         applied = cls(
-            program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`", said
+            program, given, before, added, removed, outputs, sizes, made, made, True, "`apply=True`", said
         )
-        again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
+        again = replace(applied, made=afterwards(program, added, removed, explicit), is_applied=False)
         if apply is False:
             return replace(again, reason="`apply=False`")
         applied._check_previous()
@@ -141,15 +343,20 @@ class Change:
         return replace(applied if costs_less else again, reason=why)
 
     @property
-    def told(self) -> str:
+    def decision(self) -> str:
         """What is done, and why."""
         done = "the change is applied" if self.is_applied else "everything is derived again"
         return f"{done}: {self.reason}"
 
+    def bind(self, settings: Mapping[str, Any], mixed: str) -> BoundProgram:
+        """Return the program that is run, bound to its frames."""
+        program, nulls = self.made.program, self.nulls()
+        return BoundProgram.of(program, self.frames(), settings, nulls=nulls, mixed=mixed, warns=False)
+
     def frames(self) -> dict[str, DataFrame]:
         """Return the frames that the program is given, by the names that it has for them."""
         made = self.made
-        found = {_place(name, made): frame for name, frame in self.inputs.items()}
+        found = {_input_name(name, made): frame for name, frame in self.inputs.items()}
         if self.is_applied:
             found |= _before(self.program, self.previous, self._needed(), made)
         found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
@@ -189,22 +396,20 @@ class Change:
         if self.sizes is None:
             return None
         known = {self.program.find(name): rows for name, rows in self.sizes.items()}
-        places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
+        places = {_input_name(each.name, self.made): rows for each, rows in known.items() if each is not None}
         return {name: rows for name, rows in places.items() if name in self.frames()}
 
-    def nulls(self) -> Said | None:
+    def nulls(self) -> NullSettings | None:
         """Return what becomes of missing values in the frames as they are named now."""
         if self.said is None or isinstance(self.said, str):
             return self.said
         made, frames = self.made, self.frames()
         found = {}
         for name, words in self.said.items():
-            for place in (_place(name, made), made.inserted.get(name), made.deleted.get(name)):
+            for place in (_input_name(name, made), made.inserted.get(name), made.deleted.get(name)):
                 if place in frames:
                     found[place] = words
         return found
-
-    # ---- what it costs
 
     def _needed(self) -> list[str]:
         """Return the derived predicates whose old facts are read, or go to outputs as they are."""
@@ -226,12 +431,12 @@ class Change:
         ]
         if None in known:
             return False, "how large all frames are is not known (`sizes` may say so)"
-        given, before, came, went = (each or {} for each in known)
+        given, before, added, removed = (each or {} for each in known)
         reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
-        read = sum(size for name, size in given.items() if _place(name, made) in made.read)
+        read = sum(size for name, size in given.items() if _input_name(name, made) in made.read)
         read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
         copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
-        changed = sum(came.values()) + FOLLOWED * sum(went.values())
+        changed = sum(added.values()) + FOLLOWED * sum(removed.values())
         share = changed / max(sum(given.values()), 1)
         applied = int(read + copied + share * sum(reached.values()))
         again = sum(given.values()) + sum(before.values())
@@ -248,8 +453,6 @@ class Change:
         """Return how many bytes a frame has, about; `sizes` has its rows as `edge`, or `edge inserted`."""
         rows = (self.sizes or {}).get(self.program.predicates[name].written + kind)
         return estimate(frame) if rows is None else rows * max(len(frame.columns), 1) * VALUE
-
-    # ---- what may be missing
 
     def _check_previous(self) -> None:
         """Raise what is missing of what was derived before."""
@@ -277,8 +480,8 @@ class Change:
         return faults
 
 
-def _by_predicate(said: Said | None, program: Program) -> Said | None:
-    """Return what is said of missing values by the full names of predicates; raise if they are values."""
+def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings | None:
+    """Return the settings of missing values by the full names of predicates; raise if they are values."""
     words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
     all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
     if Nulls.VALUE.value in all_words:
@@ -299,8 +502,8 @@ def _check_structs(before: DataFrame, now: DataFrame) -> None:
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
-def _place(name: str, made: MaintenanceProgram) -> str:
-    """Return where the explicit facts of a predicate are given."""
+def _input_name(name: str, made: Maintenance) -> str:
+    """Return the input of the program that is run which has the explicit facts of a predicate."""
     return made.given.get(name) or made.old.get(name, name)
 
 
@@ -319,217 +522,6 @@ def _is_faithful(held: Types, declared: ColumnType) -> bool:
     if declared is not ColumnType.ANY and declared is not ColumnType.TERM:
         return True
     return len(held) == 1 and held <= FAITHFUL
-
-
-# ---- A program as a function from DataFrames to DataFrames: lazy, without an action.
-#
-# All inputs become one frame of tagged rows, one task evaluates the program over them, and each output is a
-# filter over what comes out. Spark runs the task when an output is used: once for each action.
-
-# Frames by predicate, or one for several predicates; `check` takes schemas, too.
-Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
-
-
-def derive(
-    program: Program | Path | str,
-    inputs: Inputs | None = None,
-    *,
-    outputs: Sequence[str] | None = None,
-    previous: Mapping[str, DataFrame] | None = None,
-    inserted: Mapping[str, DataFrame] | None = None,
-    deleted: Mapping[str, DataFrame] | None = None,
-    apply: bool | None = None,
-    partitions: int | None = None,
-    sizes: Mapping[str, int] | None = None,
-    nulls: Said | None = None,
-    mixed: str = "text",
-    on_error: str = "fail",
-    on_violation: str = "fail",
-    **settings: Any,
-) -> Derived:
-    """Return the frames that a program derives from others, by predicate. Nothing runs yet.
-
-    Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
-    columns `start` and `end`, or `interval`, beside them say when a fact holds. One frame may hold the rows
-    of several predicates, `{("flight", "train"): connections}`: its column `predicate` tells them apart, and
-    it is read once.
-    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
-    `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
-    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each.
-
-    `nulls` says what becomes of a row that lacks a value: `reject`, as a row that cannot be read; `drop-row`;
-    or `value`, by which a missing value is one that is equal to itself alone. It is one word for all inputs,
-    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. A column of values of
-    several types is text, or with `mixed="struct"` a struct with a field for each type. `on_error` is
-    `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
-    `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
-    `Reasoner`.
-
-    With `previous`, the frames of what was derived from the inputs, all that follows after facts were
-    `inserted` and `deleted` is derived; `reach gained` and `reach lost` are outputs, too. Either the change
-    is applied to `previous`, or everything is derived again: `apply` says so, else what costs less by Spark's
-    estimates.
-    """
-    frames: Mapping[str, DataFrame] = Frames(inputs or {})
-    if previous is not None:
-        change = Change.of(
-            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
-        )
-        frames = change.frames()
-        given = Given.of(
-            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, tells=False
-        )
-        choice = given.choose(frames, partitions, change.sizes_of())
-        found = given.derive(frames, change.names(), on_error, on_violation, choice)
-        return found.with_frames(change.changed(found))
-    if inserted or deleted:
-        raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    choice = given.choose(frames, partitions, sizes)
-    return given.derive(frames, outputs, on_error, on_violation, choice)
-
-
-def query(
-    program: Program | Path | str,
-    text: str,
-    inputs: Inputs | None = None,
-    *,
-    nulls: Said | None = None,
-    mixed: str = "text",
-    on_error: str = "fail",
-    **settings: Any,
-) -> DataFrame:
-    """Return the answers to a query such as `reach(a, ?x)` as a frame: a column for each variable.
-
-    Nothing runs yet; then only what the query asks for is derived, and only the frames that it depends on are
-    read. A query without variables has one row, `holds`, if it holds. One task derives it: a session whose
-    `tidelog.strategy` is another one is an error.
-    """
-    frames: Mapping[str, DataFrame] = Frames(inputs or {})
-    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    given.check_one_task(frames, "a query")
-    return given.query(frames, text, on_error)[ANSWERS]
-
-
-def explain(
-    program: Program | Path | str,
-    fact: str,
-    inputs: Inputs | None = None,
-    *,
-    proofs: int = 1,
-    limit: int = MOST_ANSWERS,
-    rows: int | None = MOST_ROWS,
-    nulls: Said | None = None,
-    **settings: Any,
-) -> Explanation:
-    """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
-
-    Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
-    everything is where there is equality, or the fact holds at times. One task derives it, as for `query`.
-    """
-    frames: Mapping[str, DataFrame] = Frames(inputs or {})
-    given = Given.of(program, frames, settings, nulls=nulls)
-    given.check_one_task(frames, "an explanation")
-    asked = resolved(fact, given.program)
-    special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
-    places = slots({"explanation": [STRING], **special})
-    options = {"proofs": proofs, "limit": limit, "rows": rows}
-    ask = Proofs(fact, options, places.of["explanation"][0])
-    found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
-    with telling():
-        (row,) = Derived(lambda: found, {}, places).only("explanation", ["form"]).collect()
-    return explanation_of(json.loads(row.form), given.program)
-
-
-def rules(
-    program: Program | Path | str,
-    output: str,
-    *,
-    input: str | None = None,
-    nulls: Said | None = None,
-    mixed: str = "text",
-    **more: DataFrame,
-) -> Callable[[DataFrame], DataFrame]:
-    """Return a function for `DataFrame.transform`: what a program derives for one output.
-
-    `input` is the predicate of the frame that is transformed; it may be left out where there is only one.
-    `nulls` and `mixed` are those of `derive`, further arguments the frames of other predicates.
-    """
-    known = program_of(program)
-
-    def transform(frame: DataFrame) -> DataFrame:
-        name = input or only_input(known, more)
-        frames = {name: frame, **more}
-        return derive(known, frames, outputs=[output], nulls=nulls, mixed=mixed)[output]
-
-    return transform
-
-
-class Checked(dict[str, spark_types.StructType]):
-    """The schemas of a program's outputs, what is doubtful in it, its strata, and where it will run."""
-
-    def __init__(
-        self,
-        schemas: Mapping[str, spark_types.StructType],
-        warnings: Sequence[Diagnostic],
-        strata: Sequence[Stratum],
-        choice: Choice,
-    ) -> None:
-        super().__init__(schemas)
-        self.warnings = tuple(warnings)
-        self.strata = tuple(strata)
-        self.strategy, self.tasks, self.reason = choice.strategy, choice.tasks, choice.reason
-
-    def __str__(self) -> str:
-        lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
-        lines += [f"stratum {place}: {', '.join(each.predicates)}" for place, each in enumerate(self.strata)]
-        return "\n".join([*lines, f"{self.strategy}: {self.reason}", *map(str, self.warnings)])
-
-
-def check(
-    program: Program | Path | str,
-    inputs: Inputs | None = None,
-    *,
-    outputs: Sequence[str] | None = None,
-    previous: Mapping[str, DataFrame] | None = None,
-    inserted: Mapping[str, DataFrame] | None = None,
-    deleted: Mapping[str, DataFrame] | None = None,
-    apply: bool | None = None,
-    partitions: int | None = None,
-    sizes: Mapping[str, int] | None = None,
-    nulls: Said | None = None,
-    mixed: str = "text",
-    **settings: Any,
-) -> Checked:
-    """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
-
-    With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
-    """
-    frames = Frames(inputs or {})
-    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    wanted = given.outputs(wanted_predicates(given.program, outputs))
-    found = strata(given.program.rules, given.program.predicates)
-    schemas = {name: output.schema for name, output in wanted.items()}
-    given_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
-    running: Mapping[str, DataFrame] = Frames(given_frames)
-    if previous is None:
-        choice = given.choose(running, partitions, sizes)
-    else:
-        change = Change.of(
-            given.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
-        )
-        changing = Given.of(
-            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False
-        )
-        choice = changing.choose(change.frames(), partitions, change.sizes_of())
-        choice = replace(choice, reason=f"{change.told}; {choice.reason}")
-    empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
-    doubts = [
-        item
-        for item in dict.fromkeys((*given.program.warnings, *given.inferred.warnings))
-        if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
-    ]
-    return Checked(schemas, doubts, found, choice)
 
 
 __all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]

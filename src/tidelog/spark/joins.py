@@ -1,10 +1,10 @@
-"""Iterated joins: Spark joins the atoms of each rule, and tasks compute what Spark has no words for.
+"""Iterated joins: Spark joins the atoms of each rule, and tasks compute what Spark SQL does not express.
 
 For facts that exceed the memory of all workers, or where executors cannot reach one another: Spark spills,
-and each round of a recursion is a job. Atoms become joins, negations anti-joins. Comparisons, assignments,
-functions and aggregates are evaluated by the embedded engine over one batch, or one group of rows, at a time:
-a group has to fit the memory of a task, and nothing else has to. Frames that several joins read are kept by
-Spark, which puts on disk what does not fit.
+and each round of a recursion is a job. Begin with `Joins.rows`, on the driver. Atoms become joins, negations
+anti-joins (`_RuleBody`). Comparisons, assignments, functions and aggregates are evaluated by the embedded
+engine in tasks (`BatchEvaluation`), over one batch, or one group of rows, at a time: only a group has to fit
+the memory of a task. Frames that several joins read are checkpointed by Spark, which spills them to disk.
 
 There is no dictionary: columns hold values. Columns that share a variable in some rule are compared, so they
 hold values in the same way: Spark's own, if all of them are of one type that Spark compares as we do, else
@@ -53,10 +53,10 @@ from tidelog.logic.types import ANY, NEVER, Contents, Type, Types, column_of, ty
 from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.spark.frames import quoted
-from tidelog.spark.schemas import Input, Output, Readable, Slots, arrow_of, spark_type
-from tidelog.spark.strategies import Limit, Metered
-from tidelog.spark.worker import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
+from tidelog.spark.frames import filled, quoted
+from tidelog.spark.schemas import InputSchema, OutputSchema, ReadableRows, SharedColumns, arrow_of, spark_type
+from tidelog.spark.strategies import MemoryLimit, MeteredBatches
+from tidelog.spark.worker import NULLS, REJECTS, TAG, VIOLATIONS, CollectedRejects, InputColumns
 
 ROWS: Final = 1 << 16  # that a task evaluates at once, where rows do not depend on each other
 CONSOLIDATED: Final = 8  # rounds after which the parts of a relation become one: plans would grow with them
@@ -76,7 +76,7 @@ _NATIVE: Mapping[Type, spark_types.DataType] = {
 
 
 @dataclass(frozen=True)
-class Held:
+class ColumnEncoding:
     """How a column holds its values: those of one type as Spark has them, else the exact text of terms."""
 
     type: Type | None
@@ -105,65 +105,355 @@ class Held:
         return F.lit(value.content).cast(self.spark)
 
 
-TRUE, TEXT = Held(Type.BOOLEAN), Held(None)
+TRUE, TEXT = ColumnEncoding(Type.BOOLEAN), ColumnEncoding(None)
 
 
-# ---- which columns hold values alike
+# A column of a predicate, or a variable of the rule of this number.
+ColumnOrVariable = tuple[str, int] | tuple[int, Variable]
 
 
-Column = tuple[str, int] | tuple[int, Variable]  # of a predicate, or a variable of the rule of this number
+@dataclass
+class Joins:
+    """The frames of all predicates. Mutable: they grow, stratum by stratum."""
+
+    session: SparkSession
+    program: Program
+    compared: ComparedColumns
+    limits: Limits
+    limit: MemoryLimit = field(default_factory=MemoryLimit)  # on the memory of each task
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    nothing: dict[str, DataFrame] = field(default_factory=dict)  # a frame without rows, by predicate
+
+    @staticmethod
+    def of(
+        program: Program, inferred: Inferred, session: SparkSession, limits: Limits, limit: MemoryLimit
+    ) -> Joins:
+        """Return a program without facts yet."""
+        apart = told_apart(program)
+        return Joins(session, apart, ComparedColumns(apart, inferred), limits, limit)
+
+    def rows(
+        self,
+        inputs: Iterable[tuple[DataFrame, InputSchema]],
+        outputs: Mapping[str, OutputSchema],
+        shared: SharedColumns,
+        on_error: OnError,
+        keeps_violations: bool,
+    ) -> DataFrame:
+        """Derive everything, and return the rows of all outputs in one frame, as tasks return them."""
+        parts = []
+        for frame, each in inputs:
+            rejected = self.read(each.predicate.name, frame, each, on_error)
+            if rejected is not None and on_error is OnError.COLLECT:
+                parts.append(_tagged(REJECTS, rejected, shared))
+            if each.nulls:
+                counting = BatchRejects(each.reading(), each.predicate.written, are_counted=True)
+                counts = _columns_of(frame, each).mapInArrow(counting, REJECTED)
+                parts.append(_tagged(NULLS, counts, shared))
+        self.add_program_facts()
+        self.run()
+        found = violated(self.program, lambda name: not self.frames[name].isEmpty())
+        if found and not keeps_violations:
+            raise Inconsistent(found)
+        if found:
+            texts = [(fault.code, fault.message) for fault in found]
+            told = self.session.createDataFrame(texts, "code string, message string")
+            parts.append(_tagged(VIOLATIONS, told, shared))
+        for name, output in outputs.items():
+            parts.append(_tagged(name, self.typed(output.predicate.name, output), shared))
+        return _union(parts)
+
+    def run(self) -> None:
+        """Derive everything: each round is a job."""
+        numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
+        for name in self.program.predicates:
+            given = self.frames.get(name)
+            # Each rule, and each round of a recursion, would read it and remove duplicates again.
+            self.frames[name] = self.empty(name) if given is None else self._checkpointed(name, given)
+        for stratum in strata(self.program.rules):
+            self._close(stratum, numbers)
+
+    def empty(self, name: str) -> DataFrame:
+        """Return a frame of a predicate without facts."""
+        return self.session.createDataFrame([], self.schema(name))
+
+    def schema(self, name: str) -> spark_types.StructType:
+        """Return the schema of a predicate's frame; one without arguments has a column all the same."""
+        return _schema(self.encodings(name))
+
+    def encodings(self, name: str) -> list[ColumnEncoding]:
+        """Return how the columns of a predicate hold their values."""
+        arity = self.program.predicates[name].arity
+        return [self.compared.encoding((name, place)) for place in range(arity)] or [TRUE]
+
+    def add_program_facts(self) -> None:
+        """Add the facts of the program itself to the frames."""
+        explicit: dict[str, dict[tuple[Any, ...], None]] = {}
+        for fact in self.program.facts:
+            explicit.setdefault(fact.predicate, {})[fact.values] = None
+        for name, rows in explicit.items():
+            held = self.encodings(name)
+            dictionary = Dictionary()
+            columns = list(zip(*(row or (boolean(True),) for row in rows), strict=True))
+            ids = [np.array([dictionary.encode(value) for value in column], np.int32) for column in columns]
+            arrays = [arrow_column(dictionary, some, each) for some, each in zip(ids, held, strict=True)]
+            table = pa.Table.from_arrays(arrays, names=self.schema(name).names)
+            self.add(name, self.session.createDataFrame(table))
+
+    def read(self, name: str, frame: DataFrame, given: InputSchema, on_error: OnError) -> DataFrame | None:
+        """Add the rows of an input, and return those that cannot be read: place, code, reason and row."""
+        rows = _columns_of(frame, given)
+        if not given.columns:
+            self.add(name, frame.limit(1).select(F.lit(True).alias("c0")))
+            return None
+        held = self.encodings(name)
+        natural = [column_of(types) for types in given.types]
+        is_native = all(
+            each.type and each.read_as is one is other
+            for each, one, other in zip(held, natural, given.read_as, strict=True)
+        )
+        if is_native and not given.nulls and given.fields is None:
+            return self._add_as_it_is(name, rows, given, on_error)
+        program = _copying(len(held))
+        shown = given.predicate.written
+        reading = given.reading()
+        task = BatchEvaluation(
+            program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading, limit=self.limit
+        )
+        self.add(name, rows.mapInArrow(task, _schema(held)))
+        if on_error is OnError.FAIL:
+            return None
+        return rows.mapInArrow(BatchRejects(reading, shown), REJECTED)
+
+    def _add_as_it_is(
+        self, name: str, rows: DataFrame, given: InputSchema, on_error: OnError
+    ) -> DataFrame | None:
+        """Add rows that hold values as they are wanted, some of which may be missing."""
+        read = ReadableRows(rows, given, on_error)
+        cast = (
+            F.col(quoted(each)).cast(field.dataType).alias(field.name)
+            for each, field in zip(rows.columns, self.schema(name), strict=True)
+        )
+        self.add(name, read.good.select(*cast))
+        return None if on_error is OnError.FAIL else read.rejects
+
+    def typed(self, name: str, output: OutputSchema) -> DataFrame:
+        """Return the facts of a predicate as an output has them."""
+        held, frame = self.encodings(name), self.frames[name]
+        fields = tuple(output.fields)
+        names = [column for column, _ in fields]
+        if all(each.spark == wanted and each.type for each, (_, wanted) in zip(held, fields, strict=True)):
+            return frame.toDF(*names)
+        program = _copying(len(held))
+        reads = tuple(each.read_as for each in held)
+        task = BatchEvaluation(program, reads, output.types, f"`{name}`", limit=self.limit)
+        return frame.mapInArrow(task, output.schema)
+
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Add given facts, which may repeat those that are there."""
+        known = self.frames.get(name)
+        self.frames[name] = frame.distinct() if known is None else known.union(frame).distinct()
+
+    def _close(self, stratum: Stratum, numbers: Mapping[int, int]) -> None:
+        """Derive the predicates of a stratum: all rules at first, then those that read what is new."""
+        bodies = {id(rule): _RuleBody(self, rule, numbers[id(rule)]) for rule in stratum.rules}
+        found = [(rule, bodies[id(rule)].heads(self.frames)) for rule in stratum.rules]
+        if not stratum.recursive:
+            for name in stratum.predicates:
+                parts = [frame for rule, frame in found if rule.head.predicate == name]
+                self.frames[name] = self._checkpointed(name, _union([self.frames[name], *parts]).distinct())
+            return
+        new = self._new(stratum, found)
+        rounds = 0
+        while new:
+            rounds += 1
+            for name, frame in new.items():
+                grown = self.frames[name].union(frame)
+                self.frames[name] = self._checkpointed(name, grown) if rounds % CONSOLIDATED == 0 else grown
+            found = [
+                (rule, bodies[id(rule)].heads(self.frames, atom, new[atom.predicate]))
+                for rule in stratum.rules
+                for atom in rule.positive
+                if atom.predicate in new
+            ]
+            new = self._new(stratum, found)
+
+    def _new(self, stratum: Stratum, found: Sequence[tuple[Rule, DataFrame]]) -> dict[str, DataFrame]:
+        """Return what was not there before, of each predicate that has some."""
+        new = {}
+        for name in stratum.predicates:
+            parts = [frame for rule, frame in found if rule.head.predicate == name]
+            if parts:
+                known = self.frames[name]
+                frame = self._checkpointed(
+                    name, _union(parts).distinct().join(known, known.columns, "left_anti")
+                )
+                if self._count(frame):
+                    new[name] = frame
+        return new
+
+    def _checkpointed(self, name: str, frame: DataFrame) -> DataFrame:
+        """Return facts of a predicate so that they are computed once, and held by the executors, or on disk.
+
+        A checkpointed frame has the conditions that Spark has inferred for its plan, such as that a column is
+        not null, some of them on columns that it does not have: a union of such frames would fail with "key
+        not found". A union has those only that all its parts have, and a checkpointed frame without rows has
+        none. That one has no partitions either, so that no task runs for it.
+        """
+        if name not in self.nothing:
+            self.nothing[name] = self.empty(name).localCheckpoint(eager=False)
+        return frame.union(self.nothing[name]).localCheckpoint(eager=False)
+
+    def _count(self, frame: DataFrame) -> int:
+        rows = frame.count()
+        self.limits.tally.derived += rows
+        self.limits.check()
+        return rows
 
 
-class Alike:
-    """Columns and variables in classes whose members are compared with each other. Mutable: they merge."""
+class _RuleBody:
+    """The body of a rule as joins, and its head.
 
-    def __init__(self, program: Program, inferred: Inferred) -> None:
-        self._parent: dict[Column, Column] = {}
-        self._types: dict[Column, Types] = {}
-        for predicate in program.predicates.values():
-            for place, types in enumerate(inferred.of(predicate)):
-                self._include((predicate.name, place), types)
-        for number, rule in enumerate(program.rules):
-            for literal in (rule.head, *rule.body):
-                atom = literal.atom if isinstance(literal, Negation) else literal
-                if isinstance(atom, Atom):
-                    self._include_atom(number, atom)
+    Matches are frames with a column for each variable, and one more, `ROW`, which is always true: a frame
+    needs a column where a rule has no variables.
+    """
 
-    def held(self, column: Column) -> Held:
-        """Return how a column, or a variable of a rule, holds its values."""
-        types = self._types.get(self._find(column), NEVER)
-        one = next(iter(types)) if len(types) == 1 else None
-        return Held(one if one in _NATIVE else None)
+    def __init__(self, joins: Joins, rule: Rule, number: int) -> None:
+        self.joins = joins
+        self.rule = rule
+        self.number = number
+        self.atoms = tuple(atom for atom in rule.positive if atom.predicate != TOP)
+        self.rest = tuple(literal for literal in rule.body if not isinstance(literal, Atom))
 
-    def _include_atom(self, number: int, atom: Atom) -> None:
+    def heads(
+        self, frames: Mapping[str, DataFrame], pivot: Atom | None = None, new: DataFrame | None = None
+    ) -> DataFrame:
+        """Return the heads of all instances; only those whose `pivot` is among the new rows, if given."""
+        matches = self._matches(frames, pivot, new)
+        pending: list[Literal] = []
+        for place, literal in enumerate(self.rest):
+            if isinstance(literal, Negation):
+                matches, pending = self._tested(matches, pending, self.rest[place:]), []
+                other = self._atom(frames[literal.atom.predicate], literal.atom)
+                matches = _joined(matches, other.select(*_shared(matches, other)), "left_anti")
+            else:
+                pending.append(literal)
+        return self._head(matches, pending)
+
+    def _matches(
+        self, frames: Mapping[str, DataFrame], pivot: Atom | None, new: DataFrame | None
+    ) -> DataFrame:
+        """Return the values of variables for which all atoms hold."""
+        matches = self.joins.session.range(1).select(F.lit(True).alias(ROW.name))
+        waiting = [(atom, frames[atom.predicate]) for atom in self.atoms]
+        if pivot is not None and new is not None:
+            waiting.remove((pivot, frames[pivot.predicate]))
+            waiting.insert(0, (pivot, new))
+        while waiting:
+            known = set(matches.columns)
+            place = next((place for place, (atom, _) in enumerate(waiting) if known & set(_columns(atom))), 0)
+            atom, frame = waiting.pop(place)
+            other = self._atom(frame, atom)
+            joined = _joined(matches, other, "inner" if set(other.columns) - known else "left_semi")
+            needed = self._needed((*(atom for atom, _ in waiting), *self.rest))
+            matches = joined.select(*(name for name in joined.columns if name in needed))
+        return matches
+
+    def _atom(self, frame: DataFrame, atom: Atom) -> DataFrame:
+        """Return the values of an atom's variables, by their names."""
+        places: dict[Variable, int] = {}
         for place, term in enumerate(atom.terms):
             if isinstance(term, Constant):
-                self._include((atom.predicate, place), frozenset({type_of(term.value)}))
+                held = self.joins.compared.encoding((atom.predicate, place))
+                frame = frame.where(F.col(f"c{place}") == held.literal(term.value))
+            elif term in places:
+                frame = frame.where(F.col(f"c{place}") == F.col(f"c{places[term]}"))
             else:
-                self._merge((atom.predicate, place), (number, term))
+                places[term] = place
+        return frame.select(*(F.col(f"c{place}").alias(each.name) for each, place in places.items()))
 
-    def _include(self, column: Column, types: Types) -> None:
-        root = self._find(column)
-        self._types[root] = self._types.get(root, NEVER) | types
+    def _needed(self, literals: Iterable[Literal]) -> set[str]:
+        """Return the columns that literals, the head and aggregates read."""
+        rule = self.rule
+        aggregated = (term for each in rule.aggregations for term in each.arguments)
+        terms = (ROW, *rule.head.terms, *rule.group, *aggregated)
+        found = {term.name for term in terms if isinstance(term, Variable)}
+        for literal in (*literals, *rule.after):
+            found.update(variable.name for variable in literal_variables(literal))
+        return found
 
-    def _merge(self, one: Column, other: Column) -> None:
-        first, second = self._find(one), self._find(other)
-        if first != second:
-            self._parent[second] = first
-            self._include(first, self._types.pop(second, NEVER))
+    def _tested(
+        self, matches: DataFrame, pending: Sequence[Literal], following: Sequence[Literal]
+    ) -> DataFrame:
+        """Return the matches for which tests hold, with the variables that are assigned."""
+        if not pending:
+            return matches
+        assigned = (each for literal in pending for each in literal_variables(literal))
+        needed = self._needed(following)
+        every = dict.fromkeys((*map(Variable, matches.columns), *assigned))
+        after = tuple(variable for variable in every if variable.name in needed)
+        found = self._run(matches, pending, Rule(Atom(AFTER, after), ()), list(map(self._held, after)))
+        return found.toDF(*(variable.name for variable in after))
 
-    def _find(self, column: Column) -> Column:
-        while (above := self._parent.get(column, column)) != column:
-            self._parent[column] = self._parent.get(above, above)
-            column = above
-        return column
+    def _head(self, matches: DataFrame, pending: Sequence[Literal]) -> DataFrame:
+        """Return the heads of the matches, after the last tests and the aggregates."""
+        rule, compared = self.rule, self.joins.compared
+        terms = rule.head.terms or (ROW,)
+        held = [compared.encoding((rule.head.predicate, place)) for place in range(len(rule.head.terms))] or [
+            TRUE
+        ]
+        group = None
+        if rule.aggregations:
+            matches, group = self._grouped(matches.distinct())
+        elif not pending:
+            chosen = (
+                each.literal(term.value) if isinstance(term, Constant) else F.col(term.name)
+                for term, each in zip(terms, held, strict=True)
+            )
+            return matches.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
+        inner = replace(rule, head=Atom(AFTER, terms), body=(), places=())
+        return self._run(matches, pending, inner, held, group)
+
+    def _grouped(self, matches: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        """Return the matches with those of each group together, and the columns of groups.
+
+        All are one group if there are no columns, or if tasks compute them.
+        """
+        group = tuple(variable.name for variable in self.rule.group)
+        if not group or not set(group) <= set(matches.columns):
+            return matches.repartition(1), ()
+        columns = [F.col(quoted(name)) for name in group]
+        return matches.repartition(*columns).sortWithinPartitions(*columns), group
+
+    def _run(
+        self,
+        matches: DataFrame,
+        tests: Sequence[Literal],
+        rule: Rule,
+        held: Sequence[ColumnEncoding],
+        group: tuple[str, ...] | None = None,
+    ) -> DataFrame:
+        """Return the heads of a rule whose body is the matches and some tests."""
+        before = tuple(map(Variable, matches.columns))
+        rule = replace(rule, body=(Atom(BEFORE, before), *tests))
+        program = _program(rule)
+        reads = tuple(self._held(variable).read_as for variable in before)
+        limit = self.joins.limit if group is None else replace(self.joins.limit, undivided=ONE_GROUP)
+        task = BatchEvaluation(program, reads, tuple(held), group=group, limit=limit)
+        return matches.mapInArrow(task, _schema(held))
+
+    def _held(self, variable: Variable) -> ColumnEncoding:
+        return TRUE if variable == ROW else self.joins.compared.encoding((self.number, variable))
 
 
-# ---- what runs in tasks
+def _copying(columns: int) -> Program:
+    """Return the program whose `rows after` are the `rows before`, of so many columns."""
+    terms = tuple(Variable(f"x{place}") for place in range(columns))
+    return _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class BatchEvaluation:
     """A program from `rows before` to `rows after`, over one batch at a time.
 
     Of an aggregate, all rows of a `group` are evaluated at once: these are columns by which rows are sorted,
@@ -172,16 +462,16 @@ class Evaluation:
 
     program: Program
     reads: tuple[ColumnType, ...]
-    writes: tuple[Held | Contents, ...]
+    writes: tuple[ColumnEncoding | Contents, ...]
     shown: str = BEFORE  # what the rows are called in messages
     group: tuple[str, ...] | None = None
     on_error: OnError = OnError.FAIL
-    reading: Reading | None = None  # how the rows are read, if they are those of an input
-    limit: Limit = field(default_factory=Limit)
+    reading: InputColumns | None = None  # how the rows are read, if they are those of an input
+    limit: MemoryLimit = field(default_factory=MemoryLimit)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that follow from those of each part."""
-        read = Metered(batches)
+        read = MeteredBatches(batches)
         yield from self.limit.within(self._rows(read), read)
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -190,14 +480,14 @@ class Evaluation:
             self._load(reasoner, pa.Table.from_batches(part))
             coded = reasoner[AFTER].coded
             arrays = [
-                written(coded.dictionary, ids, held)
+                arrow_column(coded.dictionary, ids, held)
                 for ids, held in zip(coded.columns, self.writes, strict=True)
             ]
             whole = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
             yield from whole.to_batches(ROWS)
 
     def _load(self, reasoner: Reasoner, table: Any) -> None:
-        faults = Collected(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
+        faults = CollectedRejects(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
         if self.reading is not None:
             batches = self.reading.batches(table, self.shown, faults)
         else:
@@ -234,17 +524,17 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Rejection:
+class BatchRejects:
     """The rows of an input that cannot be read, a batch at a time, or how many lack which values."""
 
-    reading: Reading
+    reading: InputColumns
     shown: str
     are_counted: bool = False
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield place, code, reason and row of each; or place, column, what is done, and how many rows."""
         for batch in batches:
-            faults = Collected(OnError.COLLECT)
+            faults = CollectedRejects(OnError.COLLECT)
             for _ in self.reading.batches(pa.Table.from_batches([batch]), self.shown, faults):
                 pass
             counts = [(*what, str(rows)) for what, rows in faults.nulls.items()]
@@ -254,356 +544,62 @@ class Rejection:
                 yield pa.RecordBatch.from_arrays(columns, names=list(REJECTED.names))
 
 
-def written(dictionary: Any, ids: Any, held: Held | Contents) -> Any:
+def arrow_column(dictionary: Any, ids: Any, held: ColumnEncoding | Contents) -> Any:
     """Return values as a column holds them, or as an output of these types has them."""
     if held == TEXT:
         return decode.to_texts(dictionary, ids, "exact").cast(pa.string())
-    contents = Contents(held.types) if isinstance(held, Held) else held
+    contents = Contents(held.types) if isinstance(held, ColumnEncoding) else held
     return to_typed(dictionary, ids, contents).cast(arrow_of(spark_type(contents)))
 
 
-def _columns_of(frame: DataFrame, given: Input) -> DataFrame:
+def _columns_of(frame: DataFrame, given: InputSchema) -> DataFrame:
     """Return the columns of a frame that hold the arguments of its predicate, in their order."""
     return frame.select(*(F.col(quoted(column)) for column in given.columns))
 
 
-# ---- the rules of a stratum
+class ComparedColumns:
+    """Columns and variables in classes whose members are compared with each other. Mutable: they merge."""
 
+    def __init__(self, program: Program, inferred: Inferred) -> None:
+        self._parent: dict[ColumnOrVariable, ColumnOrVariable] = {}
+        self._types: dict[ColumnOrVariable, Types] = {}
+        for predicate in program.predicates.values():
+            for place, types in enumerate(inferred.of(predicate)):
+                self._include((predicate.name, place), types)
+        for number, rule in enumerate(program.rules):
+            for literal in (rule.head, *rule.body):
+                atom = literal.atom if isinstance(literal, Negation) else literal
+                if isinstance(atom, Atom):
+                    self._include_atom(number, atom)
 
-@dataclass
-class Joins:
-    """The frames of all predicates. Mutable: they grow, stratum by stratum."""
+    def encoding(self, column: ColumnOrVariable) -> ColumnEncoding:
+        """Return how a column, or a variable of a rule, holds its values."""
+        types = self._types.get(self._find(column), NEVER)
+        one = next(iter(types)) if len(types) == 1 else None
+        return ColumnEncoding(one if one in _NATIVE else None)
 
-    session: SparkSession
-    program: Program
-    alike: Alike
-    limits: Limits
-    limit: Limit = field(default_factory=Limit)  # on the memory of each task
-    frames: dict[str, DataFrame] = field(default_factory=dict)
-    nothing: dict[str, DataFrame] = field(default_factory=dict)  # a frame without rows, by predicate
-
-    @staticmethod
-    def of(
-        program: Program, inferred: Inferred, session: SparkSession, limits: Limits, limit: Limit
-    ) -> Joins:
-        """Return a program without facts yet."""
-        apart = told_apart(program)
-        return Joins(session, apart, Alike(apart, inferred), limits, limit)
-
-    def rows(
-        self,
-        inputs: Iterable[tuple[DataFrame, Input]],
-        outputs: Mapping[str, Output],
-        places: Slots,
-        on_error: OnError,
-        keeps_violations: bool,
-    ) -> DataFrame:
-        """Derive everything, and return the rows of all outputs in one frame, as tasks return them."""
-        parts = []
-        for frame, each in inputs:
-            rejected = self.read(each.predicate.name, frame, each, on_error)
-            if rejected is not None and on_error is OnError.COLLECT:
-                parts.append(_in_slots(REJECTS, rejected, places))
-            if each.nulls:
-                counting = Rejection(each.reading(), each.predicate.written, are_counted=True)
-                counts = _columns_of(frame, each).mapInArrow(counting, REJECTED)
-                parts.append(_in_slots(NULLS, counts, places))
-        self.state()
-        self.run()
-        found = violated(self.program, lambda name: not self.frames[name].isEmpty())
-        if found and not keeps_violations:
-            raise Inconsistent(found)
-        if found:
-            texts = [(fault.code, fault.message) for fault in found]
-            told = self.session.createDataFrame(texts, "code string, message string")
-            parts.append(_in_slots(VIOLATIONS, told, places))
-        for name, output in outputs.items():
-            parts.append(_in_slots(name, self.typed(output.predicate.name, output), places))
-        return _union(parts)
-
-    def run(self) -> None:
-        """Derive everything: each round is a job."""
-        numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
-        for name in self.program.predicates:
-            given = self.frames.get(name)
-            # Each rule, and each round of a recursion, would read it and remove duplicates again.
-            self.frames[name] = self.empty(name) if given is None else self._kept(name, given)
-        for stratum in strata(self.program.rules):
-            self._close(stratum, numbers)
-
-    def empty(self, name: str) -> DataFrame:
-        """Return a frame of a predicate without facts."""
-        return self.session.createDataFrame([], self.schema(name))
-
-    def schema(self, name: str) -> spark_types.StructType:
-        """Return the schema of a predicate's frame; one without arguments has a column all the same."""
-        return _schema(self.held(name))
-
-    def held(self, name: str) -> list[Held]:
-        """Return how the columns of a predicate hold their values."""
-        arity = self.program.predicates[name].arity
-        return [self.alike.held((name, place)) for place in range(arity)] or [TRUE]
-
-    def state(self) -> None:
-        """Put the facts of the program into the frames."""
-        stated: dict[str, dict[tuple[Any, ...], None]] = {}
-        for fact in self.program.facts:
-            stated.setdefault(fact.predicate, {})[fact.values] = None
-        for name, rows in stated.items():
-            held = self.held(name)
-            dictionary = Dictionary()
-            columns = list(zip(*(row or (boolean(True),) for row in rows), strict=True))
-            ids = [np.array([dictionary.encode(value) for value in column], np.int32) for column in columns]
-            arrays = [written(dictionary, some, each) for some, each in zip(ids, held, strict=True)]
-            table = pa.Table.from_arrays(arrays, names=self.schema(name).names)
-            self.add(name, self.session.createDataFrame(table))
-
-    def read(self, name: str, frame: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
-        """Add the rows of an input, and return those that cannot be read: place, code, reason and row."""
-        rows = _columns_of(frame, given)
-        if not given.columns:
-            self.add(name, frame.limit(1).select(F.lit(True).alias("c0")))
-            return None
-        held = self.held(name)
-        natural = [column_of(types) for types in given.types]
-        is_native = all(
-            each.type and each.read_as is one is other
-            for each, one, other in zip(held, natural, given.read_as, strict=True)
-        )
-        if is_native and not given.nulls and given.fields is None:
-            return self._add_as_it_is(name, rows, given, on_error)
-        terms = tuple(Variable(f"x{place}") for place in range(len(held)))
-        program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
-        shown = given.predicate.written
-        reading = given.reading()
-        task = Evaluation(
-            program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading, limit=self.limit
-        )
-        self.add(name, rows.mapInArrow(task, _schema(held)))
-        if on_error is OnError.FAIL:
-            return None
-        return rows.mapInArrow(Rejection(reading, shown), REJECTED)
-
-    def _add_as_it_is(self, name: str, rows: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
-        """Add rows that hold values as they are wanted, some of which may be missing."""
-        read = Readable(rows, given, on_error)
-        cast = (
-            F.col(quoted(each)).cast(field.dataType).alias(field.name)
-            for each, field in zip(rows.columns, self.schema(name), strict=True)
-        )
-        self.add(name, read.good.select(*cast))
-        return None if on_error is OnError.FAIL else read.rejects
-
-    def typed(self, name: str, output: Output) -> DataFrame:
-        """Return the facts of a predicate as an output has them."""
-        held, frame = self.held(name), self.frames[name]
-        fields = tuple(output.fields)
-        names = [column for column, _ in fields]
-        if all(each.spark == wanted and each.type for each, (_, wanted) in zip(held, fields, strict=True)):
-            return frame.toDF(*names)
-        terms = tuple(Variable(f"x{place}") for place in range(len(held)))
-        program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
-        reads = tuple(each.read_as for each in held)
-        task = Evaluation(program, reads, output.types, f"`{name}`", limit=self.limit)
-        return frame.mapInArrow(task, output.schema)
-
-    def add(self, name: str, frame: DataFrame) -> None:
-        """Add given facts, which may repeat those that are there."""
-        known = self.frames.get(name)
-        self.frames[name] = frame.distinct() if known is None else known.union(frame).distinct()
-
-    # ---- semi-naive evaluation
-
-    def _close(self, stratum: Stratum, numbers: Mapping[int, int]) -> None:
-        """Derive the predicates of a stratum: all rules at first, then those that read what is new."""
-        bodies = {id(rule): _Body(self, rule, numbers[id(rule)]) for rule in stratum.rules}
-        found = [(rule, bodies[id(rule)].heads(self.frames)) for rule in stratum.rules]
-        if not stratum.recursive:
-            for name in stratum.predicates:
-                parts = [frame for rule, frame in found if rule.head.predicate == name]
-                self.frames[name] = self._kept(name, _union([self.frames[name], *parts]).distinct())
-            return
-        new = self._new(stratum, found)
-        rounds = 0
-        while new:
-            rounds += 1
-            for name, frame in new.items():
-                grown = self.frames[name].union(frame)
-                self.frames[name] = self._kept(name, grown) if rounds % CONSOLIDATED == 0 else grown
-            found = [
-                (rule, bodies[id(rule)].heads(self.frames, atom, new[atom.predicate]))
-                for rule in stratum.rules
-                for atom in rule.positive
-                if atom.predicate in new
-            ]
-            new = self._new(stratum, found)
-
-    def _new(self, stratum: Stratum, found: Sequence[tuple[Rule, DataFrame]]) -> dict[str, DataFrame]:
-        """Return what was not there before, of each predicate that has some."""
-        new = {}
-        for name in stratum.predicates:
-            parts = [frame for rule, frame in found if rule.head.predicate == name]
-            if parts:
-                known = self.frames[name]
-                frame = self._kept(name, _union(parts).distinct().join(known, known.columns, "left_anti"))
-                if self._count(frame):
-                    new[name] = frame
-        return new
-
-    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return facts of a predicate so that they are computed once, and kept by the workers, or on disk.
-
-        A frame that is kept has the conditions that Spark has inferred for its plan, such as that a column is
-        not null, some of them on columns that it does not have: a union of such frames would fail with "key
-        not found". A union has those only that all its parts have, and a frame that was kept when it was made
-        of no rows has none. That one has no partitions either, so that no task runs for it.
-        """
-        if name not in self.nothing:
-            self.nothing[name] = self.empty(name).localCheckpoint(eager=False)
-        return frame.union(self.nothing[name]).localCheckpoint(eager=False)
-
-    def _count(self, frame: DataFrame) -> int:
-        rows = frame.count()
-        self.limits.tally.derived += rows
-        self.limits.check()
-        return rows
-
-
-class _Body:
-    """The body of a rule as joins, and its head.
-
-    Matches are frames with a column for each variable, and one more, `ROW`, which is always true: a frame
-    needs a column where a rule has no variables.
-    """
-
-    def __init__(self, joins: Joins, rule: Rule, number: int) -> None:
-        self.joins = joins
-        self.rule = rule
-        self.number = number
-        self.atoms = tuple(atom for atom in rule.positive if atom.predicate != TOP)
-        self.rest = tuple(literal for literal in rule.body if not isinstance(literal, Atom))
-
-    def heads(
-        self, frames: Mapping[str, DataFrame], pivot: Atom | None = None, new: DataFrame | None = None
-    ) -> DataFrame:
-        """Return the heads of all instances; only those whose `pivot` is among the new rows, if given."""
-        matches = self._matches(frames, pivot, new)
-        pending: list[Literal] = []
-        for place, literal in enumerate(self.rest):
-            if isinstance(literal, Negation):
-                matches, pending = self._tested(matches, pending, self.rest[place:]), []
-                other = self._atom(frames[literal.atom.predicate], literal.atom)
-                matches = _joined(matches, other.select(*_shared(matches, other)), "left_anti")
-            else:
-                pending.append(literal)
-        return self._head(matches, pending)
-
-    # ---- atoms
-
-    def _matches(
-        self, frames: Mapping[str, DataFrame], pivot: Atom | None, new: DataFrame | None
-    ) -> DataFrame:
-        """Return the values of variables for which all atoms hold."""
-        matches = self.joins.session.range(1).select(F.lit(True).alias(ROW.name))
-        waiting = [(atom, frames[atom.predicate]) for atom in self.atoms]
-        if pivot is not None and new is not None:
-            waiting.remove((pivot, frames[pivot.predicate]))
-            waiting.insert(0, (pivot, new))
-        while waiting:
-            known = set(matches.columns)
-            place = next((place for place, (atom, _) in enumerate(waiting) if known & set(_columns(atom))), 0)
-            atom, frame = waiting.pop(place)
-            other = self._atom(frame, atom)
-            joined = _joined(matches, other, "inner" if set(other.columns) - known else "left_semi")
-            needed = self._needed((*(atom for atom, _ in waiting), *self.rest))
-            matches = joined.select(*(name for name in joined.columns if name in needed))
-        return matches
-
-    def _atom(self, frame: DataFrame, atom: Atom) -> DataFrame:
-        """Return the values of an atom's variables, by their names."""
-        places: dict[Variable, int] = {}
+    def _include_atom(self, number: int, atom: Atom) -> None:
         for place, term in enumerate(atom.terms):
             if isinstance(term, Constant):
-                held = self.joins.alike.held((atom.predicate, place))
-                frame = frame.where(F.col(f"c{place}") == held.literal(term.value))
-            elif term in places:
-                frame = frame.where(F.col(f"c{place}") == F.col(f"c{places[term]}"))
+                self._include((atom.predicate, place), frozenset({type_of(term.value)}))
             else:
-                places[term] = place
-        return frame.select(*(F.col(f"c{place}").alias(each.name) for each, place in places.items()))
+                self._merge((atom.predicate, place), (number, term))
 
-    def _needed(self, literals: Iterable[Literal]) -> set[str]:
-        """Return the columns that literals, the head and aggregates read."""
-        rule = self.rule
-        aggregated = (term for each in rule.aggregations for term in each.arguments)
-        terms = (ROW, *rule.head.terms, *rule.group, *aggregated)
-        found = {term.name for term in terms if isinstance(term, Variable)}
-        for literal in (*literals, *rule.after):
-            found.update(variable.name for variable in literal_variables(literal))
-        return found
+    def _include(self, column: ColumnOrVariable, types: Types) -> None:
+        root = self._find(column)
+        self._types[root] = self._types.get(root, NEVER) | types
 
-    # ---- what the embedded engine evaluates
+    def _merge(self, one: ColumnOrVariable, other: ColumnOrVariable) -> None:
+        first, second = self._find(one), self._find(other)
+        if first != second:
+            self._parent[second] = first
+            self._include(first, self._types.pop(second, NEVER))
 
-    def _tested(
-        self, matches: DataFrame, pending: Sequence[Literal], following: Sequence[Literal]
-    ) -> DataFrame:
-        """Return the matches for which tests hold, with the variables that are assigned."""
-        if not pending:
-            return matches
-        assigned = (each for literal in pending for each in literal_variables(literal))
-        needed = self._needed(following)
-        every = dict.fromkeys((*map(Variable, matches.columns), *assigned))
-        after = tuple(variable for variable in every if variable.name in needed)
-        found = self._run(matches, pending, Rule(Atom(AFTER, after), ()), list(map(self._held, after)))
-        return found.toDF(*(variable.name for variable in after))
-
-    def _head(self, matches: DataFrame, pending: Sequence[Literal]) -> DataFrame:
-        """Return the heads of the matches, after the last tests and the aggregates."""
-        rule, alike = self.rule, self.joins.alike
-        terms = rule.head.terms or (ROW,)
-        held = [alike.held((rule.head.predicate, place)) for place in range(len(rule.head.terms))] or [TRUE]
-        group = None
-        if rule.aggregations:
-            matches, group = self._grouped(matches.distinct())
-        elif not pending:
-            chosen = (
-                each.literal(term.value) if isinstance(term, Constant) else F.col(term.name)
-                for term, each in zip(terms, held, strict=True)
-            )
-            return matches.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
-        inner = replace(rule, head=Atom(AFTER, terms), body=(), places=())
-        return self._run(matches, pending, inner, held, group)
-
-    def _grouped(self, matches: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        """Return the matches with those of each group together, and the columns of groups.
-
-        All are one group if there are no columns, or if tasks compute them.
-        """
-        group = tuple(variable.name for variable in self.rule.group)
-        if not group or not set(group) <= set(matches.columns):
-            return matches.repartition(1), ()
-        columns = [F.col(quoted(name)) for name in group]
-        return matches.repartition(*columns).sortWithinPartitions(*columns), group
-
-    def _run(
-        self,
-        matches: DataFrame,
-        tests: Sequence[Literal],
-        rule: Rule,
-        held: Sequence[Held],
-        group: tuple[str, ...] | None = None,
-    ) -> DataFrame:
-        """Return the heads of a rule whose body is the matches and some tests."""
-        before = tuple(map(Variable, matches.columns))
-        rule = replace(rule, body=(Atom(BEFORE, before), *tests))
-        program = _program(rule)
-        reads = tuple(self._held(variable).read_as for variable in before)
-        limit = self.joins.limit if group is None else replace(self.joins.limit, undivided=ONE_GROUP)
-        task = Evaluation(program, reads, tuple(held), group=group, limit=limit)
-        return matches.mapInArrow(task, _schema(held))
-
-    def _held(self, variable: Variable) -> Held:
-        return TRUE if variable == ROW else self.joins.alike.held((self.number, variable))
+    def _find(self, column: ColumnOrVariable) -> ColumnOrVariable:
+        while (above := self._parent.get(column, column)) != column:
+            self._parent[column] = self._parent.get(above, above)
+            column = above
+        return column
 
 
 def _program(rule: Rule) -> Program:
@@ -636,18 +632,12 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.union(other), frames)
 
 
-def _schema(held: Sequence[Held]) -> spark_types.StructType:
+def _schema(held: Sequence[ColumnEncoding]) -> spark_types.StructType:
     fields = [spark_types.StructField(f"c{place}", each.spark) for place, each in enumerate(held)]
     return spark_types.StructType(fields)
 
 
-def _in_slots(name: str, frame: DataFrame, places: Slots) -> DataFrame:
-    """Return rows of an output among those of all others: each has its own columns, and a tag."""
-    columns = dict(zip(places.of[name], frame.columns, strict=True))
-    chosen = (
-        F.col(quoted(columns[slot])).cast(of).alias(slot)
-        if slot in columns
-        else F.lit(None).cast(of).alias(slot)
-        for slot, of in places.types.items()
-    )
-    return frame.select(F.lit(name).alias(TAG), *chosen)
+def _tagged(name: str, frame: DataFrame, shared: SharedColumns) -> DataFrame:
+    """Return rows of an output among those of all others: in the columns that they share, with a tag."""
+    columns = dict(zip(shared.of[name], frame.columns, strict=True))
+    return frame.select(F.lit(name).alias(TAG), *filled(columns, shared.types))

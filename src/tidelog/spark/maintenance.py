@@ -1,12 +1,13 @@
-"""A program whose derived facts are kept right while its inputs change: by batches of a stream, or by calls.
+"""A program whose derived facts are maintained while its inputs change: by batches of a stream, or by calls.
 
 The facts lie in a store on a disk of the process that changes them: the driver's on classic sessions, on
-Connect that in which the server runs `foreachBatch`. There the reasoner stays open from batch to batch.
+Connect that in which the server runs `foreachBatch`. There the reasoner stays open from batch to batch. Begin
+with `maintain`; `table_changes` applies what is fetched from the frames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -33,13 +34,13 @@ from tidelog.maintenance.maintainer import NetChange
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.reasoner.storing import StoredReasoner, open_store
 from tidelog.spark import table_changes as tables
-from tidelog.spark.frames import SPECIAL, fetched
-from tidelog.spark.frames import quoted as _quoted
+from tidelog.spark.frames import SPECIAL, fetch, quoted
 from tidelog.spark.schemas import (
-    Input,
-    Output,
-    Said,
+    InputSchema,
+    NullSettings,
+    OutputSchema,
     arrow_of,
+    listed,
     nulls_of,
     outputs_of,
     read_input,
@@ -48,8 +49,15 @@ from tidelog.spark.schemas import (
 )
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import carried
-from tidelog.spark.stages import MAINTAINING, check_program, check_settings, on_error_of, only_input
-from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, Shape
+from tidelog.spark.stages import (
+    MAINTAINING,
+    check_program,
+    check_settings,
+    on_error_of,
+    only_input,
+    session_of,
+)
+from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, ChangeColumns
 from tidelog.spark.worker import REJECTS
 from tidelog.store.forms import BatchId
 from tidelog.store.store import Folder
@@ -87,14 +95,14 @@ def maintain(
     order: str | None = None,
     app_id: str = APP_ID,
     on_change: Callable[[Changes, int | None], object] | None = None,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     on_error: str = "fail",
     missing: str = "ignore",
     rows_at_once: int = MOST_ROWS,
     **settings: Any,
 ) -> Maintained:
-    """Return what keeps the derived facts of a program right in a store; a function for `foreachBatch`, too.
+    """Return what maintains the derived facts of a program in a store; a function for `foreachBatch`, too.
 
     Without a program it is that of the store, which is there.
     `inputs` are the schemas of predicates that the program does not declare. Batches of a stream are rows of
@@ -157,9 +165,9 @@ def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
     others = {field.name: field.dataType for field in current.schema.fields}
     if columns != others:
         different = [name for name in {**columns, **others} if columns.get(name) != others.get(name)]
-        message = f"the two versions of the table differ in the columns {_listed(different)}"
+        message = f"the two versions of the table differ in the columns {listed(different)}"
         raise ProgramError(Diagnostic(codes.NOT_COMPARABLE, message, help="select the same columns of both"))
-    current = current.select(*map(_quoted, columns))
+    current = current.select(*map(quoted, columns))
     came = current.subtract(previous).withColumn(CHANGE_TYPE, F.lit(INSERT))
     return came.unionAll(previous.subtract(current).withColumn(CHANGE_TYPE, F.lit(DELETE)))
 
@@ -168,13 +176,13 @@ def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
 class _Source:
     """Rows to be fetched, and how they are read."""
 
-    shape: Shape
+    shape: ChangeColumns
     frame: DataFrame
 
 
 @dataclass(frozen=True)
 class _Plain:
-    """What `maintain` returns, as it is pickled: its fields."""
+    """The fields of `Maintained`, as they are pickled."""
 
     values: tuple[Any, ...]
 
@@ -198,15 +206,13 @@ class Maintained:
     missing: str
     rows_at_once: int
     settings: Mapping[str, Any]
-    nulls: Said | None = None
+    nulls: NullSettings | None = None
     mixed: str = "text"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how it goes to the process of a server of Connect: with the package, if need be."""
         values = tuple(getattr(self, each.name) for each in fields(self))
         return carried(_Plain(values), scratch_folder())
-
-    # ---- changes
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Apply a batch of a stream, unless it has been: `writeStream.foreachBatch(maintained)`."""
@@ -273,7 +279,7 @@ class Maintained:
         deleted: Mapping[str, Rows] | None = None,
     ) -> Changes:
         """Apply one transaction; `deleted` are facts of the store to be deleted besides."""
-        faults = tables.Rejected(self.on_error)
+        faults = tables.RejectedChanges(self.on_error)
         batch = None if batch_id is None else BatchId(self.app_id, int(batch_id), stream)
         session = sources[0].frame.sparkSession if sources else None
 
@@ -285,14 +291,14 @@ class Maintained:
             if self.on_change is not None:
                 self.on_change(changes_of(delta), batch_id)
 
-        read = [(source.shape, fetched(source.frame, self.rows_at_once)) for source in sources]
+        read = [(source.shape, fetch(source.frame, self.rows_at_once)) for source in sources]
         with self._opened() as reasoner:
-            delta = tables.carry_out(reasoner, read, batch, self.missing, faults, publish, deleted)
+            delta = tables.apply_changes(reasoner, read, batch, self.missing, faults, publish, deleted)
         return changes_of(delta)
 
     @contextmanager
     def _opened(self) -> Iterator[StoredReasoner]:
-        """Give the reasoner that is open for writing; discard it if a fault has left it unlike the store."""
+        """Yield the reasoner open for writing; discard it if an error has left it unlike the store."""
         known = tables.opened(self.path, self.program, self.settings)
         with known.lock:
             try:
@@ -301,8 +307,6 @@ class Maintained:
                 if not known.reasoner.is_stored or not known.reasoner.is_in_place:
                     tables.discard(self.path)
                 raise
-
-    # ---- what frames hold
 
     def _source(self, name: str, frame: DataFrame, inserts: bool | None) -> _Source:
         """Return how a frame is read: as facts to insert or to delete, or as changes."""
@@ -317,8 +321,10 @@ class Maintained:
             inserts = None if op is not None else True
         read = self._read(name, predicate, frame.schema, {op, order})
         columns = [*read.columns, *(each for each in (op, order) if each is not None)]
-        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls)
-        return _Source(shape, frame.select(*map(_quoted, columns)))
+        shape = ChangeColumns(
+            predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls
+        )
+        return _Source(shape, frame.select(*map(quoted, columns)))
 
     def _operation(
         self, predicate: Predicate, schema: spark_types.StructType
@@ -332,8 +338,8 @@ class Maintained:
         order = self.order or (COMMIT_VERSION if op == CHANGE_TYPE and COMMIT_VERSION in names else None)
         absent = [each for each in (op, order) if each is not None and each not in names]
         if absent:
-            message = f"the frame has no column {_listed(absent)}"
-            help = f"it has {_listed(names)}"
+            message = f"the frame has no column {listed(absent)}"
+            help = f"it has {listed(names)}"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, place=_place(predicate), help=help))
         if order is not None and not isinstance(names[order], ORDERED):
             message = f"column `{order}` is of the type {names[order].simpleString()}, which is no order"
@@ -349,7 +355,7 @@ class Maintained:
         predicate: Predicate,
         schema: spark_types.StructType,
         others: Set[str | None] = frozenset(),
-    ) -> Input:
+    ) -> InputSchema:
         """Return how the columns of a frame are read, but for those with another meaning."""
         said = self.inputs.get(predicate.name)
         fields = [field for field in schema.fields if field.name not in others]
@@ -362,7 +368,7 @@ class Maintained:
         if read is None:
             raise ProgramError(faults)
         if read.times:
-            raise _timed(f"the columns {_listed(read.times)} of `{name}` say when facts hold")
+            raise _timed(f"the columns {listed(read.times)} of `{name}` say when facts hold")
         read = replace(read, nulls=self._nulls.get(predicate.name, ()))
         if predicate.declared:
             return read
@@ -428,12 +434,10 @@ class Maintained:
             raise ProgramError(faults)
         return found
 
-    def output(self, name: str) -> Output:
+    def output(self, name: str) -> OutputSchema:
         """Return the columns of a predicate's frames."""
         predicate = find_predicate(name, self.program.predicates)
         return outputs_of([predicate], self.inferred, self.mixed)[predicate.written]
-
-    # ---- comparing with the store
 
     def _compared(self, reasoner: StoredReasoner, name: str, frame: DataFrame) -> tuple[list[_Source], Rows]:
         """Return the rows that came and went since the store, and facts of the store that no row can be.
@@ -446,14 +450,14 @@ class Maintained:
         if not predicate.arity:
             message = f"`{name}` has no columns to compare"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help="use `apply`"))
-        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
+        shape = ChangeColumns(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
         types = [_compared_as(*each) for each in zip(read.spark, read.types, read.read_as, strict=True)]
         stored, others = tables.representable(reasoner, shape, types)
         of = [spark_type(Contents(each or STRINGS)) for each in types]
         keys = [f"_{place}" for place in range(len(of))]  # the columns of both as they are compared
         fields = [spark_types.StructField(key, each) for key, each in zip(keys, of, strict=True)]
         held = _frame(frame.sparkSession, stored.rename_columns(keys), spark_types.StructType(fields))
-        columns = [_quoted(column) for column in read.columns]
+        columns = [quoted(column) for column in read.columns]
         casts = [
             F.col(column).try_cast(to).alias(key) for column, to, key in zip(columns, of, keys, strict=True)
         ]
@@ -461,8 +465,6 @@ class Maintained:
         came = rows.join(held, keys, "left_anti").select(*columns).distinct()
         went = held.join(rows.select(*keys), keys, "left_anti")
         return [_Source(replace(shape, inserts=True), came), _Source(shape, went)], others
-
-    # ---- facts
 
     @property
     def reasoner(self) -> StoredReasoner:
@@ -475,7 +477,7 @@ class Maintained:
         """Return all facts of a predicate, as they are now, as a frame."""
         output = self.output(name)
         table = tables.typed_table(self.reasoner[output.predicate.name], output.types)
-        return _frame(_session(), table, output.schema)
+        return _frame(session_of({}), table, output.schema)
 
     def close(self) -> None:
         """Close the store, if it is open in this process, so that others can write to it."""
@@ -536,7 +538,7 @@ class Changes(Mapping[str, DataFrame]):
         arrays = [pa.array(texts, pa.string()) for texts in columns]
         table = pa.Table.from_arrays(arrays, names=list(names))
         fields = [spark_types.StructField(name, spark_types.StringType()) for name in names]
-        return _frame(self._session or _session(), table, spark_types.StructType(fields))
+        return _frame(self._session or session_of({}), table, spark_types.StructType(fields))
 
     def arrow(self, name: str) -> Any:
         """Return what changed in a predicate as an Arrow table."""
@@ -548,7 +550,7 @@ class Changes(Mapping[str, DataFrame]):
         """Return what changed in a predicate as a frame."""
         output = self._maintained.output(name)
         schema = spark_types.StructType(output.schema.fields).add(CHANGE_TYPE, spark_types.StringType())
-        return _frame(self._session or _session(), self.arrow(name), schema)
+        return _frame(self._session or session_of({}), self.arrow(name), schema)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.delta.predicates if self.delta is not None else ())
@@ -564,15 +566,6 @@ def _frame(session: SparkSession, table: Any, schema: spark_types.StructType) ->
     """Return an Arrow table as a frame."""
     fields = [pa.field(field.name, arrow_of(field.dataType)) for field in schema.fields]
     return session.createDataFrame(table.cast(pa.schema(fields)), schema)
-
-
-def _session() -> SparkSession:
-    session = SparkSession.getActiveSession()
-    if session is None:
-        message = "there is no Spark session"
-        help = "start one: `SparkSession.builder.getOrCreate()`"
-        raise ProgramError(Diagnostic(codes.NO_SESSION, message, help=help))
-    return session
 
 
 def _timed(message: str, span: Span | None = None) -> ProgramError:
@@ -610,10 +603,6 @@ def _same(frame: DataFrame) -> DataFrame:
 
 def _place(predicate: Predicate) -> str:
     return f"the frame `{predicate.written}`"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 __all__ = ["Changes", "Maintained", "differences", "maintain"]

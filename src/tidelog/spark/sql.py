@@ -23,13 +23,13 @@ from tidelog.errors import Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.rejects import OnError
 from tidelog.logic.program import Predicate, Program, Sandbox
 from tidelog.logic.resolve import EMPTY, read_text
-from tidelog.spark.frames import PREDICATE, Frames, quoted, slots_of
-from tidelog.spark.schemas import Output, slots
+from tidelog.spark.frames import PREDICATE, quoted, share_output_columns
+from tidelog.spark.schemas import OutputSchema, share_columns
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.stages import Given, only_input, wanted_predicates, writings
-from tidelog.spark.strategies import Limit, limit_of
-from tidelog.spark.worker import ERRORS, NO_PREDICATE, TAG, Everything, Task
+from tidelog.spark.stages import BoundProgram, InputFrames, only_input, output_columns, wanted_predicates
+from tidelog.spark.strategies import MemoryLimit, limit_of
+from tidelog.spark.worker import ERRORS, NO_PREDICATE, TAG, AllFacts, DerivationTask
 
 NAME: Final = "tidelog"
 SHARED: Final = "facts"  # the argument that is a table of several predicates
@@ -49,19 +49,19 @@ def register(session: SparkSession, name: str = NAME) -> None:
     """
     ship(session, scratch_folder())
     limit = limit_of(session, EMPTY, 1)
-    limit = Limit(limit.size, limit.told, undivided=UNDIVIDED)
+    limit = MemoryLimit(limit.size, limit.told, undivided=UNDIVIDED)
     function: Any = F.udtf(_function(limit))
     session.udtf.register(name, function)
 
 
 @dataclass
-class Analysed(AnalyzeResult):
+class AnalysedCall(AnalyzeResult):
     """What Spark is told of a call, and what its task does."""
 
     evaluate: Callable[[list[Any]], Iterator[tuple[Any, ...]]] | None = None
 
 
-def _function(limit: Limit) -> type:
+def _function(limit: MemoryLimit) -> type:
     """Return the handler of the function.
 
     It is a class that is pickled whole: processes of Spark may have no tidelog, and say so.
@@ -89,10 +89,7 @@ def _function(limit: Limit) -> type:
     return Tidelog
 
 
-# ---- when a query is analysed
-
-
-def analysed(limit: Limit, *arguments: AnalyzeArgument, **named: AnalyzeArgument) -> Analysed:
+def analysed(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeArgument) -> AnalysedCall:
     """Return the schema of a call, and what it evaluates; raise what is wrong with it."""
     given = dict(zip(("program", "output"), arguments, strict=False)) | named
     rest = arguments[2:]
@@ -103,12 +100,12 @@ def analysed(limit: Limit, *arguments: AnalyzeArgument, **named: AnalyzeArgument
     _check_empty(call)
     schema = call.output.schema
     if not tables:
-        return Analysed(schema, evaluate=call.evaluation(limit))
+        return AnalysedCall(schema, evaluate=call.evaluation(limit))
     columns = [SelectedColumn(quoted(name)) for name in call.columns]
-    return Analysed(schema, withSinglePartition=True, select=columns, evaluate=call.evaluation(limit))
+    return AnalysedCall(schema, withSinglePartition=True, select=columns, evaluate=call.evaluation(limit))
 
 
-def _analysed_or_told(limit: Limit, *arguments: Any, **named: Any) -> Analysed | str:
+def _analysed_or_told(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
     """Return what is known of a call, or the text of what is wrong with it."""
     try:
         return analysed(limit, *arguments, **named)
@@ -156,8 +153,8 @@ def _tables(
 class _Call:
     """A program, its inputs, all of one table, and the output that is asked for."""
 
-    given: Given
-    output: Output
+    given: BoundProgram
+    output: OutputSchema
     name: str  # of the output
     table: spark_types.StructType
     is_shared: bool
@@ -166,8 +163,8 @@ class _Call:
     def of(program: Program, output: str, tables: Mapping[str, spark_types.StructType]) -> _Call:
         table = next(iter(tables.values()), spark_types.StructType())
         is_shared = SHARED in tables and program.find(SHARED) is None
-        frames: Frames = Frames({_readable(program): table} if is_shared else tables)
-        given = Given.of(program, frames, {}, tells=False)
+        frames: InputFrames = InputFrames({_readable(program): table} if is_shared else tables)
+        given = BoundProgram.of(program, frames, {}, warns=False)
         ((name, found),) = given.outputs(wanted_predicates(given.program, [output])).items()
         return _Call(given, found, name, table, is_shared)
 
@@ -177,21 +174,21 @@ class _Call:
         read = [column for each in self.given.inputs.values() for column in each.columns]
         return tuple(dict.fromkeys([PREDICATE, *read] if self.is_shared else read))
 
-    def evaluation(self, limit: Limit) -> Evaluation:
+    def evaluation(self, limit: MemoryLimit) -> CallEvaluation:
         """Return what a task does."""
         inputs = self.given.inputs
-        taken = slots({name: each.spark for name, each in inputs.items()})
-        readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
-        places = slots_of({self.name: self.output})
-        ask = Everything(writings({self.name: self.output}, places))
-        task = self.given.task(ask, readings, places, OnError.FAIL, limit)
+        taken = share_columns({name: each.spark for name, each in inputs.items()})
+        input_columns = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
+        shared = share_output_columns({self.name: self.output})
+        ask = AllFacts(output_columns({self.name: self.output}, shared))
+        task = self.given.task(ask, input_columns, shared, OnError.FAIL, limit)
         columns: dict[str, str] = {}
         for name, each in inputs.items():
             columns |= dict(zip(taken.of[name], each.columns, strict=True))
         types = {field.name: field for field in self.table.fields}
         read = spark_types.StructType([types[name] for name in self.columns])
         tag = None if self.is_shared else next(iter(inputs), "")
-        return Evaluation(task, read, columns, tag, self.name, places.of[self.name], places.of[ERRORS][0])
+        return CallEvaluation(task, read, columns, tag, self.name, shared.of[self.name], shared.of[ERRORS][0])
 
 
 def _readable(program: Program) -> tuple[str, ...]:
@@ -227,14 +224,11 @@ def _holds_of_nothing(predicate: Predicate, program: Program) -> bool:
     return predicate.name in found
 
 
-# ---- when a query runs
-
-
 @dataclass(frozen=True)
-class Evaluation:
+class CallEvaluation:
     """What the task of a call does: rows of the table in, rows of the output out."""
 
-    task: Task
+    task: DerivationTask
     read: spark_types.StructType
     columns: Mapping[str, str]  # of the table, by where the task finds them
     tag: str | None  # the predicate of all rows; None: a column says it

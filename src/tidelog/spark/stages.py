@@ -1,30 +1,30 @@
-"""The one stage that evaluates a program on Spark: inputs, settings, outputs; tasks of a barrier stage
-that derive together.
+"""The driver's side of a derivation: what a program is given, and the one stage of Spark that evaluates it.
+
+A program is bound to its inputs (`BoundProgram.of`): names, columns and types are checked, and the types of
+what it derives are inferred. Then it is decided where it runs (`choose`). The rows of all inputs become one
+frame, in which a tag says of which input a row is (`tagged_rows`), and tasks evaluate the program over them
+(`BoundProgram.rows`): one task by `mapInArrow`, or those of a barrier stage, behind a shuffle. Rows of all
+outputs come out, which `frames.Derived` makes frames of. `worker` is what runs in the tasks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from secrets import token_bytes, token_hex
+from secrets import token_bytes
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.data.columns import Batch
 from tidelog.data.relation import column_names
 from tidelog.data.typed_columns import with_mixed
-from tidelog.engine import exchange
 from tidelog.engine.events import Tally
-from tidelog.engine.exchange import Listener, Lost, make_certificate
+from tidelog.engine.exchange import make_certificate
 from tidelog.engine.limits import Limits
-from tidelog.equality import distributed as equality
-from tidelog.equality.distributed import by_rules, task_of
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source, codes, suggest
+from tidelog.errors import Diagnostic, ProgramError, Source, codes, suggest
 from tidelog.io.rejects import OnError
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
@@ -32,33 +32,32 @@ from tidelog.logic.resolve import giving_times, program_of, resolve_query, warn
 from tidelog.logic.type_inference import Columns, Inferred, infer, infer_answers, united
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
-from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.spark.frames import (
     FILES_TYPES,
     PREDICATE,
     SPECIAL,
     Derived,
-    Frames,
+    filled,
     quoted,
-    slots_of,
-    slots_with,
+    share_output_columns,
+    share_with_special,
     union,
 )
 from tidelog.spark.joins import Joins
 from tidelog.spark.schemas import (
-    Around,
-    Input,
-    Output,
-    Readable,
-    Said,
-    Slots,
+    InputSchema,
+    NullSettings,
+    OutputSchema,
+    PassThrough,
+    ReadableRows,
+    SharedColumns,
     arrow_of,
     counted,
-    goes_around,
     outputs_of,
+    passes_through,
     read_input,
-    slots,
+    share_columns,
     time_fields,
     with_nulls,
 )
@@ -67,9 +66,8 @@ from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import (
     EXCHANGE,
     JOINS,
-    Choice,
-    Limit,
-    Metered,
+    MemoryLimit,
+    StrategyChoice,
     check_one_task,
     choose,
     is_encrypted,
@@ -81,27 +79,18 @@ from tidelog.spark.worker import (
     NO_PREDICATE,
     NONE,
     TAG,
-    VIOLATIONS,
-    Answers,
-    Collected,
-    Everything,
-    Part,
-    Reading,
-    Target,
-    Task,
-    Writing,
-    given_rows,
-    written,
+    AllFacts,
+    BarrierTask,
+    DerivationTask,
+    FileTarget,
+    InputColumns,
+    OutputColumns,
+    QueryAnswers,
 )
 from tidelog.syntax.parser import parse_literals
-from tidelog.temporal import distributed as temporal
 from tidelog.temporal.temporal import USUAL, TimeSettings, asks_when
-from tidelog.temporal.time_columns import split_batch
 
-# ---- Settings of a reasoner, as far as they make sense where it runs in a task of Spark or follows a store.
-#
-# What is wrong with them is raised by the call, on the driver: in a worker it would be a failed task.
-
+# Settings of a reasoner that make sense where it runs in a task of Spark, and where it follows a store.
 DERIVING: Final = frozenset(
     {"equality", "unique_names", "equal", "modules", "timeout", "max_facts", "time", "table_memory"}
 )
@@ -143,6 +132,8 @@ REFUSED: Final = {
 def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIVING) -> None:
     """Raise what is wrong with settings: names as `TypeError`, values as they are where a reasoner is made.
 
+    The call on the driver raises it: in a worker it would be a failed task.
+
     >>> check_settings({"rejects": "rejects.csv"})
     Traceback (most recent call last):
     TypeError: `rejects` makes no sense on Spark: rejected rows are a frame: `on_error="collect"`
@@ -171,131 +162,101 @@ def on_error_of(said: str) -> OnError:
         raise ValueError(f"on_error is one of {known}, not {said!r}") from None
 
 
-# ---- Tasks of a barrier stage that derive together: each has a part of the rows, and they send what is new.
-#
-# They learn one another's addresses by one `allGather`. If one of them is lost, Spark runs the stage again.
-
-SETTINGS: Final = ("timeout", "max_facts")
-EQUALITY: Final = ("equality", "unique_names")
-Deriving = exchange.Task | equality.EqualityTask | temporal.Divided
-UNREACHED: Final = (
-    "tasks connect to one another, on any port: where executors cannot, "
-    "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
-)
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """What each task of the stage runs; `secret` and `certificate` are known to these tasks only."""
-
-    task: Task
-    ask: Everything
-    count: int
-    secret: bytes
-    certificate: bytes | None = None
-
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield this task's part of the rows of all outputs."""
-        from pyspark import BarrierTaskContext
-
-        context = BarrierTaskContext.get()
-        hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
-        # Seen in attempts that follow one in which some tasks had ended before others failed.
-        if len(hosts) != self.count:
-            raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
-        # Memory is not limited yet: a task that ended before it met the others would let them wait for ever.
-        mesh, attempt = self._meet(context, hosts)
-        read = Metered(batches, given_rows)
-        try:
-            parts = self._parts(read, mesh, attempt)
-            yield from self.task.rows(parts, read, hosts.count(hosts[mesh.number]))
-        finally:
-            mesh.close()
-
-    def _meet(self, context: Any, hosts: Sequence[str]) -> tuple[exchange.Mesh, str]:
-        """Return the connections with all other tasks, and what this attempt is called."""
-        number = context.partitionId()
-        listener = Listener(hosts[number])
-        said = context.allGather(json.dumps([listener.address, token_hex(16)]))
-        told = [json.loads(each) for each in said]
-        addresses, attempt = [address for address, _ in told], told[0][1]
-        try:
-            mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
-        except Lost as error:
-            raise Lost([replace(each, help=UNREACHED) for each in error.diagnostics]) from None
-        return mesh, attempt
-
-    def _parts(self, batches: Iterable[Any], mesh: exchange.Mesh, attempt: str) -> Iterator[Part]:
-        faults = Collected(self.task.on_error)
-        program = self._program()
-        with mesh:
-            deriving = self._deriving(program, mesh, int(attempt, 16))
-            for reading, read in self.task.read(batches, faults):
-                _load(deriving, reading, _checked(read, faults))
-            deriving.run()
-        yield from self.task.shown(faults, self._outputs(deriving, program))
-
-    def _settings(self, *names: str) -> dict[str, Any]:
-        return {key: self.task.settings[key] for key in names if key in self.task.settings}
-
-    def _program(self) -> Program:
-        """Return the program that tasks derive."""
-        program = by_rules(self.task.program, **self._settings(*EQUALITY))
-        return program if BOTTOM in program.timed else told_apart(program)
-
-    def _deriving(self, program: Program, mesh: exchange.Mesh, seed: int) -> Deriving:
-        settings = self._settings(*SETTINGS)
-        if program.timed:
-            return temporal.TimedTask(program, mesh, seed=seed, **settings, **self._settings("time"))
-        return task_of(program, mesh, seed=seed, **settings, **self._settings("equal", *EQUALITY))
-
-    def _outputs(self, deriving: Deriving, program: Program) -> Iterator[Part]:
-        found = violated(program, lambda name: deriving.columns(name)[1] > 0)
-        if not isinstance(deriving, exchange.Task):
-            found = [*deriving.violations(), *found]
-        if found and not self.ask.keeps_violations:
-            raise Inconsistent(found)
-        if found:
-            texts = [[item.code for item in found], [item.message for item in found]]
-            yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
-        for output in self.ask.outputs:
-            yield from written(deriving.relation(output.predicate), output)
-
-
-def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:
-    """Give a task the rows of an input, with when they hold if it has columns that say so."""
-    if reading.times:
-        assert isinstance(deriving, temporal.TimedTask), "the program knows which predicates have times"
-        is_integer = deriving.program.is_integer_time
-        deriving.load_timed(
-            reading.predicate, (split_batch(batch, reading.times, is_integer) for batch in batches)
-        )
-    else:
-        deriving.load(reading.predicate, batches)
-
-
-def _checked(batches: Iterator[Batch], faults: Collected) -> Iterator[Batch]:
-    """Yield the batches, then raise if rows could not be read: the others are told by who loads them."""
-    yield from batches
-    faults.check()
-
-
-# ---- What a program on Spark is given, and the one stage that evaluates it: inputs, their columns, and
-# outputs.
-#
-# All inputs become one frame of tagged rows, and tasks evaluate the program over them; rows of all outputs
-# come out, which `derived` makes frames of.
-
 STRING = spark_types.StringType()
 ANSWERS = "answers"  # the name of what a query asks for
+FrameSource = DataFrame | spark_types.StructType
+
+
+class InputFrames(Mapping[str, Any]):
+    """Frames, or their schemas where nothing will run, by the name of the predicate.
+
+    A frame that is given for several predicates, `{("flight", "train"): connections}`, has a column
+    `predicate`; the others are the columns of the predicates, in order. It is read once for all of them.
+    """
+
+    def __init__(
+        self, given: Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
+    ) -> None:
+        self._own: dict[str, FrameSource] = {}
+        self._shared: dict[str, FrameSource] = {}
+        self.groups: list[tuple[tuple[str, ...], FrameSource]] = []
+        if isinstance(given, InputFrames):
+            self._own, self._shared, self.groups = given._own, given._shared, given.groups
+            return
+        for name, source in given.items():
+            if not isinstance(source, DataFrame | spark_types.StructType):
+                raise TypeError(f"`{name}` is no DataFrame, but {type(source).__name__}")
+            if isinstance(name, tuple):
+                _check_predicate_column(name, source)
+                self.groups.append((name, source))
+                self._shared |= dict.fromkeys(name, source)
+            else:
+                self._own[name] = source
+        twice = self._own.keys() & self._shared.keys()
+        if twice or sum(len(names) for names, _ in self.groups) > len(self._shared):
+            raise ValueError(f"several frames are given for {', '.join(sorted(twice or self._shared))}")
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the frame, or the schema, of one predicate."""
+        if name in self._own:
+            return self._own[name]
+        whole = self._shared[name]
+        if not isinstance(whole, DataFrame):
+            return _without_predicate(whole)
+        return whole.where(F.col(PREDICATE) == name).drop(PREDICATE)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from self._shared
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._shared)
+
+    def is_shared(self, name: str) -> bool:
+        """Whether the frame of a predicate holds others, too."""
+        return name in self._shared
+
+    @property
+    def sources(self) -> list[DataFrame]:
+        """The frames that are given, each once."""
+        shared = (source for _, source in self.groups)
+        return [each for each in (*self._own.values(), *shared) if isinstance(each, DataFrame)]
+
+    @property
+    def schemas(self) -> list[str]:
+        """The predicates of which only a schema is given."""
+        given = {**self._own, **self._shared}
+        return [name for name, source in given.items() if not isinstance(source, DataFrame)]
+
+    def schema_of(self, name: str, arity: int | None) -> spark_types.StructType:
+        """Return the schema of a predicate's frame; a shared one has columns for the widest predicate."""
+        source = self._own.get(name, self._shared.get(name))
+        schema = source.schema if isinstance(source, DataFrame) else source
+        assert schema is not None
+        if name in self._own:
+            return schema
+        return spark_types.StructType(_without_predicate(schema).fields[:arity])
+
+
+def _without_predicate(schema: spark_types.StructType) -> spark_types.StructType:
+    return spark_types.StructType([each for each in schema.fields if each.name != PREDICATE])
+
+
+def _check_predicate_column(names: tuple[str, ...], source: FrameSource) -> None:
+    schema = source.schema if isinstance(source, DataFrame) else source
+    if PREDICATE not in schema.names or not isinstance(schema[PREDICATE].dataType, spark_types.StringType):
+        shown = ", ".join(f"`{name}`" for name in names)
+        message = f"the frame of {shown} has no column `{PREDICATE}` of strings, to tell them apart"
+        help = f'add one, such as `frame.withColumn("{PREDICATE}", …)`, or give a frame for each predicate'
+        raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help=help))
 
 
 @dataclass(frozen=True)
-class Given:
+class BoundProgram:
     """A program with the inputs that it is a function of, and what is known of its columns."""
 
     program: Program
-    inputs: Mapping[str, Input]
+    inputs: Mapping[str, InputSchema]
     inferred: Inferred
     settings: Mapping[str, Any]
     mixed: str = "text"
@@ -307,18 +268,18 @@ class Given:
         inputs: Mapping[str, Any],
         settings: Mapping[str, Any],
         *,
-        nulls: Said | None = None,
+        nulls: NullSettings | None = None,
         mixed: str = "text",
-        tells: bool = True,
-    ) -> Given:
-        """Return a program with its inputs; raise all that is wrong with them.
+        warns: bool = True,
+    ) -> BoundProgram:
+        """Bind a program to its inputs; raise all that is wrong with them.
 
-        `tells` is whether a caller in Python is told of what never matches, given these inputs.
+        `warns` is whether a caller in Python is warned of what never matches, given these inputs.
         """
         check_settings(settings)
         known = program_of(program)
         check_program(known)
-        frames = Frames(inputs)
+        frames = InputFrames(inputs)
         _check_streaming(frames)
         schemas = {}
         for name in frames:
@@ -326,10 +287,23 @@ class Given:
             schemas[name] = frames.schema_of(name, None if predicate is None else predicate.arity)
         read = with_nulls(read_schemas(known, schemas), nulls)
         known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
-        inferred = infer(known, *held_by(read.values()))
-        if tells:
+        inferred = infer(known, *types_in(read.values()))
+        if warns:
             warn(item for item in inferred.warnings if item not in known.warnings)
         return cls(known, read, inferred, settings, mixed)
+
+    def choose(
+        self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
+    ) -> StrategyChoice:
+        """Choose where the program runs."""
+        session = _known_session(frames)
+        columns = {name: len(each.columns) for name, each in self.inputs.items()}
+        time = self.settings.get("time", USUAL)
+        return choose(self.program, session, InputFrames(frames).sources, partitions, sizes, columns, time)
+
+    def check_one_task(self, frames: Mapping[str, DataFrame], what: str) -> None:
+        """Raise if the session asks for several tasks, or joins, for what runs in one task."""
+        check_one_task(_known_session(frames), what)
 
     def derive(
         self,
@@ -337,54 +311,60 @@ class Given:
         outputs: Sequence[str] | None,
         on_error: str,
         on_violation: str,
-        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
-        goes_around_tasks: bool = True,
+        choice: StrategyChoice = StrategyChoice(),  # noqa: B008 - it cannot be changed
+        may_pass_through: bool = True,
     ) -> Derived:
         """Return the frames of predicates.
 
-        Inputs that are outputs and that no rule reads go around tasks, unless these are to hold everything.
+        Inputs that are outputs and that no rule reads do not go through tasks, unless these are to hold
+        everything.
         """
         if on_violation not in ("fail", "keep"):
             raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
-        program, faults = self.program, on_error_of(on_error)
-        wanted = self.outputs(wanted_predicates(program, outputs))
-        passing = {
-            name: Around(output, Readable(frames[each], self.inputs[each], faults))
-            for name, output in wanted.items()
-            if goes_around_tasks
-            and (each := self.input_of(output.predicate))
-            and not Frames(frames).is_shared(each)  # it is read for others anyway
-            and goes_around(program, self.inputs[each], output)
-        }
+        policy = on_error_of(on_error)
+        wanted = self.outputs(wanted_predicates(self.program, outputs))
+        passing = self._passing_through(frames, wanted, policy) if may_pass_through else {}
         wanted = {name: output for name, output in wanted.items() if name not in passing}
-        places = slots_of(wanted)
-        ask = Everything(writings(wanted, places), on_violation == "keep")
-        needed = read_by(program, [*wanted.values()])
-        said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        shared = share_output_columns(wanted)
+        ask = AllFacts(output_columns(wanted, shared), on_violation == "keep")
+        needed = read_by(self.program, [*wanted.values()])
+        nulls = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         if choice.strategy == JOINS:
-            joined = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
-            return Derived(lambda: joined, wanted, places, passing, are_counted=False, nulls=said)
+            joined = self._join(frames, wanted, shared, policy, ask.keeps_violations, needed)
+            return Derived(lambda: joined, wanted, shared, passing, are_counted=False, nulls=nulls)
 
-        def write_files(target: Target) -> DataFrame:
-            named = slots_with({FILES: FILES_TYPES})
-            told = Derived(lambda: self.rows(ask, frames, named, faults, needed, choice, target), {}, named)
-            return told.at_once(FILES, COLUMNS) if choice.tasks == 1 else told.only(FILES, COLUMNS)
+        def write_files(target: FileTarget) -> DataFrame:
+            named = share_with_special({FILES: FILES_TYPES})
+            rows = Derived(lambda: self.rows(ask, frames, named, policy, needed, choice, target), {}, named)
+            return rows.at_once(FILES, COLUMNS) if choice.tasks == 1 else rows.only(FILES, COLUMNS)
 
         return Derived(
-            lambda: self.rows(ask, frames, places, faults, needed, choice),
+            lambda: self.rows(ask, frames, shared, policy, needed, choice),
             wanted,
-            places,
+            shared,
             passing,
             is_divided=choice.strategy == EXCHANGE,
             write_files=write_files,
-            nulls=said,
+            nulls=nulls,
         )
 
-    def _joined(
+    def _passing_through(
+        self, frames: Mapping[str, DataFrame], outputs: Mapping[str, OutputSchema], on_error: OnError
+    ) -> dict[str, PassThrough]:
+        """Return the outputs whose facts are the rows of one input, and which no task has to derive."""
+        return {
+            name: PassThrough(output, ReadableRows(frames[given], self.inputs[given], on_error))
+            for name, output in outputs.items()
+            if (given := self.input_of(output.predicate))
+            and not InputFrames(frames).is_shared(given)  # it is read for others anyway
+            and passes_through(self.program, self.inputs[given], output)
+        }
+
+    def _join(
         self,
         frames: Mapping[str, DataFrame],
-        outputs: Mapping[str, Output],
-        places: Slots,
+        outputs: Mapping[str, OutputSchema],
+        shared: SharedColumns,
         on_error: OnError,
         keeps_violations: bool,
         needed: Callable[[str], bool],
@@ -396,50 +376,85 @@ class Given:
         limits = Limits(Tally(), self.settings.get("timeout"), self.settings.get("max_facts"))
         limit = limit_of(session, self.program, 1)
         joins = Joins.of(self.program, self.inferred, session, limits, limit)
-        return joins.rows(inputs, outputs, places, on_error, keeps_violations)
+        return joins.rows(inputs, outputs, shared, on_error, keeps_violations)
 
     def query(
         self,
         frames: Mapping[str, DataFrame],
         text: str,
         on_error: str,
-        tell: Callable[[Iterable[Diagnostic]], None] = warn,
+        on_warnings: Callable[[Iterable[Diagnostic]], None] = warn,
     ) -> Derived:
         """Return a query's answers, as the output `answers`, with the rows that were rejected.
 
-        `tell` is called with what never matches in the query.
+        `on_warnings` is called with what never matches in the query.
         """
-        asked = resolved(text, self.program)
-        output = self.answers(asked)
-        tell(infer_answers(asked.rule, self.inferred, self.program)[1])
-        places = slots_of({ANSWERS: output})
-        (writing,) = writings({ANSWERS: output}, places)
-        needed = needed_for(asked, self.program)
-        ask, faults = Answers(text, writing), on_error_of(on_error)
-        said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        query = resolved(text, self.program)
+        output = self.answers(query)
+        on_warnings(infer_answers(query.rule, self.inferred, self.program)[1])
+        shared = share_output_columns({ANSWERS: output})
+        (columns,) = output_columns({ANSWERS: output}, shared)
+        needed = needed_for(query, self.program)
+        ask, policy = QueryAnswers(text, columns), on_error_of(on_error)
+        nulls = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         return Derived(
-            lambda: self.rows(ask, frames, places, faults, needed), {ANSWERS: output}, places, nulls=said
+            lambda: self.rows(ask, frames, shared, policy, needed), {ANSWERS: output}, shared, nulls=nulls
         )
 
-    def choose(
-        self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
-    ) -> Choice:
-        """Choose where the program runs."""
-        session = _known_session(frames)
-        columns = {name: len(each.columns) for name, each in self.inputs.items()}
-        time = self.settings.get("time", USUAL)
-        return choose(self.program, session, Frames(frames).sources, partitions, sizes, columns, time)
+    def rows(
+        self,
+        ask: Any,
+        frames: Mapping[str, DataFrame],
+        shared: SharedColumns,
+        on_error: OnError,
+        needed: Callable[[str], bool],
+        choice: StrategyChoice = StrategyChoice(),  # noqa: B008 - it cannot be changed
+        target: FileTarget | None = None,
+    ) -> DataFrame:
+        """Return the rows of all outputs, as tasks return them that read the inputs that are needed.
 
-    def check_one_task(self, frames: Mapping[str, DataFrame], what: str) -> None:
-        """Raise if the session asks for several tasks, or joins, for what runs in one task."""
-        check_one_task(_known_session(frames), what)
+        With a target, tasks write the outputs to files, and the rows say which.
+        """
+        inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
+        taken = share_columns({name: each.spark for name, each in inputs.items()})
+        session = session_of(frames)
+        limit = limit_of(session, self.program, choice.tasks)
+        columns = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
+        task = self.task(ask, columns, shared, on_error, limit, target)
+        schema = rows_schema(shared)
+        ship(session, scratch_folder())
+        tagged = tagged_rows(session, frames, inputs, taken)
+        if choice.is_small:
+            tagged = tagged.coalesce(1)
+        else:  # by all columns: Spark would sort rows that it deals out in turn, to deal them the same again
+            tagged = tagged.repartition(choice.tasks, *(quoted(each) for each in tagged.columns))
+        if choice.strategy != EXCHANGE:
+            return tagged.mapInArrow(Shipped(task), schema)
+        certificate = make_certificate() if is_encrypted(session) else None
+        barrier_task = BarrierTask(task, ask, choice.tasks, token_bytes(32), certificate)
+        return tagged.mapInArrow(Shipped(barrier_task), schema, barrier=True)
+
+    def task(
+        self,
+        ask: Any,
+        inputs: Mapping[str, InputColumns],
+        shared: SharedColumns,
+        on_error: OnError,
+        limit: MemoryLimit,
+        target: FileTarget | None = None,
+    ) -> DerivationTask:
+        """Return what a task does that reads rows of inputs and returns those of outputs."""
+        program = replace(self.program, queries=(), outputs=())
+        schema = {slot: arrow_of(of) for slot, of in shared.types.items()}
+        special = {name: shared.of[name] for name in (*SPECIAL, FILES) if name in shared.of}
+        return DerivationTask(program, inputs, ask, schema, special, on_error, self.settings, limit, target)
 
     def input_of(self, predicate: Predicate) -> str | None:
         """Return the name under which the one frame of a predicate is given, if there is one."""
         found = [name for name, each in self.inputs.items() if each.predicate == predicate]
         return found[0] if len(found) == 1 else None  # several files have to be put together
 
-    def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
+    def outputs(self, predicates: Sequence[Predicate]) -> dict[str, OutputSchema]:
         """Return what the frames of predicates hold."""
         found = outputs_of(predicates, self.inferred, self.mixed)
         timed = self.program.timed
@@ -448,72 +463,18 @@ class Given:
             for name, each in found.items()
         }
 
-    def answers(self, query: Query) -> Output:
+    def answers(self, query: Query) -> OutputSchema:
         """Return what the frame of a query's answers holds."""
         types, _ = infer_answers(query.rule, self.inferred, self.program)
         names = query.variables
-        asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
+        predicate = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
         schema = tuple(map(Contents, types))
-        output = Output(asked, with_mixed(schema, self.mixed))
+        output = OutputSchema(predicate, with_mixed(schema, self.mixed))
         return self._timed(output, names) if asks_when(query, self.program) else output
 
-    def _timed(self, output: Output, names: Sequence[str]) -> Output:
+    def _timed(self, output: OutputSchema, names: Sequence[str]) -> OutputSchema:
         fields = time_fields(names, self.program, self.inputs.values(), self.settings)
         return replace(output, times=fields)
-
-    def rows(
-        self,
-        ask: Any,
-        frames: Mapping[str, DataFrame],
-        places: Slots,
-        on_error: OnError,
-        needed: Callable[[str], bool],
-        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
-        target: Target | None = None,
-    ) -> DataFrame:
-        """Return the rows of all outputs, as tasks return them that read the inputs that are needed.
-
-        With a target, tasks write the outputs to files, and the rows say which.
-        """
-        inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
-        taken = slots({name: each.spark for name, each in inputs.items()})
-        session = session_of(frames)
-        limit = limit_of(session, self.program, choice.tasks)
-        readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
-        task = self.task(ask, readings, places, on_error, limit, target)
-        out = rows_schema(places)
-        ship(session, scratch_folder())
-        tagged = tagged_rows(session, frames, inputs, taken)
-        if choice.is_small:
-            tagged = tagged.coalesce(1)
-        else:  # by all columns: Spark would sort rows that it deals out in turn, to deal them the same again
-            tagged = tagged.repartition(choice.tasks, *(quoted(each) for each in tagged.columns))
-        if choice.strategy != EXCHANGE:
-            return tagged.mapInArrow(Shipped(task), out)
-        certificate = make_certificate() if is_encrypted(session) else None
-        together = Exchange(task, ask, choice.tasks, token_bytes(32), certificate)
-        return tagged.mapInArrow(Shipped(together), out, barrier=True)
-
-    def task(
-        self,
-        ask: Any,
-        readings: Mapping[str, Reading],
-        places: Slots,
-        on_error: OnError,
-        limit: Limit,
-        target: Target | None = None,
-    ) -> Task:
-        """Return what a task does that reads rows of inputs and returns those of outputs."""
-        program = replace(self.program, queries=(), outputs=())
-        schema = {slot: arrow_of(of) for slot, of in places.types.items()}
-        special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
-        return Task(program, readings, ask, schema, special, on_error, self.settings, limit, target)
-
-
-def rows_schema(places: Slots) -> spark_types.StructType:
-    """Return the schema of the rows that tasks return."""
-    fields = [(TAG, STRING), *places.types.items()]
-    return spark_types.StructType([spark_types.StructField(*field) for field in fields])
 
 
 def check_program(program: Program) -> None:
@@ -522,19 +483,19 @@ def check_program(program: Program) -> None:
     passed = "pass their frames: {" + ", ".join(f'"{name}": …' for name in imported) + "}"
     found = []
     for transfer in program.imports:
-        written = program.predicates[transfer.predicate].written
-        message = f"`{written}` is imported, but here frames go in"
+        name = program.predicates[transfer.predicate].written
+        message = f"`{name}` is imported, but here frames go in"
         found.append(Diagnostic(codes.TRANSFER, message, transfer.span, passed))
     for transfer in program.exports:
-        written = program.predicates[transfer.predicate].written
-        message = f"`{written}` is exported, but here frames go out"
-        help = f'write the frame: `derived["{written}"].write…`'
+        name = program.predicates[transfer.predicate].written
+        message = f"`{name}` is exported, but here frames go out"
+        help = f'write the frame: `derived["{name}"].write…`'
         found.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
     if found:
         raise ProgramError(found)
 
 
-def _check_streaming(frames: Frames) -> None:
+def _check_streaming(frames: InputFrames) -> None:
     if any(frame.isStreaming for frame in frames.sources):
         streaming = [
             name for name, frame in frames.items() if isinstance(frame, DataFrame) and frame.isStreaming
@@ -544,7 +505,7 @@ def _check_streaming(frames: Frames) -> None:
         raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
 
 
-def held_by(inputs: Iterable[Input]) -> tuple[dict[str, Columns], dict[str, Columns]]:
+def types_in(inputs: Iterable[InputSchema]) -> tuple[dict[str, Columns], dict[str, Columns]]:
     """Return the types of what inputs hold, by predicate, and those of missing values that are values."""
     types: dict[str, Columns] = {}
     missing: dict[str, Columns] = {}
@@ -555,8 +516,9 @@ def held_by(inputs: Iterable[Input]) -> tuple[dict[str, Columns], dict[str, Colu
     return types, missing
 
 
-def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, Input]:
-    found: dict[str, Input] = {}
+def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, InputSchema]:
+    """Return how frames of these schemas are read; raise all that is wrong with them."""
+    found: dict[str, InputSchema] = {}
     faults: list[Diagnostic] = []
     for name, schema in schemas.items():
         read, wrong = read_input(name, program.find(name), schema)
@@ -566,9 +528,6 @@ def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]
     if faults:
         raise ProgramError(faults)
     return found
-
-
-# ---- what is asked for
 
 
 def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
@@ -590,10 +549,11 @@ def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[P
 
 
 def resolved(text: str, program: Program) -> Query:
+    """Return the query that a text is."""
     return resolve_query(parse_literals(Source("<query>", text)), program, text)
 
 
-def read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
+def read_by(program: Program, outputs: Sequence[OutputSchema]) -> Callable[[str], bool]:
     """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
     matter = {name for rule in program.rules for name in rule.read}
     matter |= program.derived | {output.predicate.name for output in outputs}
@@ -616,11 +576,11 @@ def needed_for(query: Query, program: Program) -> Callable[[str], bool]:
 
 def only_input(program: Program, more: Mapping[str, object]) -> str:
     """Return the one predicate that frames can be given for."""
-    stated = {fact.predicate for fact in program.facts}
+    explicit = {fact.predicate for fact in program.facts}
     given = [
         predicate.written
         for name, predicate in program.predicates.items()
-        if name not in program.derived | stated and predicate.written not in more
+        if name not in program.derived | explicit and predicate.written not in more
     ]
     if len(given) != 1:
         message = f"the frame may be one of {', '.join(f'`{name}`' for name in given) or 'no predicates'}"
@@ -628,31 +588,16 @@ def only_input(program: Program, more: Mapping[str, object]) -> str:
     return given[0]
 
 
-# ---- rows of all inputs, and of all outputs
-
-
-def writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...]:
-    return tuple(
-        Writing(
-            name,
-            output.predicate.name,
-            places.of[name],
-            output.types,
-            tuple(arrow_of(of) for _, of in output.times),
-        )
-        for name, output in outputs.items()
-    )
-
-
 def _known_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
     """Return the session of the frames, else the one that runs, if there is one."""
-    given = Frames(frames)
+    given = InputFrames(frames)
     for name in given.schemas:  # `check` takes schemas instead of frames
         raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
     return next((frame.sparkSession for frame in given.sources), None) or SparkSession.getActiveSession()
 
 
 def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
+    """Return the session of the frames, else the one that runs; raise if there is none."""
     session = _known_session(frames)
     if session is None:
         help = "start one: `SparkSession.builder.getOrCreate()`"
@@ -660,37 +605,53 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
     return session
 
 
+def rows_schema(shared: SharedColumns) -> spark_types.StructType:
+    """Return the schema of the rows that tasks return."""
+    fields = [(TAG, STRING), *shared.types.items()]
+    return spark_types.StructType([spark_types.StructField(*field) for field in fields])
+
+
+def output_columns(outputs: Mapping[str, OutputSchema], shared: SharedColumns) -> tuple[OutputColumns, ...]:
+    """Return where tasks put the columns of outputs."""
+    return tuple(
+        OutputColumns(
+            name,
+            output.predicate.name,
+            shared.of[name],
+            output.types,
+            tuple(arrow_of(of) for _, of in output.times),
+        )
+        for name, output in outputs.items()
+    )
+
+
 def tagged_rows(
-    session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots
+    session: SparkSession,
+    frames: Mapping[str, DataFrame],
+    inputs: Mapping[str, InputSchema],
+    taken: SharedColumns,
 ) -> DataFrame:
     """Return the rows of all inputs in one frame, with the name of their input.
 
     The name is text, since Spark compiles one program for all frames of the same columns then: numbers would
     be constants in it.
     """
-    given, parts = Frames(frames), []
+    given, parts = InputFrames(frames), []
     for name, each in inputs.items():
         if not given.is_shared(name):
-            places = dict(zip(taken.of[name], each.columns, strict=True))
-            parts.append(frames[name].select(F.lit(name).alias(TAG), *_filled(places, taken)))
+            columns = dict(zip(taken.of[name], each.columns, strict=True))
+            parts.append(frames[name].select(F.lit(name).alias(TAG), *filled(columns, taken.types)))
     for names, whole in given.groups:
         wanted = [name for name in names if name in inputs]
         if wanted and isinstance(whole, DataFrame):
-            places = {}
+            columns = {}
             for name in wanted:
-                places |= dict(zip(taken.of[name], inputs[name].columns, strict=True))
+                columns |= dict(zip(taken.of[name], inputs[name].columns, strict=True))
             tag = F.col(PREDICATE)
-            # Rows of other predicates than those that it was given for are told by the task.
+            # Tasks reject rows of other predicates than those that the frame was given for.
             is_unknown = tag.isNull() | ~tag.isin(list(names))
             rows = whole if len(wanted) == len(names) else whole.where(tag.isin(wanted) | is_unknown)
             tag = F.coalesce(tag, F.lit(NO_PREDICATE))
-            parts.append(rows.select(tag.alias(TAG), *_filled(places, taken)))
-    first = session.range(1).select(F.lit(NONE).alias(TAG), *_filled({}, taken))
+            parts.append(rows.select(tag.alias(TAG), *filled(columns, taken.types)))
+    first = session.range(1).select(F.lit(NONE).alias(TAG), *filled({}, taken.types))
     return union([first, *parts])
-
-
-def _filled(places: Mapping[str, str], taken: Slots) -> Iterator[Any]:
-    """Yield a column for each slot: one of the frame's, or none."""
-    for slot, of in taken.types.items():
-        column = F.col(quoted(places[slot])) if slot in places else F.lit(None).cast(of)
-        yield column.alias(slot)

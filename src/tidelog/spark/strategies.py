@@ -1,5 +1,9 @@
-"""Where a program runs, and why: one task, several that exchange facts, or joins; the memory that a task
-may take.
+"""Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
+
+`choose` decides on the driver, from what is asked for, the settings of the session and the size of the inputs
+(`budget` is the memory of a task). `MemoryLimit.within` sees to it in the task that it takes no more, and
+says otherwise how many tasks would do; `MemoryWatch` measures. Sizes are bytes of the anonymous memory of a
+Python worker, in which a task runs.
 """
 
 from __future__ import annotations
@@ -25,11 +29,6 @@ from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.temporal.partitioning import check_divisible
 from tidelog.temporal.temporal import USUAL, TimeSettings
 
-# ---- How much memory a task may take: told by settings on the driver, observed on the worker. Imports no
-# Spark.
-#
-# Sizes are bytes of the anonymous memory of a Python worker, in which a task runs.
-
 TASK_MEMORY: Final = "tidelog.taskMemory"
 PYSPARK: Final = "spark.executor.pyspark.memory"
 OVERHEAD: Final = "spark.executor.memoryOverhead"
@@ -53,8 +52,8 @@ Setting = Callable[[str, str], str]  # the value of a key, or a default
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What a task may take, and who says so; `limit` is None if only its machine limits it."""
+class MemoryBudget:
+    """What a task may take, and what says so; `limit` is None if only its machine limits it."""
 
     size: int
     told: str
@@ -86,11 +85,11 @@ def _ratio(tasks: int) -> float:
     return math.sqrt(tasks) if tasks <= _DIVIDED else tasks / math.sqrt(_DIVIDED)
 
 
-def budget(setting: Setting) -> Budget:
+def budget(setting: Setting) -> MemoryBudget:
     """Return what the settings of a session say that each task may take."""
     asked = _bytes(setting, TASK_MEMORY, "")
     if asked is not None:
-        return Budget(asked, f"{shown(asked)} for each task ({TASK_MEMORY})", asked)
+        return MemoryBudget(asked, f"{shown(asked)} for each task ({TASK_MEMORY})", asked)
     master = setting("spark.master", "")
     local = re.match(r"local(?:\[(\d+|\*))?", master)
     for key, size, share in (
@@ -102,14 +101,14 @@ def budget(setting: Setting) -> Budget:
             each = int(size * share) // slots
             part = f"{share:.0%} of " if share < 1 else ""
             told = f"{shown(each)} for each task ({part}{key}, {shown(size)}, for {counted(slots, 'slot')})"
-            return Budget(each, told, each)
+            return MemoryBudget(each, told, each)
     free = available_bytes() if local else None
     if free is not None:
         size = int(MOST * free)
         told = f"{shown(size)} for all tasks ({MOST:.0%} of what this machine has left)"
-        return Budget(size, told, is_shared=True)
+        return MemoryBudget(size, told, is_shared=True)
     told = f"{shown(ASSUMED)} for each task, which is assumed: set {TASK_MEMORY}, {PYSPARK} or {OVERHEAD}"
-    return Budget(ASSUMED, told)
+    return MemoryBudget(ASSUMED, told)
 
 
 def _overhead(setting: Setting, master: str) -> int | None:
@@ -144,10 +143,7 @@ def shown(size: float) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
 
 
-# ---- on the worker
-
-
-class Watch:
+class MemoryWatch:
     """Limits what this process maps, again and again, so that it takes no more than so many bytes. Mutable.
 
     The system limits what is mapped, which may be much more than what is used: allocators and tables reserve
@@ -165,7 +161,7 @@ class Watch:
     @contextmanager
     def running(self) -> Iterator[None]:
         """In the block, look at what is used while the limit is on."""
-        thread = Thread(target=self._look_on, daemon=True)
+        thread = Thread(target=self._keep_looking, daemon=True)
         before = REFUSAL.answer
         REFUSAL.answer = self._look
         thread.start()
@@ -199,7 +195,7 @@ class Watch:
             else:
                 resource.setrlimit(resource.RLIMIT_DATA, self._limits)
 
-    def _look_on(self) -> None:
+    def _keep_looking(self) -> None:
         while not self._has_ended.wait(PERIOD):
             self._look()
 
@@ -227,8 +223,8 @@ def _held() -> tuple[int, int, int]:
     return whole, resident - shared, mapped
 
 
-class Metered(Iterable[Any]):
-    """Batches that a task reads, and how many rows and bytes they had. Mutable.
+class MeteredBatches(Iterable[Any]):
+    """Batches that a task reads, with a count of their rows and bytes. Mutable.
 
     `rows_of` says how many rows of a batch count.
     """
@@ -236,7 +232,7 @@ class Metered(Iterable[Any]):
     def __init__(self, batches: Iterable[Any], rows_of: Callable[[Any], int] = len) -> None:
         self.rows = self.bytes = 0
         self._rows_of = rows_of
-        self.watch: Watch | None = None
+        self.watch: MemoryWatch | None = None
         self._batches = iter(batches)
 
     def __iter__(self) -> Iterator[Any]:
@@ -255,21 +251,21 @@ class Metered(Iterable[Any]):
 
 
 @dataclass(frozen=True)
-class Limit:
+class MemoryLimit:
     """What a task may take, and what its error says if that does not suffice; sent to workers."""
 
     size: int | None = None  # else most of what its machine has left
-    told: str = ""  # who says so
+    told: str = ""  # what says so
     tasks: int = 1
     slots: int | None = None  # how many tasks can run at once, if that is known
     undivided: str = ""  # why more tasks do not help, if so
 
-    def within(self, items: Iterator[Item], read: Metered, beside: int = 1) -> Iterator[Item]:
-        """Yield items, and let computing them take no more memory: then it is an error, not the end.
+    def within(self, items: Iterator[Item], read: MeteredBatches, beside: int = 1) -> Iterator[Item]:
+        """Yield items, and raise where computing one takes more memory, before the system ends the task.
 
         What is done with an item is not limited. `beside` is how many such tasks run on the machine.
         """
-        watch = read.watch = Watch(int(NEAR * self._size(beside)))
+        watch = read.watch = MemoryWatch(int(NEAR * self._size(beside)))
         with watch.running():
             while True:
                 try:
@@ -296,7 +292,7 @@ class Limit:
         free = available_bytes()
         return int(MOST * free / beside) if free is not None else ASSUMED
 
-    def _fault(self, size: int, progress: str, read: Metered, is_own: bool) -> Diagnostic:
+    def _fault(self, size: int, progress: str, read: MeteredBatches, is_own: bool) -> Diagnostic:
         """Return the error: what was read and derived, and how many tasks would do."""
         rows, size_read, ratio = read.rows, read.bytes, 1.0
         read.watch = None
@@ -339,8 +335,6 @@ def _progress(error: MemoryError | Stopped) -> str:
     return "".join(f"; {each}" for each in said if each.startswith("it got to"))
 
 
-# ---- Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
-
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
 SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, that say where a program runs
@@ -355,7 +349,7 @@ _UNKNOWN: Final = 1 << 60  # what Catalyst says of what it knows nothing of is m
 
 
 @dataclass(frozen=True)
-class Choice:
+class StrategyChoice:
     """How many tasks derive, by which strategy, and why."""
 
     strategy: str = TASK
@@ -375,7 +369,7 @@ def choose(
     sizes: Mapping[str, int] | None,
     columns: Mapping[str, int],
     time: TimeSettings = USUAL,
-) -> Choice:
+) -> StrategyChoice:
     """Choose from what is asked for, the settings of the session, and how large the inputs are, about.
 
     `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
@@ -384,10 +378,10 @@ def choose(
     if partitions is not None and partitions < 1:
         raise ValueError(f"a program is run by one task at least, not by {partitions}")
     if partitions == 1 or (asked == TASK and partitions is None):
-        return Choice()
+        return StrategyChoice()
     if asked == JOINS and partitions is None:
         _check(check_localisable, program)
-        return Choice(JOINS, 0, BY_JOINS)
+        return StrategyChoice(JOINS, 0, BY_JOINS)
     if asked in (TASK, JOINS):
         raise _error(f"{STRATEGY}={asked} has no {partitions} tasks", "leave out one of the two")
     if partitions is not None or asked == EXCHANGE:
@@ -395,7 +389,9 @@ def choose(
         _check(partial(check_divisible, settings=time), program)
         _check_slots(session, found)
         why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
-        return Choice(EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}")
+        return StrategyChoice(
+            EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}"
+        )
     return _by_size(program, session, _data_bytes(frames, sizes, columns), time)
 
 
@@ -418,7 +414,7 @@ def _asked(session: Any) -> str:
     return asked
 
 
-def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> Choice:
+def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> StrategyChoice:
     """Choose as few tasks as take inputs of so many bytes."""
     allowed = budget(partial(_setting, session))
     need = int(PER_BYTE * (size or 0))
@@ -426,12 +422,12 @@ def _by_size(program: Program, session: Any, size: int | None, time: TimeSetting
     told = f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.told}"
     if tasks == 1:
         reason = ONE_TASK if size is None else f"{ONE_TASK}. It has {told}"
-        return Choice(reason=reason, is_small=size is not None and size <= SMALL)
+        return StrategyChoice(reason=reason, is_small=size is not None and size <= SMALL)
     try:
         _check(partial(check_divisible, settings=time), program)
     except ProgramError as error:
         reason = error.diagnostics[0].message
-        return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
+        return StrategyChoice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
     try:
         if tasks is None:
             raise _error("tasks of one machine share its memory", "")
@@ -440,9 +436,13 @@ def _by_size(program: Program, session: Any, size: int | None, time: TimeSetting
         reason = error.diagnostics[0].message
         if has_equality(program.predicates) or program.timed:
             unknown = "times" if program.timed else "equality"
-            return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}, and joins know no {unknown}")
-        return Choice(JOINS, 0, f"{BY_JOINS}. It has {told}, but {reason}")
-    return Choice(EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}")
+            return StrategyChoice(
+                reason=f"{ONE_TASK}. It has {told}, but {reason}, and joins know no {unknown}"
+            )
+        return StrategyChoice(JOINS, 0, f"{BY_JOINS}. It has {told}, but {reason}")
+    return StrategyChoice(
+        EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}"
+    )
 
 
 def _check(check: Callable[[Program], None], program: Program) -> None:
@@ -467,7 +467,7 @@ def _check_slots(session: Any, tasks: int) -> None:
         )
 
 
-def limit_of(session: Any, program: Program, tasks: int) -> Limit:
+def limit_of(session: Any, program: Program, tasks: int) -> MemoryLimit:
     """Return what each of so many tasks may take, and what an error says that it does not suffice."""
     allowed = budget(partial(_setting, session))
     undivided = ""
@@ -475,7 +475,7 @@ def limit_of(session: Any, program: Program, tasks: int) -> Limit:
         check_divisible(program)
     except NotLocalisable as reason:
         undivided = f"the program runs in one task, since {reason}"
-    return Limit(allowed.limit, allowed.told, tasks, _slots(session), undivided)
+    return MemoryLimit(allowed.limit, allowed.told, tasks, _slots(session), undivided)
 
 
 def is_encrypted(session: Any) -> bool:
@@ -502,7 +502,7 @@ def _setting(session: Any, key: str, otherwise: str) -> str:
 def _data_bytes(
     frames: Iterable[Any], sizes: Mapping[str, int] | None, columns: Mapping[str, int]
 ) -> int | None:
-    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if nobody knows."""
+    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if it is not known."""
     if sizes is not None:
         return sum(rows * columns.get(name, 1) * VALUE for name, rows in sizes.items())
     found = [estimate(frame) for frame in frames]

@@ -1,7 +1,9 @@
-"""Changes that come as tables, carried out on a store as one transaction. Knows no Spark.
+"""Changes that come as Arrow tables, applied to a store as one transaction. Imports no Spark.
 
-What holds of the rows of one transaction: of several rows of one fact the one of the highest order decides;
-of those, or where there is no order, an insertion does. A batch that was the last one applied is passed over.
+Begin with `apply_changes`: the rows of all tables are read (`gather`), and reduced to the facts to insert and
+to delete (`GatheredChanges.net`). Of several rows of one fact in a transaction, the one of the highest order
+decides; among those, or where there is no order, an insertion does. A batch that has been applied is skipped.
+`opened` keeps the reasoner of a store open in this process from transaction to transaction.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from tidelog.data.columns import Column
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, codes_of, joined, taken
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
+from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.interrupts import waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
@@ -36,11 +39,10 @@ from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.reasoner.delta import Delta, PredicateDelta
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
-from tidelog.spark.worker import Collected, Writing, written
+from tidelog.spark.worker import NULLARY, CollectedRejects, OutputColumns, output_rows
 from tidelog.store.forms import BatchId
 
 INSERT, DELETE = "insert", "delete"
-NULLARY = "holds"  # the column of a predicate without arguments
 CHANGE_TYPE = "_change_type"  # what Delta's change feed calls the column that says what becomes of a row
 OPERATIONS: Final = {
     "+": True,
@@ -57,21 +59,18 @@ Encode = Callable[[Column], npt.NDArray[np.int32]]
 Publish = Callable[[Delta], None]
 
 
-# ---- in
-
-
-class Rejected(Collected):
-    """Rows that cannot be read, without the numbers that they are given here."""
+class RejectedChanges(CollectedRejects):
+    """Rows of changes that cannot be read, without the row number that `_facts` adds to them."""
 
     def add(self, row: BadRow) -> None:
-        """Note a row, as it came."""
+        """Add a row as it was given."""
         if row.missing is None and row.diagnostic.code != codes.OPERATION:
             row = BadRow(row.diagnostic, json.dumps(json.loads(row.text)[:-1]))
         super().add(row)
 
 
 @dataclass(frozen=True)
-class Shape:
+class ChangeColumns:
     """The columns of a table of changes: those of the predicate, then the operation, then the order."""
 
     predicate: str
@@ -83,14 +82,14 @@ class Shape:
 
 
 @dataclass
-class Gathered:
+class GatheredChanges:
     """The changes of one predicate as rows of ids. Mutable: it grows."""
 
     rows: list[Rows] = field(default_factory=list)
     inserts: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     orders: list[npt.NDArray[np.int64]] = field(default_factory=list)
 
-    def note(self, rows: Rows, inserts: npt.NDArray[np.bool_], orders: npt.NDArray[np.int64]) -> None:
+    def append(self, rows: Rows, inserts: npt.NDArray[np.bool_], orders: npt.NDArray[np.int64]) -> None:
         """Add rows."""
         self.rows.append(rows)
         self.inserts.append(inserts)
@@ -109,13 +108,13 @@ class Gathered:
 
 
 def gather(
-    found: dict[str, Gathered],
-    shape: Shape,
+    found: dict[str, GatheredChanges],
+    shape: ChangeColumns,
     tables: Tables,
     encode: Encode,
     faults: Faults,
 ) -> None:
-    """Read tables of changes into what was gathered; rows that cannot be read go to `faults`."""
+    """Add tables of changes to what was gathered; rows that cannot be read go to `faults`."""
     for table in waited_for(tables):
         inserts = _inserts(table, shape, faults)
         orders = np.zeros(table.num_rows, np.int64)
@@ -123,12 +122,12 @@ def gather(
             orders = _orders(table, shape, inserts, faults)
         for rows, places in _facts(table, shape, encode, faults):
             good = inserts[places] >= 0
-            gathered = found.setdefault(shape.predicate, Gathered())
-            gathered.note(taken(rows, good), inserts[places][good] > 0, orders[places][good])
+            gathered = found.setdefault(shape.predicate, GatheredChanges())
+            gathered.append(taken(rows, good), inserts[places][good] > 0, orders[places][good])
 
 
 def _facts(
-    table: Any, shape: Shape, encode: Encode, faults: Faults
+    table: Any, shape: ChangeColumns, encode: Encode, faults: Faults
 ) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
     """Yield the facts of the rows that can be read, and where they stand in the table."""
     numbers = pa.array(np.arange(table.num_rows))
@@ -140,7 +139,7 @@ def _facts(
         yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()
 
 
-def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
+def _inserts(table: Any, shape: ChangeColumns, faults: Faults) -> npt.NDArray[np.int8]:
     """Return 1 where a row is inserted, 0 where it is deleted, and −1 where it does not say."""
     if shape.inserts is not None:
         return np.full(table.num_rows, shape.inserts, np.int8)
@@ -156,7 +155,9 @@ def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
     return inserts
 
 
-def _orders(table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: Faults) -> npt.NDArray[np.int64]:
+def _orders(
+    table: Any, shape: ChangeColumns, inserts: npt.NDArray[np.int8], faults: Faults
+) -> npt.NDArray[np.int64]:
     """Return the order of each row; one without is marked as bad in `inserts`."""
     values = table.column(table.num_columns - 1)
     if pa.types.is_date32(values.type):
@@ -171,7 +172,7 @@ def _orders(table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: Fau
     return orders
 
 
-def _at(shape: Shape, place: int) -> str:
+def _at(shape: ChangeColumns, place: int) -> str:
     return f"{shape.shown}:{place + 1}"
 
 
@@ -180,25 +181,22 @@ def _reject(table: Any, place: int, fault: Diagnostic, faults: Faults) -> None:
     faults.add(BadRow(fault, json.dumps(list(row.values()), default=str)))
 
 
-# ---- carrying them out
+class NotPublished(TidelogError):  # noqa: N818 - named after what happens
+    """Raised in a transaction whose changes could not be published, so that it is rolled back."""
 
 
-class Refused(TidelogError):  # noqa: N818 - named after what happens
-    """Raised in a transaction whose changes could not be published, so that it is taken back."""
-
-
-def carry_out(
+def apply_changes(
     reasoner: StoredReasoner,
-    changes: Sequence[tuple[Shape, Tables]],
+    changes: Sequence[tuple[ChangeColumns, Tables]],
     batch: BatchId | None,
     missing: str,
     faults: Faults,
     publish: Publish | None = None,
     deleted: Mapping[str, Rows] | None = None,
 ) -> Delta | None:
-    """Carry out one transaction of all changes, and return its delta; None if the batch was applied before.
+    """Apply all changes as one transaction, and return its delta; None if the batch was applied before.
 
-    `deleted` are facts to be deleted besides, unless changes insert them.
+    `deleted` are further facts to delete, unless changes insert them.
 
     `publish` is called with the delta before anything is committed: if it raises, nothing is. If the process
     ends in between, the batch is not applied, and comes again with the same delta.
@@ -206,9 +204,9 @@ def carry_out(
     if batch is not None and reasoner.has_applied(batch):
         return None
     change = reasoner.change(missing=missing, batch=batch)
-    gathered: dict[str, Gathered] = {}
+    gathered: dict[str, GatheredChanges] = {}
     for name, rows in (deleted or {}).items():
-        gathered.setdefault(name, Gathered()).note(
+        gathered.setdefault(name, GatheredChanges()).append(
             rows, np.zeros(rows.count, bool), np.zeros(rows.count, int)
         )
     for shape, tables in changes:
@@ -224,13 +222,13 @@ def carry_out(
     try:
         delta = change.commit()
         reasoner.begin()  # a store that is new holds all of it from its beginning
-    except Refused:
+    except NotPublished:
         raise refusals[0] from None
     return delta
 
 
-def _encode(engine: Any) -> Encode:
-    """Return what gives values their ids. Others may ask the reasoner while tables are waited for."""
+def _encode(engine: ClosingEngine) -> Encode:
+    """Return a function from values to ids. Others may query the reasoner while it waits for tables."""
 
     def encode(column: Column) -> npt.NDArray[np.int32]:
         with engine.dictionary.lock:
@@ -241,23 +239,20 @@ def _encode(engine: Any) -> Encode:
 
 
 def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) -> None:
-    """Publish a delta; an exception of others becomes one after which the transaction can be taken back.
+    """Publish a delta; an exception of `publish` becomes one after which the transaction can be rolled back.
 
-    It is raised where no other is being handled: one that comes of another is taken for a fault of ours.
+    It is raised where no other is being handled: one with a context is taken for a fault of the reasoner.
     """
     try:
         publish(delta)
-    except BaseException as error:  # noqa: BLE001 - raised again when the transaction has been taken back
+    except BaseException as error:  # noqa: BLE001 - raised again when the transaction has been rolled back
         refusals.append(error)
     if refusals:
-        raise Refused(Diagnostic(codes.NOT_PUBLISHED, "what changed could not be published"))
-
-
-# ---- stores that are open in this process
+        raise NotPublished(Diagnostic(codes.NOT_PUBLISHED, "what changed could not be published"))
 
 
 @dataclass(eq=False)
-class Open:
+class OpenStore:
     """A reasoner that is open for writing. One thread at a time changes it."""
 
     reasoner: StoredReasoner
@@ -265,7 +260,7 @@ class Open:
     lock: RLock = field(default_factory=RLock)
 
 
-_OPEN: dict[Path, Open] = {}
+_OPEN: dict[Path, OpenStore] = {}
 _LOCK = RLock()
 
 
@@ -284,8 +279,8 @@ def local_path(store: Path | str) -> Path:
     return Path(text).resolve()
 
 
-def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> Open:
-    """Return the reasoner of a store, which is opened, or made, if it is not open in this process.
+def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> OpenStore:
+    """Return the reasoner of a store, which is opened, or created, if it is not open in this process.
 
     One that is open is used again if the folder holds the same store still.
     """
@@ -298,7 +293,7 @@ def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> Open:
             others = {name: value for name, value in settings.items() if name != "max_memory"}
             help = "give the process more memory, or set `max_memory`; `derive` keeps facts in tasks"
             check_memory(stored_sizes(path), f"the store `{path}`", settings.get("max_memory"), help)
-            known = _OPEN[path] = Open(open_store(path, program, later=True, **others), program)
+            known = _OPEN[path] = OpenStore(open_store(path, program, later=True, **others), program)
         elif known.program is not program:
             known.reasoner.become(program)
             known.program = program
@@ -311,7 +306,7 @@ def is_open(path: Path) -> bool:
 
 
 def discard(path: Path) -> None:
-    """Use the reasoner of a store no longer, without writing anything; what was committed is on the disk."""
+    """Drop the reasoner of a store without writing anything; what was committed is on the disk."""
     with _LOCK:
         known = _OPEN.pop(path, None)
         if known is not None:
@@ -327,17 +322,16 @@ def close(path: Path) -> None:
                 known.reasoner.close()
 
 
-# ---- out
-
-
 def typed_table(relation: Relation, types: Schema) -> Any:
     """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
     names = relation.columns or (NULLARY,)
-    parts = written(relation, Writing(relation.name, relation.name, names, types))
+    parts = output_rows(relation, OutputColumns(relation.name, relation.name, names, types))
     return pa.concat_tables(pa.table({name: part.columns[name] for name in names}) for part in parts)
 
 
-def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types | None]) -> tuple[Any, Rows]:
+def representable(
+    reasoner: StoredReasoner, shape: ChangeColumns, types: Sequence[Types | None]
+) -> tuple[Any, Rows]:
     """Return the explicit facts of a predicate as an Arrow table of these types, None being texts.
 
     Those that would be read as other facts, or not at all, are no rows of it, and are returned as they are.
@@ -359,7 +353,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
             else to_typed(dictionary, ids, Contents(each))
             for ids, each in zip(some.columns, types, strict=True)
         ]
-    except Misfit:  # rare, and so not looked into: comparing nothing is right, too
+    except Misfit:  # rare: it is right, too, to compare nothing
         fits[:] = False
         some = taken(held, fits)
         arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
@@ -384,7 +378,7 @@ def changed_table(delta: PredicateDelta, types: Schema) -> Any:
 
 
 def untyped(written: str, declaration: str) -> ProgramError:
-    """Return the error that nothing is known of the types of an input."""
+    """Return the error that the types of an input are not known."""
     message = f"the types of the columns of `{written}` are not declared"
     help = f"facts outlive their frames: `@declare {declaration} .`, or give their schema in `inputs`"
     return ProgramError(Diagnostic(codes.UNTYPED, message, help=help))

@@ -23,7 +23,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.relation import Relation, column_names
-from tidelog.engine.exchange import Mesh, Task
+from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
 from tidelog.logic.expressions import intervals_of
@@ -189,7 +189,7 @@ class TimedTask:
         """Send facts of a predicate to a place, with their times; return those that belong here."""
         name, place = source
         arity = self.program.predicates[name].arity
-        (parts,) = self._task.send([(columns, (left, right), count)], place)
+        (parts,) = self._task.shuffle_with_integers([(columns, (left, right), count)], place)
         table = TimedTable(copy_name(source, self.division.homes), arity)
         for ids, ends, rows in parts:
             _gain(table, np.array(ids, np.int32).reshape(arity, rows), *ends)
@@ -260,7 +260,7 @@ class TimedTask:
         home = self.division.homes[name]
         columns, left, right = self._tables.pop(own_outbox(name)).rows()
         if len(left) and isinstance(home, int):
-            own = self._task.own(np.ascontiguousarray(columns[home]))
+            own = self._task.owned_rows(np.ascontiguousarray(columns[home]))
             _gain(self._tables[name], columns[:, own], left[own], right[own])
 
     def _rows_of(self, name: str) -> tuple[Sequence[Ids], Integers, Integers, int]:
@@ -269,7 +269,7 @@ class TimedTask:
 
     def _check(self) -> None:
         """Raise if a limit has been reached, or another task has failed."""
-        self._task.count_beside(self._held if self._is_counted else 0)
+        self._task.count_extra_facts(self._held if self._is_counted else 0)
 
     @property
     def _held(self) -> int:
@@ -364,7 +364,7 @@ class TimedTask:
                 if name in timed:
                     columns, left, right, count = self._part(name)
                     part: Extended = (columns, (left, right), count if self._task.is_owner else 0)
-                    (found[name],) = self._task.send([part], TO_LAST)
+                    (found[name],) = self._task.shuffle_with_integers([part], TO_LAST)
         return found
 
 

@@ -42,15 +42,15 @@ from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
 from tidelog.reasoner.delta import counts
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.spark.strategies import SETTINGS, Choice
+from tidelog.spark.strategies import SETTINGS, StrategyChoice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidelog.spark.frames import Derived
     from tidelog.spark.maintenance import Changes, Maintained
-    from tidelog.spark.reading.folders import Files
-    from tidelog.spark.stages import Given
+    from tidelog.spark.reading.folders import ProgramFrames
+    from tidelog.spark.stages import BoundProgram
 
 
 # ---- `tidelog run` and `tidelog query` with `--engine spark`: files become frames, and frames files.
@@ -65,7 +65,9 @@ REFUSED = {
 }
 
 
-ONE_QUERY = Choice(reason="a query derives only what it asks for, which has to fit the memory of a worker")
+ONE_QUERY = StrategyChoice(
+    reason="a query derives only what it asks for, which has to fit the memory of a worker"
+)
 
 
 def run(options: Namespace) -> int:
@@ -152,7 +154,7 @@ def query(options: Namespace) -> int:
     return 0
 
 
-def choice_of(options: Namespace, program: Program) -> Choice:
+def choice_of(options: Namespace, program: Program) -> StrategyChoice:
     """Where a program would run, over its imports and the data files of the options; no job runs."""
     from tidelog.spark.reading.folders import read_program
 
@@ -163,7 +165,7 @@ def choice_of(options: Namespace, program: Program) -> Choice:
 
 
 def report_statistics(
-    options: Namespace, choice: Choice, seconds: float, facts: Mapping[str, int], skipped: int = 0
+    options: Namespace, choice: StrategyChoice, seconds: float, facts: Mapping[str, int], skipped: int = 0
 ) -> None:
     """Report where a program ran and why, and what it derived, if that was asked for."""
     if options.stats is None:
@@ -188,7 +190,7 @@ def report_statistics(
         stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
-def described(choice: Choice) -> str:
+def described(choice: StrategyChoice) -> str:
     """Where a program runs, in a line.
 
     >>> described(Choice())
@@ -198,7 +200,7 @@ def described(choice: Choice) -> str:
     return f"on Spark by {choice.strategy}{tasks}: {choice.reason}"
 
 
-def choice_to_json(choice: Choice) -> dict[str, object]:
+def choice_to_json(choice: StrategyChoice) -> dict[str, object]:
     """The same as plain JSON values; joins have no number of tasks of their own."""
     return {"strategy": choice.strategy, "tasks": choice.tasks or None, "reason": choice.reason}
 
@@ -227,7 +229,9 @@ def start_session(options: Namespace) -> SparkSession:
     return session
 
 
-def _files(options: Namespace, program: Program, needed: Callable[[str], bool] | None = None) -> Files:
+def _files(
+    options: Namespace, program: Program, needed: Callable[[str], bool] | None = None
+) -> ProgramFrames:
     """The program with the frames of its imports and data files, in the session that the options ask for."""
     from tidelog.spark.reading.folders import read_program
 
@@ -245,7 +249,7 @@ def _files(options: Namespace, program: Program, needed: Callable[[str], bool] |
     return read_program(program, session, data, header, settings, faults_of(options)[0], needed)
 
 
-def _warn(given: Given, options: Namespace, messages: Messages) -> None:
+def _warn(given: BoundProgram, options: Namespace, messages: Messages) -> None:
     """Say what is doubtful about the program and its inputs."""
     files = existing_data(options.data)
     said = (*warnings(given.program, files), *unused(given.program, files).values())
@@ -293,7 +297,7 @@ def _on_error(options: Namespace) -> str:
     return "fail" if faults_of(options)[0] is OnError.FAIL else "collect"
 
 
-def _report_rejects(files: Files, derived: Derived, options: Namespace, messages: Messages) -> int:
+def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, messages: Messages) -> int:
     """Say how many rows were left out, write them to a file if that is asked for, and return their number.
 
     Spark rejects most of them as it reads files, and tasks some that only they understand.
@@ -324,7 +328,7 @@ def _report_rejects(files: Files, derived: Derived, options: Namespace, messages
 # Each micro-batch is one transaction of the store, applied exactly once: its number is kept there, and in a
 # checkpoint beside the store.
 
-DRIVER = Choice(
+DRIVER = StrategyChoice(
     "driver", 0, "a change costs what it touches: the driver keeps facts and what follows in a store"
 )
 POLL = "100 milliseconds"

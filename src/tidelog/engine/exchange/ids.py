@@ -1,9 +1,17 @@
-"""Values between tasks: ids inside a task, hashes on the wire; what tasks tell one another of the given
-facts.
+"""What tasks send one another: rows, what they have counted of the given facts, and errors.
+
+A task has dense ids for values. On the wire rows hold hashes, and a value that the other task may not know
+is described once. A parcel is what one task sends another in a round: rows of several relations. It lists the
+distinct values of its rows once, by hash; the rows are numbers into that list (`Values.pack`, `unpack`).
+
+Invariant: within a task each hash belongs to one value. A task that meets a second value with the hash of
+another, among its own or those that it receives, raises `Collision`: the run must begin again with another
+seed.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +21,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tidelog import errors
 from tidelog.data import memory
 from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.data.dictionary_kernels import gather_texts
 from tidelog.engine.exchange import owner_kernels
-from tidelog.errors import Diagnostic, TidelogError, codes
+from tidelog.engine.exchange.sockets import Lost
+from tidelog.errors import Diagnostic, Severity, Source, Span, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import types_of_kinds
@@ -26,17 +36,9 @@ from tidelog.rewrite.localise import Sizes
 from tidelog.rewrite.localise_plans import constants_of
 from tidelog.rewrite.localise_rules import has_sums
 
-# ---- Values between tasks: dense ids inside a task, hashes on the wire, texts told once. Mutates itself.
-#
-# A parcel is what one task sends another in a round: rows of several relations. It lists the distinct values
-# of its rows once, by hash; the rows are numbers into that list. A value that the other task may not know is
-# told: what it is stands in the parcel too.
-#
-# Invariant: within a task each hash belongs to one value. Whoever meets a second value with the hash of
-# another, among its own or those that it is told, raises `Collision`: the run must begin again with another
-# seed.
-
 Ids = npt.NDArray[np.int32]
+IdRows = tuple[Sequence[Ids], int]  # columns and rows
+PredicateColumn = tuple[str, int]
 
 FIRST_CAPACITY: Final = 1024
 LOAD: Final = 0.5  # the part of the slots that may be taken
@@ -46,6 +48,10 @@ IS_QUALIFIED: Final = np.isin(np.arange(256), [int(Kind.LANGUAGE_STRING), int(Ki
 HEAD: Final = 3  # words for each relation of a parcel: its number, columns, rows
 PARTS: Final = 8  # of a parcel
 HEADS, NUMBERS, HASHES, PLACES, KINDS, EXTRAS, WORDS, TEXTS = range(PARTS)
+SAMPLE: Final = 2048  # rows of a column
+FEWEST: Final = 16  # rows of the sample that have a value which may be frequent
+SKEWED_FROM: Final = 10_000  # rows of a relation for which skew matters
+MOST_HEAVY: Final = 10  # values of a column
 
 
 class Collision(TidelogError):  # noqa: N818 - what was met
@@ -54,8 +60,23 @@ class Collision(TidelogError):  # noqa: N818 - what was met
     exit_code = 5
 
 
+ERRORS: Final = {
+    each.__name__: each
+    for each in (
+        errors.ProgramError,
+        errors.DataError,
+        errors.EvaluationError,
+        errors.Inconsistent,
+        errors.Stopped,
+        errors.Interrupted,
+        Collision,
+        Lost,
+    )
+}  # by the names under which they are sent
+
+
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ParcelRows:
     """Rows of a relation, given by its number; of the columns' rows those that are `chosen`, None for all."""
 
     relation: int
@@ -70,7 +91,7 @@ class Values:
     def __init__(self, dictionary: Dictionary, tasks: int, seed: int, bits: int = 64) -> None:
         self.dictionary = dictionary
         self.seed = seed
-        self.told = 0  # values, in all parcels
+        self.told = 0  # values described, in all parcels
         self._mask = -1 if bits == 64 else (1 << bits) - 1
         self._known = 0  # entries of the dictionary whose hashes are known
         self._width = (tasks + 7) // 8
@@ -78,8 +99,6 @@ class Values:
         self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the parcel in the making
         self._is_told = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
         self._slots: Ids = memory.zeros(2 * FIRST_CAPACITY, np.int32)
-
-    # ---- hashes
 
     def know(self, more: int = 0) -> None:
         """Hash what has come to the dictionary, with room for about so many values more; raises Collision."""
@@ -128,9 +147,7 @@ class Values:
         owner_kernels.by_owner(column, self.hashes, tasks, rows, starts)
         return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
 
-    # ---- parcels that leave
-
-    def pack(self, several: Sequence[Rows], task: int | None) -> tuple[Any, ...]:
+    def pack(self, several: Sequence[ParcelRows], task: int | None) -> tuple[Any, ...]:
         """Return the parcel for a task, which knows then what it is told; one for all tells everything.
 
         The hashes of all values are known.
@@ -193,9 +210,7 @@ class Values:
         """Note that a task knows these values."""
         self._is_told[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
 
-    # ---- parcels that arrive
-
-    def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[Rows]:
+    def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[ParcelRows]:
         """Yield the rows of a parcel, as ids of the dictionary; a task that told values knows them, if named.
 
         Raises Collision.
@@ -217,7 +232,7 @@ class Values:
         for relation, width, count in np.frombuffer(parcel[HEADS], np.int64).reshape(-1, HEAD).tolist():
             columns = [values[place + at * count : place + (at + 1) * count] for at in range(width)]
             place += width * count
-            yield Rows(relation, columns, count)
+            yield ParcelRows(relation, columns, count)
 
     def _learn(self, parcel: Sequence[Any], places: Ids, hashes: Any, ids: Ids) -> None:
         """Give ids to the values that a parcel tells."""
@@ -239,26 +254,9 @@ class Values:
         self._enter(count)
 
 
-# ---- What tasks tell one another of the given facts, so that all of them plan alike.
-#
-# Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie at
-# several tasks: sketches are merged by the larger of each two registers.
-#
-# Frequent values are guessed from a sample of each column. Any values are right: see
-# `rewrite.localise_rules`.
-
-Part = tuple[Sequence[Ids], int]  # columns and rows
-Column = tuple[str, int]
-
-SAMPLE: Final = 2048  # rows of a column
-FEWEST: Final = 16  # rows of the sample that have a value which may be frequent
-SKEWED_FROM: Final = 10_000  # rows of a relation for which skew matters
-MOST_HEAVY: Final = 10  # values of a column
-
-
 @dataclass(frozen=True)
 class Counts:
-    """What a task has counted of its part, and how it is sent: for each predicate, column and constant."""
+    """What a task has counted of its part of the given facts: for each predicate, column and constant."""
 
     rows: npt.NDArray[np.int64]
     sketches: npt.NDArray[np.uint8]
@@ -267,14 +265,38 @@ class Counts:
     kinds: npt.NDArray[np.int64]  # of the values of each column, a bit for each; none unless that matters
     frequent: tuple[Any, ...]  # a parcel with these values; relations are numbers of columns
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The counts as they are sent."""
+        return self.rows, self.sketches, self.matching, self.weights, self.kinds, *self.frequent
+
+    def like(self, parts: Sequence[Any]) -> Counts:
+        """Return the counts that another task has sent: it counts the same."""
+        rows, sketches, matching, weights, kinds, *frequent = parts
+        return Counts(
+            np.frombuffer(rows, np.int64),
+            np.frombuffer(sketches, np.uint8).reshape(self.sketches.shape),
+            np.frombuffer(matching, np.int64),
+            np.frombuffer(weights, np.int64),
+            np.frombuffer(kinds, np.int64),
+            tuple(frequent),
+        )
+
 
 class Counting:
-    """What is counted of a program's given facts; the same at all tasks."""
+    """What is counted of a program's given facts, so that all tasks make the same plan.
+
+    Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie
+    at several tasks: sketches are merged by the larger of each two registers.
+
+    Frequent values are guessed from a sample of each column. Any values are right: see
+    `rewrite.localise_rules`.
+    """
 
     def __init__(self, program: Program) -> None:
         self.names = sorted(program.predicates)
         read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
-        self.columns: list[Column] = [
+        self.columns: list[PredicateColumn] = [
             (name, place)
             for name in self.names
             if name in read
@@ -283,13 +305,13 @@ class Counting:
         self.needs_kinds = has_sums(program)
         self.constants = sorted(constants_of(program), key=lambda each: (each[0], each[1], repr(each[2])))
 
-    def count(self, given: Mapping[str, Sequence[Part]], values: Values, tasks: int) -> Counts:
+    def count(self, given: Mapping[str, Sequence[IdRows]], values: Values, tasks: int) -> Counts:
         """Count a task's part of the given facts."""
         rows = np.array([sum(count for _, count in given.get(name, ())) for name in self.names], np.int64)
         sketches = np.zeros((len(self.columns), owner_kernels.SKETCH), np.uint8)
         kinds = np.zeros(len(self.columns), np.int64)
         weights: list[int] = []
-        frequent: list[Rows] = []
+        frequent: list[ParcelRows] = []
         for number, (name, place) in enumerate(self.columns):
             parts = [columns[place] for columns, count in given.get(name, ()) if count]
             for part in parts:
@@ -300,7 +322,7 @@ class Counting:
             if tasks > 1 and parts:
                 ids, about = _frequent(parts, tasks)
                 weights += about
-                frequent.append(Rows(number, (ids,), len(ids)))
+                frequent.append(ParcelRows(number, (ids,), len(ids)))
         matching = [self._matching(given, values, *each) for each in self.constants]
         return Counts(
             rows,
@@ -312,14 +334,16 @@ class Counting:
         )
 
     def _matching(
-        self, given: Mapping[str, Sequence[Part]], values: Values, name: str, place: int, value: Value
+        self, given: Mapping[str, Sequence[IdRows]], values: Values, name: str, place: int, value: Value
     ) -> int:
         identity = values.dictionary.find(value) if name in given else None
         if identity is None:
             return 0
         return sum(int(np.count_nonzero(columns[place] == identity)) for columns, _ in given[name])
 
-    def sizes(self, counts: Sequence[Counts], values: Values, tasks: int) -> tuple[Sizes, dict[Column, Ids]]:
+    def sizes(
+        self, counts: Sequence[Counts], values: Values, tasks: int
+    ) -> tuple[Sizes, dict[PredicateColumn, Ids]]:
         """Return the sizes of all tasks' parts together, and the frequent values of columns."""
         rows = dict(zip(self.names, np.sum([each.rows for each in counts], axis=0).tolist(), strict=True))
         sketches = np.maximum.reduce([each.sketches for each in counts])
@@ -344,7 +368,7 @@ class Counting:
 
     def _heavy(
         self, counts: Sequence[Counts], values: Values, rows: Mapping[str, int], tasks: int
-    ) -> tuple[dict[Column, Ids], dict[Column, int]]:
+    ) -> tuple[dict[PredicateColumn, Ids], dict[PredicateColumn, int]]:
         """Return values that more rows of a column have than half a task's share, and how many have them."""
         found: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for each in counts:
@@ -353,8 +377,8 @@ class Counting:
                 for identity in part.columns[0].tolist():
                     found[part.relation][identity] += int(each.weights[place])
                     place += 1
-        heavy: dict[Column, Ids] = {}
-        weights: dict[Column, int] = {}
+        heavy: dict[PredicateColumn, Ids] = {}
+        weights: dict[PredicateColumn, int] = {}
         for number, about in found.items():
             column = self.columns[number]
             least = rows[column[0]] / (2 * tasks)
@@ -384,3 +408,43 @@ def _estimate(registers: npt.NDArray[np.uint8]) -> float:
     empty = int(np.count_nonzero(registers == 0))
     estimate = 0.7213 / (1 + 1.079 / size) * size**2 / float(np.sum(np.exp2(-registers.astype(np.float64))))
     return size * log(size / empty) if empty and estimate <= 2.5 * size else estimate
+
+
+def error_record(error: TidelogError) -> bytes:
+    """Return an error as it is sent to other tasks."""
+    diagnostics = [
+        {
+            "code": item.code,
+            "message": item.message,
+            "help": item.help,
+            "severity": item.severity.value,
+            "place": item.location,
+            "span": None if item.span is None else [item.span.source.name, item.span.start, item.span.end],
+        }
+        for item in error.diagnostics
+    ]
+    return json.dumps({"error": type(error).__name__, "diagnostics": diagnostics}).encode()
+
+
+def error_of(sent: Any, spans: Sequence[Span | None]) -> TidelogError:
+    """Return the error that another task has sent; `spans` are those of the program, for its sources."""
+    record = json.loads(bytes(sent))
+    sources = {span.source.name: span.source for span in spans if span is not None}
+    diagnostics = [
+        Diagnostic(
+            item["code"],
+            item["message"],
+            _span_of(item["span"], sources),
+            item["help"],
+            severity=Severity(item["severity"]),
+            place=item["place"],
+        )
+        for item in record["diagnostics"]
+    ]
+    return ERRORS.get(record["error"], TidelogError)(diagnostics)
+
+
+def _span_of(record: Sequence[Any] | None, sources: Mapping[str, Source]) -> Span | None:
+    if record is None or record[0] not in sources:
+        return None
+    return Span(sources[record[0]], record[1], record[2])

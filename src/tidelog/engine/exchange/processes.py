@@ -1,7 +1,7 @@
-"""A program derived by several processes of this machine, for whoever holds its facts.
+"""A program derived by several processes of this machine, for a process that has its facts.
 
-The one who asks is a task too, beyond those that own facts: it sends what is given, and has all sent back
-that is derived. The processes are started anew each time; the program comes to them by a pipe.
+The process that calls `derive` is a task too, beyond those that own facts: it sends the given facts, and
+receives all that is derived. The others are started for each call, and get the program by a pipe (`serve`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import IO, Any, Final
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine.exchange.ids import Collision
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
-from tidelog.engine.exchange.tasks import Task
+from tidelog.engine.exchange.tasks import ExchangeTask
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 
-Given = tuple[Any, ...]  # what `add` of a task takes: a predicate, columns of ids, how many rows they have
+Given = tuple[Any, ...]  # the arguments of `ExchangeTask.add`
 
 ATTEMPTS: Final = 4  # with one seed each
 CODE: Final = "from tidelog.engine.exchange.processes import serve; serve()"
@@ -38,7 +38,7 @@ def derive(
     *,
     timeout: float | None = None,
     max_facts: int | None = None,
-    make: Callable[..., Any] = Task,
+    make: Callable[..., Any] = ExchangeTask,
 ) -> tuple[dict[str, list[Any]], Any]:
     """Return all facts of the derived predicates, and the task of this process, which has ended.
 
@@ -79,14 +79,14 @@ def derive(
 
 @contextmanager
 def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
-    """Start processes, and give the mesh of this one and them; in the end they are gone."""
+    """Start processes, and yield the mesh of this one and them; they have ended after the block."""
     secret, attempt = token_bytes(32), token_hex(16)
     path = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     settings: dict[str, Any] = {
         "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
-        "start_new_session": True,  # Ctrl-C is for the one who asked, who tells the others
+        "start_new_session": True,  # Ctrl-C is for the calling process, which tells the others
     }
     processes = [subprocess.Popen([sys.executable, "-c", CODE], **settings) for _ in range(count)]
     listener = Listener()
@@ -128,8 +128,8 @@ def _known(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def serve() -> None:
-    """Be one of the processes: what to do comes by standard input, from the process that started this one."""
-    order = pickle.load(sys.stdin.buffer)  # by nobody else: it is a pipe
+    """Run as one of the processes: its order comes by standard input, from the process that started it."""
+    order = pickle.load(sys.stdin.buffer)  # a pipe from the process that started this one
     listener = Listener()
     print(listener.address, flush=True)
     addresses = json.loads(sys.stdin.buffer.readline())
@@ -146,4 +146,4 @@ def serve() -> None:
             task.run()
             task.collect(order["wanted"])
     except TidelogError:
-        sys.exit(1)  # the one who asked raises it
+        sys.exit(1)  # the calling process raises it

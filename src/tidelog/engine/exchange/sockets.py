@@ -1,5 +1,18 @@
-"""The mesh: a connection between each two tasks, by certificates of one run, and rounds in which each
-sends to all others.
+"""The mesh: a connection between each two tasks of a run, and rounds in which each task sends to all others.
+
+Begin with `Listener.join`, which connects a task with all others, and `Mesh.swap`, one round. Both sides of a
+connection prove that they know the run's secret, over random numbers of both, and that they belong to the
+same attempt of it: a task of an earlier attempt that comes late is refused. A frame is a head of fixed size,
+the sizes of its parts, and the parts as they are: nothing that is received is ever executed.
+
+One loop sends to and receives from all peers at once, so that two which send much to each other do not wait
+for each other. While a task works, a thread sends its peers a heartbeat; a peer that has sent nothing for
+`patience` seconds while something is awaited from it counts as lost. A task that fails sends its error to all
+others.
+
+Connections are encrypted by TLS, which is OpenSSL's, if the tasks are given a certificate. `make_certificate`
+makes one for one run from the standard library: a key on the curve P-256, signed by itself, written as
+X.509 (RFC 5280) and SEC 1 (RFC 5915). It is as secret as the secret of the run, and goes to the same tasks.
 """
 
 from __future__ import annotations
@@ -27,11 +40,21 @@ import numpy.typing as npt
 
 from tidelog.errors import Diagnostic, TidelogError, codes
 
-# ---- A certificate for one run, made from the standard library: a key on the curve P-256, signed by itself.
-#
-# Its secrecy is that of the run's secret: both go to the tasks with the work. TLS itself is OpenSSL's; all
-# that is done here is to make a key, and to write it down as X.509 (RFC 5280) and SEC 1 (RFC 5915) want it.
+PATIENCE: Final = 60.0  # seconds
+BEATS: Final = 4  # heartbeats within the patience of others
+LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
+FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
+STEP: Final = 1 << 20  # bytes that are sent at once
+PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
+MAGIC: Final = b"tidelog1"
+HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
+HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
+DIGEST: Final = 32
+DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
+WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
 
+Bytes = npt.NDArray[np.uint8]
+Connection = socket.socket | ssl.SSLSocket
 # FIPS 186-4, D.1.2.3.
 PRIME: Final = 2**256 - 2**224 + 2**192 + 2**96 - 1
 ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -47,6 +70,464 @@ AUTHORITY: Final = bytes.fromhex("a3133011300f0603551d130101ff040530030101ff")  
 VALID: Final = timedelta(days=30)
 
 Point = tuple[int, int] | None
+
+
+class Lost(TidelogError):  # noqa: N818 - what became of a task
+    """A task is gone, or was never there; the run can be tried again."""
+
+    exit_code = 5
+
+
+class HandshakeRefused(Exception):  # noqa: N818 - what became of an attempt
+    """The other side belongs to another attempt, or does not know the secret."""
+
+
+def lost(message: str, help: str | None = None) -> Lost:
+    """Return the error that a task is gone."""
+    return Lost(Diagnostic(codes.LOST, message, help=help))
+
+
+class Listener:
+    """The socket at which a task waits for others to connect; made before their addresses are known."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family)
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+
+    def join(
+        self,
+        number: int,
+        addresses: Sequence[str],
+        secret: bytes,
+        attempt: str,
+        *,
+        certificate: bytes | None = None,
+        patience: float = PATIENCE,
+    ) -> Mesh:
+        """Return the mesh of all tasks, of which this is the one with a number; addresses are in their order.
+
+        All have the same secret and attempt. With a certificate, which all have too, connections are
+        encrypted. Raises `Lost` if some task does not come.
+        """
+        known = _Credentials(number, secret, hashlib.sha256(attempt.encode()).digest(), certificate)
+        deadline = monotonic() + patience
+        peers: dict[int, Connection] = {}
+        try:
+            for peer in range(number):
+                peers[peer] = _connect(addresses[peer], peer, known, deadline)
+            self._accept(peers, len(addresses), known, deadline)
+        except BaseException:
+            for connection in peers.values():
+                connection.close()
+            raise
+        finally:
+            self._socket.close()
+        return Mesh(number, peers, patience=patience)
+
+    def close(self) -> None:
+        """Wait for no other task."""
+        self._socket.close()
+
+    def _accept(self, peers: dict[int, Connection], count: int, known: _Credentials, deadline: float) -> None:
+        """Wait for the tasks with higher numbers; any other connection is refused."""
+        while len(peers) < count - 1:
+            self._socket.settimeout(max(0.01, deadline - monotonic()))
+            try:
+                stranger, _ = self._socket.accept()
+            except TimeoutError:
+                missing = [str(each) for each in range(count) if each not in peers and each != known.number]
+                raise lost(f"task {known.number} waited in vain for task {', '.join(missing)}") from None
+            stranger.settimeout(PROVING)
+            try:
+                peer, connection = known.welcome(stranger, range(known.number + 1, count), peers)
+            except (OSError, HandshakeRefused):
+                stranger.close()
+            else:
+                peers[peer] = connection
+
+
+def _connect(address: str, peer: int, known: _Credentials, deadline: float) -> Connection:
+    host, _, port = address.rpartition(":")
+    try:
+        connection = socket.create_connection((host, int(port)), max(0.01, deadline - monotonic()))
+        return known.present(connection, peer)
+    except HandshakeRefused as refused:
+        raise lost(f"task {peer} at {address} refuses task {known.number}: {refused}") from None
+    except OSError as error:
+        raise lost(f"task {known.number} cannot reach task {peer} at {address}: {error}") from None
+
+
+class _Credentials:
+    """How a task proves its number and its run, and checks those of the other side."""
+
+    def __init__(self, number: int, secret: bytes, attempt: bytes, certificate: bytes | None) -> None:
+        self.number = number
+        self.secret = secret
+        self.attempt = attempt
+        self.certificate = certificate
+
+    def present(self, connection: Connection, peer: int) -> Connection:
+        """Prove to a listening task that this one belongs to the run, and check its proof."""
+        try:
+            connection = self._encrypted(connection, is_server=False)
+            mine = self._hello(connection)
+            theirs = _received(connection, HELLO.size)
+            connection.sendall(self._proof(b"newcomer", mine, theirs))
+            verdict = _received(connection, 1)[0]
+            if verdict != WELCOME:
+                raise HandshakeRefused("it runs another attempt" if verdict == LATE else "the secrets differ")
+            proof = _received(connection, DIGEST)
+            self._check(theirs, range(peer, peer + 1))
+            if not hmac.compare_digest(proof, self._proof(b"host", mine, theirs)):
+                raise HandshakeRefused("the secrets differ")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def welcome(
+        self, connection: Connection, numbers: range, there: Mapping[int, Any]
+    ) -> tuple[int, Connection]:
+        """Return the number and the connection of a task that has proved that it belongs to the run."""
+        connection = self._encrypted(connection, is_server=True)
+        try:
+            return self._welcomed(connection, numbers, there), connection
+        except BaseException:
+            connection.close()
+            raise
+
+    def _welcomed(self, connection: Connection, numbers: range, there: Mapping[int, Any]) -> int:
+        theirs = _received(connection, HELLO.size)
+        mine = self._hello(connection)
+        proof = _received(connection, DIGEST)
+        try:
+            peer = self._check(theirs, numbers)
+        except HandshakeRefused:
+            connection.sendall(bytes([LATE]))
+            raise
+        if peer in there or not hmac.compare_digest(proof, self._proof(b"newcomer", theirs, mine)):
+            connection.sendall(bytes([STRANGER]))
+            raise HandshakeRefused("the secrets differ")
+        connection.sendall(bytes([WELCOME]) + self._proof(b"host", theirs, mine))
+        return peer
+
+    def _encrypted(self, connection: Connection, *, is_server: bool) -> Connection:
+        if self.certificate is None:
+            return connection
+        return context_of(self.certificate, is_server).wrap_socket(connection, server_side=is_server)
+
+    def _hello(self, connection: Connection) -> bytes:
+        hello = HELLO.pack(MAGIC, self.number, self.attempt, os.urandom(32))
+        connection.sendall(hello)
+        return hello
+
+    def _check(self, hello: bytes, numbers: range) -> int:
+        magic, number, attempt, _ = HELLO.unpack(hello)
+        if magic != MAGIC or attempt != self.attempt or number not in numbers:
+            raise HandshakeRefused("it runs another attempt")
+        return int(number)
+
+    def _proof(self, role: bytes, newcomer: bytes, host: bytes) -> bytes:
+        return hmac.digest(self.secret, role + newcomer + host, "sha256")
+
+
+def _received(connection: Connection, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        more = connection.recv(size - len(found))
+        if not more:
+            raise HandshakeRefused("it closed the connection")
+        found += more
+    return found
+
+
+class Frame:
+    """What one task sends another in a round: a word, and parts of any size."""
+
+    __slots__ = ("parts", "word")
+
+    def __init__(self, word: int, parts: Sequence[Any] = ()) -> None:
+        self.word = word
+        self.parts = tuple(parts)
+
+
+NOTHING: Final = Frame(0)
+
+
+class _Peer:
+    """A connection: what waits to be sent, and what has been received of a frame. Mutable."""
+
+    def __init__(self, number: int, connection: Connection) -> None:
+        connection.setblocking(False)
+        with suppress(OSError):  # pairs of sockets of one process have no such thing
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.number = number
+        self.connection = connection
+        self.outgoing: deque[memoryview] = deque()
+        self.frames: deque[Frame] = deque()
+        self.heard = monotonic()
+        self.is_watched = False  # for room to send
+        self.is_closed = False
+        self.has_left = False  # it has all it needs, and may be gone
+        self._parts: list[Bytes] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._head: tuple[int, int] | None = None  # kind and word
+        self._sizes: deque[int] | None = None  # of the parts that are missing
+        self._await(HEAD.size)
+
+    def _await(self, size: int) -> None:
+        self._part: Bytes = np.empty(size, np.uint8)
+        self._view, self._filled = memoryview(self._part.data), 0
+
+    def tell(self, kind: int, frame: Frame) -> int:
+        """Queue a frame for sending; return the size of its parts in bytes."""
+        # What is empty has no bytes to show, if it has more than one dimension.
+        views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
+        sizes = struct.pack(f"<{len(views)}Q", *map(len, views))
+        self.outgoing.append(memoryview(HEAD.pack(kind, len(views), frame.word) + sizes))
+        self.outgoing.extend(view for view in views if len(view))
+        return sum(map(len, views))
+
+    def send(self) -> None:
+        """Send as much as there is room for."""
+        while self.outgoing:
+            view = self.outgoing[0]
+            try:
+                sent = self.connection.send(view[:STEP])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            if sent == len(view):
+                self.outgoing.popleft()
+            else:
+                self.outgoing[0] = view[sent:]
+
+    def receive(self) -> None:
+        """Receive what is there; raises ConnectionError at the end."""
+        while True:
+            try:
+                size = self.connection.recv_into(self._view[self._filled :])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            if not size:
+                raise ConnectionResetError("the connection was closed")
+            self.heard = monotonic()
+            self._filled += size
+            while self._filled == len(self._part):
+                self._take_part()
+
+    def _take_part(self) -> None:
+        """Go on after a part that is complete."""
+        if self._head is None:
+            kind, count, word = HEAD.unpack(self._view)
+            self._head = kind, word
+            self._await(8 * count)
+            return
+        if self._sizes is None:
+            self._sizes = deque(struct.unpack(f"<{len(self._part) // 8}Q", self._view))
+        else:
+            self._parts.append(self._part)
+        if self._sizes:
+            self._await(self._sizes.popleft())
+            return
+        kind, word = self._head
+        frame, self._parts = Frame(word, self._parts), []
+        self._begin()
+        if kind == FAULT:
+            raise PeerFailed(self.number, frame)
+        if kind == DATA:
+            self.frames.append(frame)
+        self.has_left |= kind == LEFT
+
+
+class PeerFailed(Exception):  # noqa: N818 - what a task says
+    """A task has failed; `frame` is its error."""
+
+    def __init__(self, number: int, frame: Frame) -> None:
+        super().__init__(number)
+        self.number = number
+        self.frame = frame
+
+
+class Mesh:
+    """One task's connections to all others. Used by one thread."""
+
+    def __init__(self, number: int, peers: Mapping[int, Connection], *, patience: float = PATIENCE) -> None:
+        self.number = number
+        self.count = len(peers) + 1
+        self.patience = patience
+        self.sent = 0  # bytes
+        self.check: Callable[[], None] = _proceed  # called while others are waited for; may raise
+        self._peers = {each: _Peer(each, connection) for each, connection in peers.items()}
+        self._selector = selectors.DefaultSelector()
+        for peer in self._peers.values():
+            self._selector.register(peer.connection, selectors.EVENT_READ, peer)
+        self._lock = Lock()
+        self._looked = monotonic()
+        self._closed = Event()
+        if peers:
+            Thread(target=self._send_heartbeats, daemon=True).start()
+
+    def __enter__(self) -> Mesh:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self._leave()
+        self.close()
+
+    def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
+        """Send each task its frame, an empty one where there is none; return those of all others.
+
+        Raises `Lost` if a task is gone, `Told` if one says that it has failed.
+        """
+        with self._lock:
+            for number, peer in self._peers.items():
+                if peer.has_left:
+                    raise lost(f"task {number} has ended before the others")
+                self.sent += peer.tell(DATA, frames.get(number, NOTHING))
+                self._send(peer)
+            begun = monotonic()
+            while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
+                self._turn(LOOK)
+                self.check()
+                self._check_patience(begun)
+            return {number: peer.frames.popleft() for number, peer in self._peers.items()}
+
+    def look(self) -> None:
+        """Check that others are still there, unless that was done just before. For tasks that work.
+
+        One that has left is not lost: it has taken part in the last exchange, and works no more.
+        """
+        if monotonic() - self._looked > LOOK:
+            with self._lock:
+                self._turn(0, may_leave=True)
+            self._looked = monotonic()
+
+    def _leave(self) -> None:
+        """Tell all others that this task needs them no more, and read what they have sent meanwhile.
+
+        A connection that is closed before that loses what was sent last.
+        """
+        with self._lock:
+            for peer in self._peers.values():
+                if not peer.is_closed:
+                    peer.tell(LEFT, NOTHING)
+                    with suppress(OSError, PeerFailed):
+                        peer.send()
+                        peer.receive()
+
+    def fail(self, frame: Frame) -> None:
+        """Tell all others that this task has failed, as far as they still listen.
+
+        A connection that is closed before all was received loses what was sent last: so others end it.
+        """
+        with self._lock:
+            end = monotonic() + PROVING
+            for peer in self._peers.values():
+                peer.tell(FAULT, frame)
+            while monotonic() < end and self._say(FAREWELL):
+                pass
+
+    def _say(self, seconds: float) -> bool:
+        """Send what waits and drop what comes; return whether some task still listens."""
+        listening = [peer for peer in self._peers.values() if not peer.is_closed]
+        for peer in listening:
+            try:
+                peer.send()
+                if not peer.outgoing:
+                    peer.connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._forget(peer)
+        for key, _ in self._selector.select(seconds) if listening else ():
+            try:
+                if not key.data.connection.recv(STEP):
+                    self._forget(key.data)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            except OSError:
+                self._forget(key.data)
+        return bool(listening)
+
+    def close(self) -> None:
+        """End all connections; what has been sent arrives."""
+        self._closed.set()
+        with self._lock:
+            for peer in self._peers.values():
+                with suppress(OSError):
+                    peer.connection.shutdown(socket.SHUT_WR)
+                peer.connection.close()
+            self._selector.close()
+
+    def _turn(self, seconds: float, may_leave: bool = False) -> None:
+        """Send and receive what can be, waiting no longer than this for it."""
+        for key, events in self._selector.select(seconds):
+            peer: _Peer = key.data
+            if events & selectors.EVENT_WRITE:
+                self._send(peer)
+            if events & selectors.EVENT_READ:
+                try:
+                    peer.receive()
+                except OSError as error:
+                    if may_leave and peer.has_left:
+                        self._forget(peer)
+                    else:
+                        self._lose(peer, error)
+
+    def _send(self, peer: _Peer) -> None:
+        try:
+            peer.send()
+        except OSError as error:
+            self._receive_last(peer)
+            self._lose(peer, error)
+        wants_room = bool(peer.outgoing)
+        if wants_room != peer.is_watched:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
+            self._selector.modify(peer.connection, events, peer)
+            peer.is_watched = wants_room
+
+    def _receive_last(self, peer: _Peer) -> None:
+        """Receive what a task has sent before it closed the connection: perhaps why."""
+        with suppress(OSError):
+            peer.receive()
+
+    def _lose(self, peer: _Peer, error: OSError) -> None:
+        """Go on without a task, if nothing is awaited from it any more."""
+        self._forget(peer)
+        if peer.outgoing or not peer.frames:
+            raise lost(f"task {peer.number} is gone: {error}", "the log of that task says why") from None
+
+    def _forget(self, peer: _Peer) -> None:
+        if not peer.is_closed:
+            peer.is_closed = True
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(peer.connection)
+
+    def _check_patience(self, begun: float) -> None:
+        """Raise if a task from which something is awaited has sent nothing for too long."""
+        now = monotonic()
+        for peer in self._peers.values():
+            if not peer.frames and now - max(peer.heard, begun) > self.patience:
+                raise lost(f"task {peer.number} has not been heard for {self.patience:g} s")
+
+    def _send_heartbeats(self) -> None:
+        """Send others a heartbeat from time to time; what is awaited is one by itself."""
+        while not self._closed.wait(self.patience / BEATS):
+            if self._lock.acquire(blocking=False):
+                try:
+                    for peer in self._peers.values():
+                        if not peer.outgoing and not self._closed.is_set():
+                            peer.tell(BEAT, NOTHING)
+                            with suppress(OSError, ValueError):  # the task finds out when it next looks
+                                peer.send()
+                finally:
+                    self._lock.release()
+
+
+def _proceed() -> None:
+    """Do nothing."""
 
 
 def make_certificate() -> bytes:
@@ -75,24 +556,21 @@ def make_certificate() -> bytes:
 
 
 def context_of(certificate: bytes, is_server: bool) -> ssl.SSLContext:
-    """Return how one side talks by TLS: it shows this certificate, and accepts no other."""
+    """Return the context of one side for TLS: it shows this certificate, and accepts no other."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # whoever has the key is a task of this run, wherever it runs
+    context.check_hostname = False  # what has the key is a task of this run, wherever it runs
     context.verify_mode = ssl.CERT_REQUIRED
     text = certificate.decode()
     context.load_verify_locations(cadata=text[text.index("-----BEGIN CERTIFICATE") :])
-    place, path = tempfile.mkstemp()  # which nobody else may read
+    descriptor, path = tempfile.mkstemp()  # only this user may read it
     try:
-        with os.fdopen(place, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(certificate)
         context.load_cert_chain(path)
     finally:
         os.unlink(path)  # noqa: PTH108 - it is a descriptor's
     return context
-
-
-# ---- the curve
 
 
 def _known(point: Point) -> tuple[int, int]:
@@ -133,9 +611,6 @@ def _signature(secret: int, signed: bytes) -> bytes:
             return _sequence(_integer(left), _integer(right))
 
 
-# ---- DER
-
-
 def _tagged(tag: int, content: bytes) -> bytes:
     size = len(content)
     if size < 128:
@@ -159,494 +634,3 @@ def _bits(content: bytes) -> bytes:
 def _pem(label: str, content: bytes) -> bytes:
     lines = base64.encodebytes(content).decode()
     return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()
-
-
-# ---- The mesh: a connection between each two tasks, and rounds in which each sends to all others. Mutable.
-#
-# Both sides of a connection prove that they know the run's secret, over random numbers of both, and that they
-# belong to the same attempt of it: a task that was given up and comes late is refused. A frame is a head of
-# fixed size, the sizes of its parts, and the parts as they are: nothing that is received is ever executed.
-#
-# One loop sends to and receives from all peers at once, so that two which send much to each other do not wait
-# for each other. While a task works, a thread tells its peers that it is there; one that is not heard for
-# `patience` seconds while something is awaited from it counts as lost. A task that fails says so to all
-# others.
-
-PATIENCE: Final = 60.0  # seconds
-BEATS: Final = 4  # signs of life within the patience of others
-LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
-FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
-STEP: Final = 1 << 20  # bytes that are sent at once
-PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
-MAGIC: Final = b"tidelog1"
-HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
-HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
-DIGEST: Final = 32
-DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
-WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
-
-Bytes = npt.NDArray[np.uint8]
-Connection = socket.socket | ssl.SSLSocket
-
-
-class Lost(TidelogError):  # noqa: N818 - what became of a task
-    """A task is gone, or was never there; the run can be tried again."""
-
-    exit_code = 5
-
-
-class Refused(Exception):  # noqa: N818 - what became of an attempt
-    """The other side belongs to another attempt, or does not know the secret."""
-
-
-def lost(message: str, help: str | None = None) -> Lost:
-    """Return the error that a task is gone."""
-    return Lost(Diagnostic(codes.LOST, message, help=help))
-
-
-class Listener:
-    """A place where a task waits for others to connect, before it knows where they are."""
-
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, 0), family=family)
-        self.address = f"{host}:{self._socket.getsockname()[1]}"
-
-    def join(
-        self,
-        number: int,
-        addresses: Sequence[str],
-        secret: bytes,
-        attempt: str,
-        *,
-        certificate: bytes | None = None,
-        patience: float = PATIENCE,
-    ) -> Mesh:
-        """Return the mesh of all tasks, of which this is the one with a number; addresses are in their order.
-
-        All have the same secret and attempt. With a certificate, which all have too, connections are
-        encrypted. Raises `Lost` if some task does not come.
-        """
-        known = _Credentials(number, secret, hashlib.sha256(attempt.encode()).digest(), certificate)
-        deadline = monotonic() + patience
-        peers: dict[int, Connection] = {}
-        try:
-            for peer in range(number):
-                peers[peer] = _connect(addresses[peer], peer, known, deadline)
-            self._accept(peers, len(addresses), known, deadline)
-        except BaseException:
-            for connection in peers.values():
-                connection.close()
-            raise
-        finally:
-            self._socket.close()
-        return Mesh(number, peers, patience=patience)
-
-    def close(self) -> None:
-        """Wait for nobody."""
-        self._socket.close()
-
-    def _accept(self, peers: dict[int, Connection], count: int, known: _Credentials, deadline: float) -> None:
-        """Wait for the tasks with higher numbers; whoever else connects is refused."""
-        while len(peers) < count - 1:
-            self._socket.settimeout(max(0.01, deadline - monotonic()))
-            try:
-                stranger, _ = self._socket.accept()
-            except TimeoutError:
-                missing = [str(each) for each in range(count) if each not in peers and each != known.number]
-                raise lost(f"task {known.number} waited in vain for task {', '.join(missing)}") from None
-            stranger.settimeout(PROVING)
-            try:
-                peer, connection = known.welcome(stranger, range(known.number + 1, count), peers)
-            except (OSError, Refused):
-                stranger.close()
-            else:
-                peers[peer] = connection
-
-
-def _connect(address: str, peer: int, known: _Credentials, deadline: float) -> Connection:
-    host, _, port = address.rpartition(":")
-    try:
-        connection = socket.create_connection((host, int(port)), max(0.01, deadline - monotonic()))
-        return known.present(connection, peer)
-    except Refused as refused:
-        raise lost(f"task {peer} at {address} refuses task {known.number}: {refused}") from None
-    except OSError as error:
-        raise lost(f"task {known.number} cannot reach task {peer} at {address}: {error}") from None
-
-
-class _Credentials:
-    """How a task shows who it is, and learns who the other side is."""
-
-    def __init__(self, number: int, secret: bytes, attempt: bytes, certificate: bytes | None) -> None:
-        self.number = number
-        self.secret = secret
-        self.attempt = attempt
-        self.certificate = certificate
-
-    def present(self, connection: Connection, peer: int) -> Connection:
-        """Prove to the one who waits that this task belongs here, and let it do the same."""
-        try:
-            connection = self._encrypted(connection, is_server=False)
-            mine = self._hello(connection)
-            theirs = _received(connection, HELLO.size)
-            connection.sendall(self._proof(b"newcomer", mine, theirs))
-            verdict = _received(connection, 1)[0]
-            if verdict != WELCOME:
-                raise Refused("it runs another attempt" if verdict == LATE else "the secrets differ")
-            proof = _received(connection, DIGEST)
-            self._check(theirs, range(peer, peer + 1))
-            if not hmac.compare_digest(proof, self._proof(b"host", mine, theirs)):
-                raise Refused("the secrets differ")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def welcome(
-        self, connection: Connection, numbers: range, there: Mapping[int, Any]
-    ) -> tuple[int, Connection]:
-        """Return the number of a task that has proved that it belongs here, and how to talk to it."""
-        connection = self._encrypted(connection, is_server=True)
-        try:
-            return self._welcomed(connection, numbers, there), connection
-        except BaseException:
-            connection.close()
-            raise
-
-    def _welcomed(self, connection: Connection, numbers: range, there: Mapping[int, Any]) -> int:
-        theirs = _received(connection, HELLO.size)
-        mine = self._hello(connection)
-        proof = _received(connection, DIGEST)
-        try:
-            peer = self._check(theirs, numbers)
-        except Refused:
-            connection.sendall(bytes([LATE]))
-            raise
-        if peer in there or not hmac.compare_digest(proof, self._proof(b"newcomer", theirs, mine)):
-            connection.sendall(bytes([STRANGER]))
-            raise Refused("the secrets differ")
-        connection.sendall(bytes([WELCOME]) + self._proof(b"host", theirs, mine))
-        return peer
-
-    def _encrypted(self, connection: Connection, *, is_server: bool) -> Connection:
-        if self.certificate is None:
-            return connection
-        return context_of(self.certificate, is_server).wrap_socket(connection, server_side=is_server)
-
-    def _hello(self, connection: Connection) -> bytes:
-        hello = HELLO.pack(MAGIC, self.number, self.attempt, os.urandom(32))
-        connection.sendall(hello)
-        return hello
-
-    def _check(self, hello: bytes, numbers: range) -> int:
-        magic, number, attempt, _ = HELLO.unpack(hello)
-        if magic != MAGIC or attempt != self.attempt or number not in numbers:
-            raise Refused("it runs another attempt")
-        return int(number)
-
-    def _proof(self, role: bytes, newcomer: bytes, host: bytes) -> bytes:
-        return hmac.digest(self.secret, role + newcomer + host, "sha256")
-
-
-def _received(connection: Connection, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        more = connection.recv(size - len(found))
-        if not more:
-            raise Refused("it closed the connection")
-        found += more
-    return found
-
-
-class Frame:
-    """What one task tells another in a round: a word, and parts of any size."""
-
-    __slots__ = ("parts", "word")
-
-    def __init__(self, word: int, parts: Sequence[Any] = ()) -> None:
-        self.word = word
-        self.parts = tuple(parts)
-
-
-NOTHING: Final = Frame(0)
-
-
-class _Peer:
-    """A connection: what waits to be sent, and what has been received of a frame. Mutable."""
-
-    def __init__(self, number: int, connection: Connection) -> None:
-        connection.setblocking(False)
-        with suppress(OSError):  # pairs of sockets of one process have no such thing
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.number = number
-        self.connection = connection
-        self.outgoing: deque[memoryview] = deque()
-        self.frames: deque[Frame] = deque()
-        self.heard = monotonic()
-        self.is_watched = False  # for room to send
-        self.is_closed = False
-        self.has_left = False  # it has all it needs, and may be gone
-        self._parts: list[Bytes] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        self._head: tuple[int, int] | None = None  # kind and word
-        self._sizes: deque[int] | None = None  # of the parts that are missing
-        self._await(HEAD.size)
-
-    def _await(self, size: int) -> None:
-        self._part: Bytes = np.empty(size, np.uint8)
-        self._view, self._filled = memoryview(self._part.data), 0
-
-    # ---- sending
-
-    def tell(self, kind: int, frame: Frame) -> int:
-        """Queue a frame for sending; return the size of its parts in bytes."""
-        # What is empty has no bytes to show, if it has more than one dimension.
-        views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
-        sizes = struct.pack(f"<{len(views)}Q", *map(len, views))
-        self.outgoing.append(memoryview(HEAD.pack(kind, len(views), frame.word) + sizes))
-        self.outgoing.extend(view for view in views if len(view))
-        return sum(map(len, views))
-
-    def send(self) -> None:
-        """Send as much as there is room for."""
-        while self.outgoing:
-            view = self.outgoing[0]
-            try:
-                sent = self.connection.send(view[:STEP])
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
-            if sent == len(view):
-                self.outgoing.popleft()
-            else:
-                self.outgoing[0] = view[sent:]
-
-    # ---- receiving
-
-    def receive(self) -> None:
-        """Receive what is there; raises ConnectionError at the end."""
-        while True:
-            try:
-                size = self.connection.recv_into(self._view[self._filled :])
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
-            if not size:
-                raise ConnectionResetError("the connection was closed")
-            self.heard = monotonic()
-            self._filled += size
-            while self._filled == len(self._part):
-                self._take_part()
-
-    def _take_part(self) -> None:
-        """Go on after a part that is complete."""
-        if self._head is None:
-            kind, count, word = HEAD.unpack(self._view)
-            self._head = kind, word
-            self._await(8 * count)
-            return
-        if self._sizes is None:
-            self._sizes = deque(struct.unpack(f"<{len(self._part) // 8}Q", self._view))
-        else:
-            self._parts.append(self._part)
-        if self._sizes:
-            self._await(self._sizes.popleft())
-            return
-        kind, word = self._head
-        frame, self._parts = Frame(word, self._parts), []
-        self._begin()
-        if kind == FAULT:
-            raise Told(self.number, frame)
-        if kind == DATA:
-            self.frames.append(frame)
-        self.has_left |= kind == LEFT
-
-
-class Told(Exception):  # noqa: N818 - what a task says
-    """A task says that it has failed."""
-
-    def __init__(self, number: int, frame: Frame) -> None:
-        super().__init__(number)
-        self.number = number
-        self.frame = frame
-
-
-class Mesh:
-    """One task's connections to all others. Used by one thread."""
-
-    def __init__(self, number: int, peers: Mapping[int, Connection], *, patience: float = PATIENCE) -> None:
-        self.number = number
-        self.count = len(peers) + 1
-        self.patience = patience
-        self.sent = 0  # bytes
-        self.check: Callable[[], None] = _proceed  # called while others are waited for; may raise
-        self._peers = {each: _Peer(each, connection) for each, connection in peers.items()}
-        self._selector = selectors.DefaultSelector()
-        for peer in self._peers.values():
-            self._selector.register(peer.connection, selectors.EVENT_READ, peer)
-        self._lock = Lock()
-        self._looked = monotonic()
-        self._closed = Event()
-        if peers:
-            Thread(target=self._beat, daemon=True).start()
-
-    def __enter__(self) -> Mesh:
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
-            self._leave()
-        self.close()
-
-    def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
-        """Send each task its frame, an empty one where there is none; returns those of all others.
-
-        Raises `Lost` if a task is gone, `Told` if one says that it has failed.
-        """
-        with self._lock:
-            for number, peer in self._peers.items():
-                if peer.has_left:
-                    raise lost(f"task {number} has ended before the others")
-                self.sent += peer.tell(DATA, frames.get(number, NOTHING))
-                self._send(peer)
-            begun = monotonic()
-            while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
-                self._turn(LOOK)
-                self.check()
-                self._listen(begun)
-            return {number: peer.frames.popleft() for number, peer in self._peers.items()}
-
-    def look(self) -> None:
-        """See whether others are still there, unless that was done just before. For tasks that work.
-
-        One that has left is not missed: it has taken part in the last exchange, and works no more.
-        """
-        if monotonic() - self._looked > LOOK:
-            with self._lock:
-                self._turn(0, may_leave=True)
-            self._looked = monotonic()
-
-    def _leave(self) -> None:
-        """Tell all others that this task needs them no more. What they have said meanwhile is read: a
-        connection that is closed before that loses what was sent last.
-        """
-        with self._lock:
-            for peer in self._peers.values():
-                if not peer.is_closed:
-                    peer.tell(LEFT, NOTHING)
-                    with suppress(OSError, Told):
-                        peer.send()
-                        peer.receive()
-
-    def fail(self, frame: Frame) -> None:
-        """Tell all others that this task has failed, as far as they still listen.
-
-        A connection that is closed before all was received loses what was sent last: so others end it.
-        """
-        with self._lock:
-            end = monotonic() + PROVING
-            for peer in self._peers.values():
-                peer.tell(FAULT, frame)
-            while monotonic() < end and self._say(FAREWELL):
-                pass
-
-    def _say(self, seconds: float) -> bool:
-        """Send what waits and drop what comes; returns whether some task still listens."""
-        listening = [peer for peer in self._peers.values() if not peer.is_closed]
-        for peer in listening:
-            try:
-                peer.send()
-                if not peer.outgoing:
-                    peer.connection.shutdown(socket.SHUT_WR)
-            except OSError:
-                self._forget(peer)
-        for key, _ in self._selector.select(seconds) if listening else ():
-            try:
-                if not key.data.connection.recv(STEP):
-                    self._forget(key.data)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                pass
-            except OSError:
-                self._forget(key.data)
-        return bool(listening)
-
-    def close(self) -> None:
-        """End all connections; what has been sent arrives."""
-        self._closed.set()
-        with self._lock:
-            for peer in self._peers.values():
-                with suppress(OSError):
-                    peer.connection.shutdown(socket.SHUT_WR)
-                peer.connection.close()
-            self._selector.close()
-
-    # ---- one turn
-
-    def _turn(self, seconds: float, may_leave: bool = False) -> None:
-        """Send and receive what can be, waiting no longer than this for it."""
-        for key, events in self._selector.select(seconds):
-            peer: _Peer = key.data
-            if events & selectors.EVENT_WRITE:
-                self._send(peer)
-            if events & selectors.EVENT_READ:
-                try:
-                    peer.receive()
-                except OSError as error:
-                    if may_leave and peer.has_left:
-                        self._forget(peer)
-                    else:
-                        self._lose(peer, error)
-
-    def _send(self, peer: _Peer) -> None:
-        try:
-            peer.send()
-        except OSError as error:
-            self._hear_last_words(peer)
-            self._lose(peer, error)
-        wants_room = bool(peer.outgoing)
-        if wants_room != peer.is_watched:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
-            self._selector.modify(peer.connection, events, peer)
-            peer.is_watched = wants_room
-
-    def _hear_last_words(self, peer: _Peer) -> None:
-        """Receive what a task has said before it closed the connection: perhaps why."""
-        with suppress(OSError):
-            peer.receive()
-
-    def _lose(self, peer: _Peer, error: OSError) -> None:
-        """Go on without a task, if nothing is awaited from it any more."""
-        self._forget(peer)
-        if peer.outgoing or not peer.frames:
-            raise lost(f"task {peer.number} is gone: {error}", "the log of that task says why") from None
-
-    def _forget(self, peer: _Peer) -> None:
-        if not peer.is_closed:
-            peer.is_closed = True
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(peer.connection)
-
-    def _listen(self, begun: float) -> None:
-        """Raise if a task from which something is awaited is not heard."""
-        now = monotonic()
-        for peer in self._peers.values():
-            if not peer.frames and now - max(peer.heard, begun) > self.patience:
-                raise lost(f"task {peer.number} has not been heard for {self.patience:g} s")
-
-    def _beat(self) -> None:
-        """Tell others from time to time that this task is there; what is awaited says so by itself."""
-        while not self._closed.wait(self.patience / BEATS):
-            if self._lock.acquire(blocking=False):
-                try:
-                    for peer in self._peers.values():
-                        if not peer.outgoing and not self._closed.is_set():
-                            peer.tell(BEAT, NOTHING)
-                            with suppress(OSError, ValueError):  # the task finds out when it next looks
-                                peer.send()
-                finally:
-                    self._lock.release()
-
-
-def _proceed() -> None:
-    """The check that never stops anything."""

@@ -1,8 +1,9 @@
-"""One of the tasks that derive together what a program says, each on its part of facts. Mutates itself.
+"""One of the tasks that derive a program together, each on its part of the facts. Mutable.
 
-A task is given any part of the given facts. All tell one another what they have counted, plan alike, and send
-given facts to the owners of each copy. Then they derive in rounds: each all that follows from what it has,
-then what is new goes where it belongs; what was put into an outbox is sent and forgotten.
+Begin with `ExchangeTask.run`. A task is given any part of the given facts. All tasks send one another what
+they have counted, make the same plan of it (`_make_plan`), and send given facts to the owners of each copy
+(`_send_given`). Then they derive in rounds (`_derive`): each task derives all that follows from what it has,
+and sends what is new to where it belongs; what was put into an outbox is sent and forgotten.
 
 Invariant: when `run` ends, the home copies at all tasks together hold the facts of the program.
 """
@@ -10,7 +11,6 @@ Invariant: when `run` ends, the home copies at all tasks together hold the facts
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,18 +19,26 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidelog import errors
 from tidelog.data import memory
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.events import Tally
-from tidelog.engine.exchange.ids import PARTS, Collision, Column, Counting, Counts, Part, Rows, Values
-from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
+from tidelog.engine.exchange.ids import (
+    PARTS,
+    Counting,
+    IdRows,
+    ParcelRows,
+    PredicateColumn,
+    Values,
+    error_of,
+    error_record,
+)
+from tidelog.engine.exchange.sockets import Frame, Mesh, PeerFailed
 from tidelog.engine.fixpoint import Fed
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError, codes
+from tidelog.errors import Diagnostic, ProgramError, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.values import integer
 from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Localised, NotLocalisable, Place, Sizes, localise
@@ -42,26 +50,13 @@ LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
 PASS: Final = 1 << 18  # values of given facts that a task sends at once, about …
 MOST_PASSES: Final = 64  # … unless these passes do not suffice: then it sends more at once …
 LARGEST_PASS: Final = 1 << 22  # … but no more than this
-COUNTED, PLACED, GIVEN, DERIVED, COLLECTED, SPREAD, TOLD, SAID = range(8)  # stages of a run
-TO_LAST: Final = -1  # the place behind the owners
+COUNTED, AGREED, GIVEN, DERIVED, COLLECTED, SHUFFLED, BROADCAST, GATHERED = range(8)  # stages of a run
+TO_LAST: Final = -1  # the task behind the owners
 Extended = tuple[Sequence[Ids], Sequence[Integers], int]  # columns of ids, integers beside them, and rows
-ERRORS: Final = {
-    each.__name__: each
-    for each in (
-        errors.ProgramError,
-        errors.DataError,
-        errors.EvaluationError,
-        errors.Inconsistent,
-        errors.Stopped,
-        errors.Interrupted,
-        Collision,
-        Lost,
-    )
-}
 
 
-class Task:
-    """A task of a mesh.
+class ExchangeTask:
+    """A task of a mesh: `load`, then `run`, then `relation` or `collect`.
 
     The tasks with numbers below `owners`, by default all, own facts. One beyond them brings given facts, and
     can have all that is derived sent to it by `collect`. Its `dictionary` is then the one of its facts.
@@ -102,10 +97,10 @@ class Task:
         self._read = self._values
         if self._reader.dictionary is not self._engine.dictionary:
             self._read = self.values_of(self._reader.dictionary)
-        self._given: dict[str, list[Part]] = {}
-        self._told = 0  # values, with the given facts
-        self._elsewhere = 0  # facts that other tasks have
-        self._beside = 0  # facts that are not relations of this task, and lie here
+        self._given: dict[str, list[IdRows]] = {}
+        self._values_sent = 0  # with the given facts
+        self._remote_facts = 0  # that other tasks have
+        self._extra_facts = 0  # that lie here, and are not in relations of this task
         self._plan: Localised | None = None
 
     @property
@@ -124,11 +119,11 @@ class Task:
         """What the ids of derived facts stand for."""
         return self._engine.dictionary
 
-    def translated(self, part: Part, values: Values) -> Part:
+    def translated(self, part: IdRows, values: Values) -> IdRows:
         """Return rows of another dictionary's ids as ids of this task's own."""
         values.know()
         columns, count = part
-        found = self._values.unpack(values.pack([Rows(0, columns, count)], None), None)
+        found = self._values.unpack(values.pack([ParcelRows(0, columns, count)], None), None)
         rows = next(iter(found))
         return rows.columns, rows.count
 
@@ -136,20 +131,18 @@ class Task:
         """Return the values of a dictionary by the hashes that all tasks of this run use."""
         return Values(dictionary, self.mesh.count, self._seed, self._bits)
 
-    # ---- given facts
+    def take_given(self) -> tuple[ClosingEngine, dict[str, list[IdRows]]]:
+        """Return the engine whose ids given facts are, and these facts, with those of the program.
 
-    def take_given(self) -> tuple[ClosingEngine, dict[str, list[Part]]]:
-        """Return who knows the ids of given facts, and these facts, those that the program states too.
-
-        For whoever runs other programs on them; this task is not run then.
+        For callers that run other programs on them; this task is not run then.
         """
-        with self._telling(), self._limits.guarding():
-            self._state()
+        with self._sharing_errors(), self._limits.guarding():
+            self._add_program_facts()
         return self._reader, self._given
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
         """Take batches of given facts, any part of them."""
-        with self._telling(), self._limits.guarding():
+        with self._sharing_errors(), self._limits.guarding():
             for batch in batches:
                 self.add(predicate, self.encode(batch), batch.rows)
                 self._check()
@@ -162,16 +155,14 @@ class Task:
         """Take given facts as ids of the dictionary."""
         self._given.setdefault(predicate, []).append((columns, rows))
 
-    def _state(self) -> None:
-        """Take the facts that the program states; one task does."""
-        stated: dict[str, list[Any]] = {}
+    def _add_program_facts(self) -> None:
+        """Take the facts of the program itself; one task does."""
+        explicit: dict[str, list[Any]] = {}
         for fact in self.program.facts if self.mesh.number == 0 else ():
-            stated.setdefault(fact.predicate, []).append(fact.values)
-        for name, rows in stated.items():
+            explicit.setdefault(fact.predicate, []).append(fact.values)
+        for name, rows in explicit.items():
             columns = tuple(map(column_of_values, zip(*rows, strict=True)))
             self.load(name, [Batch(columns, len(rows))])
-
-    # ---- a run
 
     def run(self) -> None:
         """Derive all that follows from what all tasks were given.
@@ -179,28 +170,26 @@ class Task:
         Errors of one task are raised by all. `Collision` and `Lost` say that another attempt, with another
         seed, may succeed.
         """
-        with self._telling(), self._limits.guarding():
+        with self._sharing_errors(), self._limits.guarding():
             self.mesh.check = self._check_waiting
-            self._state()
+            self._add_program_facts()
             memory.give_back()  # what was used to read given facts
             heavy = self._make_plan()
             self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
-            self._begin()
+            self._define_relations()
             self._send_given(heavy)
             self._derive()
             memory.give_back()
 
-    def _make_plan(self) -> dict[Column, Ids]:
-        """Plan as all others do; returns the frequent values of columns."""
+    def _make_plan(self) -> dict[PredicateColumn, Ids]:
+        """Make the plan that all tasks make; return the frequent values of columns."""
         # What a task keeps in its dictionary of the values that others send: it owns one in so many.
         shares = self._read is self._values and self.owners > 1
         self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
         mine = counting.count(self._given, self._read, self.owners)
-        parts = mine.rows, mine.sketches, mine.matching, mine.weights, mine.kinds, *mine.frequent
-        every = {task: Frame(0, parts) for task in range(self.mesh.count) if task != self.mesh.number}
-        found = self._swap(COUNTED, every)
-        counts = [mine, *(_counts_of(frame, mine) for _, frame in sorted(found.items()))]
+        received = self._swap(COUNTED, self._to_others(*mine.parts))
+        counts = [mine, *(mine.like(frame.parts) for _, frame in sorted(received.items()))]
         sizes, heavy = counting.sizes(counts, self._values, self.owners)
         try:
             self._plan = localise(self.program, self.sizes or sizes, self.owners)
@@ -208,8 +197,8 @@ class Task:
             raise refused(reason) from None
         return heavy
 
-    def _begin(self) -> None:
-        """Make the relations and their rules."""
+    def _define_relations(self) -> None:
+        """Define the relations of the plan, and prepare its rules; raise if others have another plan."""
         plan = self.plan
         self._names = sorted(plan.program.predicates)
         self._numbers = {name: number for number, name in enumerate(self._names)}
@@ -220,48 +209,34 @@ class Task:
             self._engine.define(predicate.name, predicate.arity, is_large=False)
         kept = [name for name in self._names if name not in plan.outboxes]
         self._fed = Fed(plan.program.rules, kept, self._engine, self._check)
-        self._agree()
-
-    def _agree(self) -> None:
-        """Raise if others have planned otherwise."""
-        plan = self.plan
         self.check_same(repr((plan.program.rules, plan.copies, plan.auxiliaries, plan.routes, plan.gates)))
 
-    def check_same(self, said: str) -> None:
-        """Raise if others say something else, which follows from the program."""
-        digest = hashlib.sha256(said.encode()).digest()
-        every = {task: Frame(0, (digest,)) for task in range(self.mesh.count) if task != self.mesh.number}
-        for task, frame in self._swap(PLACED, every).items():
+    def check_same(self, text: str) -> None:
+        """Raise if other tasks have another text, which follows from the program."""
+        digest = hashlib.sha256(text.encode()).digest()
+        for task, frame in self._swap(AGREED, self._to_others(digest)).items():
             if bytes(frame.parts[0]) != digest:
                 message = f"tasks {self.mesh.number} and {task} run different programs"
                 help = "all workers need the same program and the same version of tidelog"
                 raise ProgramError(Diagnostic(codes.DIFFERENT, message, help=help))
 
-    # ---- given facts go to their places
-
-    def _send_given(self, heavy: Mapping[Column, Ids]) -> None:
+    def _send_given(self, heavy: Mapping[PredicateColumn, Ids]) -> None:
         """Send the given facts to every copy of their relations; they follow no route."""
         values = sum(count * len(columns) for parts in self._given.values() for columns, count in parts)
-        every = {
-            task: Frame(0, (np.array([values], np.int64),))
-            for task in range(self.mesh.count)
-            if task != self.mesh.number
-        }
-        told = [
-            int(np.frombuffer(frame.parts[0], np.int64)[0]) for frame in self._swap(GIVEN, every).values()
-        ]
-        passes = _passes(max(values, *told) if told else values)
+        received = self._swap(GIVEN, self._to_others(np.array([values], np.int64))).values()
+        most = max((int(np.frombuffer(each.parts[0], np.int64)[0]) for each in received), default=0)
+        passes = _passes(max(values, most))
         waiting = _in_passes(self._given, values, passes)
         self._given = {}  # each part is dropped when it has been sent
         for parts in waiting:
-            parcels: dict[int, list[Rows]] = {}
+            parcels: dict[int, list[ParcelRows]] = {}
             for name, columns, count in parts:
                 for copy in self.plan.copies[name]:
                     target = self._numbers[copy.relation]
                     self._divide(columns, count, target, copy.place, self._read, parcels)
             self._deliver(parcels)
         if self._read is not self._values:
-            self._told = self._read.told
+            self._values_sent = self._read.told
             self._read, self._reader = self._values, self._engine
             memory.give_back()  # what was read, and what was sent
         if self.is_owner:
@@ -271,7 +246,7 @@ class Task:
                 self._engine.add(NUMBER, [np.array([number], np.int32)], 1)
         self._sent = {name: self._engine.size(name) for name in self._sources}
 
-    def _deliver(self, parcels: Mapping[int, Sequence[Rows]]) -> None:
+    def _deliver(self, parcels: Mapping[int, Sequence[ParcelRows]]) -> None:
         """Send given facts in one pass, and add those that arrive."""
         me = self.mesh.number
         frames = {task: Frame(0, self._read.pack(rows, task)) for task, rows in parcels.items() if task != me}
@@ -280,12 +255,12 @@ class Task:
             arrived = list(self._values.unpack(self._read.pack(arrived, me), None))
         for task, frame in sorted(self._swap(GIVEN, frames).items()):
             if frame.parts:
-                # A task that drops its dictionary does not know later what it tells now.
+                # A task that drops its dictionary does not know later the values that it sends now.
                 arrived += self._values.unpack(frame.parts, task if self._read is self._values else None)
         self._reserve(arrived)
         self._add(arrived)
 
-    def _reserve(self, several: Iterable[Rows]) -> None:
+    def _reserve(self, several: Iterable[ParcelRows]) -> None:
         """Reserve room in relations for given rows of several tasks, so that they grow once for all."""
         counts: Counter[int] = Counter()
         for rows in several:
@@ -294,22 +269,22 @@ class Task:
             table = self._engine.table(self._names[relation])
             table.reserve(count, len(self._engine.dictionary), given=True)
 
-    def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
+    def _add_heavy(self, heavy: Mapping[PredicateColumn, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""
         for column, copies in self.plan.heavy.items():
             ids = heavy.get(column)
             if ids is None:
                 continue
             for copy in copies:
-                parcels: dict[int, list[Rows]] = {}
+                parcels: dict[int, list[ParcelRows]] = {}
                 self._divide([ids], len(ids), self._numbers[copy.relation], copy.place, self._values, parcels)
                 self._add(parcels.get(self.mesh.number, ()))
 
-    def _add(self, several: Iterable[Rows]) -> int:
-        """Add rows to relations here; returns how many were new."""
+    def _add(self, several: Iterable[ParcelRows]) -> int:
+        """Add rows to relations here; return how many were new."""
         new = 0
         for rows in several:
-            columns = [_taken(column, rows.chosen) for column in rows.columns]
+            columns = [_select(column, rows.chosen) for column in rows.columns]
             new += self._engine.add(self._names[rows.relation], columns, rows.count)
             self._check()
         return new
@@ -321,20 +296,18 @@ class Task:
         number: int,
         place: Place,
         values: Values,
-        parcels: dict[int, list[Rows]],
+        parcels: dict[int, list[ParcelRows]],
     ) -> None:
         """Add rows to the parcels of the tasks where they belong."""
         if self.owners == 1 or not isinstance(place, int):
             tasks = range(self.owners) if place is EVERYWHERE else range(1)
             for task in tasks:
-                parcels.setdefault(task, []).append(Rows(number, columns, count))
+                parcels.setdefault(task, []).append(ParcelRows(number, columns, count))
             return
         for task, chosen in enumerate(values.by_owner(columns[place], self.owners)):
             if len(chosen):
                 whole = None if len(chosen) == count else chosen
-                parcels.setdefault(task, []).append(Rows(number, columns, len(chosen), whole))
-
-    # ---- rounds
+                parcels.setdefault(task, []).append(ParcelRows(number, columns, len(chosen), whole))
 
     def _derive(self) -> None:
         """Derive and exchange until nothing is new anywhere, then open the next gate."""
@@ -347,21 +320,21 @@ class Task:
                 gate = next(gates, None)
                 if gate is None:
                     return
-                arrived = [Rows(self._numbers[gate], (), 1)]
+                arrived = [ParcelRows(self._numbers[gate], (), 1)]
             if self.is_owner:
                 self._add(arrived)
                 self._fed.close()
 
-    def _exchange(self) -> tuple[list[Rows], int]:
-        """Send what is new; returns what arrived, and how many rows were sent or new at all tasks."""
-        parcels: dict[int, list[Rows]] = {}
+    def _exchange(self) -> tuple[list[ParcelRows], int]:
+        """Send what is new; return what arrived, and how many rows were sent or new at all tasks."""
+        parcels: dict[int, list[ParcelRows]] = {}
         new = 0
         if self.is_owner:
             self._values.know()
             for source in self._sources:
                 new += self._route(source, parcels)
         moved = new + sum(rows.count for parcel in parcels.values() for rows in parcel)
-        facts = self._facts()
+        facts = self.facts
         head = np.array([moved, facts], np.int64)
         frames = {
             task: Frame(0, (head, *(self._values.pack(parcels[task], task) if task in parcels else ())))
@@ -372,7 +345,7 @@ class Task:
         self.rounds += 1
         found = self._swap(DERIVED, frames)
         heads = [np.frombuffer(frame.parts[0], np.int64).tolist() for frame in found.values()]
-        self._elsewhere = sum(each[1] for each in heads)
+        self._remote_facts = sum(each[1] for each in heads)
         self._check()
         arrived = [
             rows
@@ -391,8 +364,8 @@ class Task:
             elif size:
                 self._engine.clear(outbox)
 
-    def _route(self, source: str, parcels: dict[int, list[Rows]]) -> int:
-        """Add what is new in a relation to the parcels of others, and to relations here; how much is new."""
+    def _route(self, source: str, parcels: dict[int, list[ParcelRows]]) -> int:
+        """Add new rows of a relation to relations here, and to the parcels of others; return how many."""
         columns, size = self._engine.rows(source)
         first = 0 if source in self.plan.outboxes else self._sent[source]
         if size == first:
@@ -401,7 +374,7 @@ class Task:
         new = 0
         added = [column[first:] for column in columns]
         for route in self.plan.routes[source]:
-            divided: dict[int, list[Rows]] = {}
+            divided: dict[int, list[ParcelRows]] = {}
             target = self._numbers[route.target]
             self._divide(added, size - first, target, route.place, self._values, divided)
             new += self._add(divided.pop(self.mesh.number, ()))
@@ -409,8 +382,6 @@ class Task:
                 for task, rows in divided.items():
                     parcels.setdefault(task, []).extend(rows)
         return new
-
-    # ---- results
 
     def columns(self, predicate: str) -> tuple[tuple[Ids, ...], int]:
         """Return this task's part of a predicate's facts as ids, and how many they are."""
@@ -427,31 +398,33 @@ class Task:
         return Relation(predicate, names, columns, count, self._engine.dictionary)
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[tuple[Sequence[Ids], int]]]:
-        """Send all facts of predicates to the task behind the owners; returns them there, as ids."""
-        with self._telling(), self._limits.guarding():
+        """Send all facts of predicates to the task behind the owners; return them there, as ids."""
+        with self._sharing_errors(), self._limits.guarding():
             found: dict[str, list[tuple[Sequence[Ids], int]]] = {name: [] for name in predicates}
             for name in predicates:
                 frames: dict[int, Frame] = {}
                 columns, count = self.columns(name)
                 if self.is_owner and count:
-                    frames[self.owners] = Frame(0, self._values.pack([Rows(0, columns, count)], self.owners))
+                    frames[self.owners] = Frame(
+                        0, self._values.pack([ParcelRows(0, columns, count)], self.owners)
+                    )
                 for task, frame in sorted(self._swap(COLLECTED, frames).items()):
                     if frame.parts:
                         arrived = self._values.unpack(frame.parts, task)
                         found[name] += [(rows.columns, rows.count) for rows in arrived]
             return found
 
-    def spread(self, parts: Sequence[Part], place: Place) -> list[list[Part]]:
-        """Send rows to the owners of a column, once all is derived; returns those that belong here.
+    def shuffle(self, parts: Sequence[IdRows], place: Place) -> list[list[IdRows]]:
+        """Send rows to the owners of a column, once all is derived; return those that belong here.
 
         Every task gives as many parts as the others, perhaps empty ones.
         """
-        with self._telling(), self._limits.guarding():
-            sent = self.send([(columns, (), count) for columns, count in parts], place)
-            return [[(columns, count) for columns, _, count in several] for several in sent]
+        with self._sharing_errors(), self._limits.guarding():
+            found = self.shuffle_with_integers([(columns, (), count) for columns, count in parts], place)
+            return [[(columns, count) for columns, _, count in several] for several in found]
 
-    def send(self, parts: Sequence[Extended], place: Place) -> list[list[Extended]]:
-        """Send rows of ids and of integers beside them; returns those that belong here.
+    def shuffle_with_integers(self, parts: Sequence[Extended], place: Place) -> list[list[Extended]]:
+        """Send rows of ids and of integers beside them; return those that belong here.
 
         They go to the owners of a column, to all of them, or, with `TO_LAST`, to the task behind the owners.
         Before `run`, ids are those of given facts. Every task gives as many parts as the others, perhaps
@@ -459,66 +432,81 @@ class Task:
         """
         values, me = self._read, self.mesh.number
         values.know()
-        parcels: dict[int, list[Rows]] = {}
+        parcels: dict[int, list[ParcelRows]] = {}
         for number, (columns, _, count) in enumerate(parts):
             if count and place == TO_LAST:
-                parcels.setdefault(self.owners, []).append(Rows(number, columns, count))
+                parcels.setdefault(self.owners, []).append(ParcelRows(number, columns, count))
             elif count:
                 self._divide(columns, count, number, place, values, parcels)
-        beside = {
-            task: [_taken(column, rows.chosen) for rows in several for column in parts[rows.relation][1]]
+        integers = {
+            task: [_select(column, rows.chosen) for rows in several for column in parts[rows.relation][1]]
             for task, several in parcels.items()
         }
         mine = parcels.pop(me, [])
         frames = {
-            task: Frame(0, (*values.pack(several, task), *beside[task])) for task, several in parcels.items()
+            task: Frame(0, (*values.pack(several, task), *integers[task]))
+            for task, several in parcels.items()
         }
         if values is not self._values:
             mine = list(self._values.unpack(values.pack(mine, me), None))
-        arrived = [(mine, beside.get(me, []))]
-        for task, frame in sorted(self._swap(SPREAD, frames).items()):
+        arrived = [(mine, integers.get(me, []))]
+        for task, frame in sorted(self._swap(SHUFFLED, frames).items()):
             if frame.parts:
-                # A task that drops its dictionary does not know later what it tells now.
-                told = task if values is self._values else None
-                came = list(self._values.unpack(frame.parts[:PARTS], told))
-                arrived.append((came, [np.frombuffer(part, np.int64) for part in frame.parts[PARTS:]]))
-        found: list[list[Extended]] = [[] for _ in parts]
-        for several, integers in arrived:
-            left = iter(integers)
-            for rows in several:
-                ids = [_taken(column, rows.chosen) for column in rows.columns]
-                with_them = [next(left) for _ in parts[rows.relation][1]]
-                found[rows.relation].append((ids, with_them, rows.count))
-        return found
+                # A task that drops its dictionary does not know later the values that it sends now.
+                knows = task if values is self._values else None
+                rows = list(self._values.unpack(frame.parts[:PARTS], knows))
+                arrived.append((rows, [np.frombuffer(part, np.int64) for part in frame.parts[PARTS:]]))
+        return _by_part(arrived, [len(beside) for _, beside, _ in parts])
 
-    def own(self, column: Ids) -> Ids:
+    def owned_rows(self, column: Ids) -> Ids:
         """Return the numbers of the rows whose value this task owns, once all is derived."""
         self._values.know()
         return self._values.by_owner(column, self.owners)[self.mesh.number]
 
-    def tell(self, record: bytes) -> list[bytes]:
-        """Tell all tasks something; returns what each of them tells, in their order.
+    def all_gather(self, record: bytes) -> list[bytes]:
+        """Send a record to all tasks; return those of all of them, in their order.
 
         To be called within `guarded`.
         """
-        every = {task: Frame(0, (record,)) for task in range(self.mesh.count) if task != self.mesh.number}
-        told = {task: bytes(frame.parts[0]) for task, frame in self._swap(SAID, every).items()}
-        told[self.mesh.number] = record
-        return [told[task] for task in sorted(told)]
+        received = self._swap(GATHERED, self._to_others(record))
+        records = {task: bytes(frame.parts[0]) for task, frame in received.items()}
+        records[self.mesh.number] = record
+        return [records[task] for task in sorted(records)]
 
-    def count_beside(self, here: int, elsewhere: int | None = None) -> None:
-        """Count facts that are not relations of this task, and those of others if they are known; raise if
-        a limit has been reached, or another task has failed.
+    def broadcast(self, part: IdRows, values: Values) -> list[IdRows]:
+        """Send every task some rows of this one; return those of all tasks, as ids that `values` knows."""
+        with self._sharing_errors(), self._limits.guarding():
+            self._values.know()
+            columns, count = part
+            parcel = self._values.pack([ParcelRows(0, columns, count)] if count else [], None)
+            received = self._swap(BROADCAST, self._to_others(*parcel))
+            parcels = (parcel, *(frame.parts for _, frame in sorted(received.items())))
+            arrived = (rows for each in parcels for rows in values.unpack(each, None))
+            return [(rows.columns, rows.count) for rows in arrived]
+
+    def count_extra_facts(self, here: int, remote: int | None = None) -> None:
+        """Count facts that are not in relations of this task, and those of other tasks if they are known.
+
+        Raise if a limit has been reached, or another task has failed.
         """
-        self._beside = here
-        if elsewhere is not None:
-            self._elsewhere = elsewhere
+        self._extra_facts = here
+        if remote is not None:
+            self._remote_facts = remote
         self._check()
 
     @property
     def facts(self) -> int:
-        """How many facts lie at this task, those that are counted beside included."""
-        return self._facts()
+        """How many facts lie at this task, those that are not in its relations included."""
+        if not self.is_owner:
+            return 0
+        if self._plan is None:
+            return self._extra_facts
+        is_first = self.mesh.number == 0
+        return self._extra_facts + sum(
+            self._engine.size(home.relation)
+            for home in self._homes
+            if is_first or home.place is not EVERYWHERE
+        )
 
     @property
     def engine(self) -> ClosingEngine:
@@ -527,51 +515,28 @@ class Task:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """In the block, limits hold; an error is told to all others, and theirs are raised."""
-        with self._telling(), self._limits.guarding():
+        """In the block, limits hold; an error is sent to all other tasks, and theirs are raised."""
+        with self._sharing_errors(), self._limits.guarding():
             self.mesh.check = self._check_waiting
             yield
 
-    def tell_all(self, part: Part, values: Values) -> list[Part]:
-        """Tell every task some rows of this one; returns those of all tasks, as ids that `values` knows."""
-        with self._telling(), self._limits.guarding():
-            self._values.know()
-            columns, count = part
-            parcel = self._values.pack([Rows(0, columns, count)] if count else [], None)
-            every = {task: Frame(0, parcel) for task in range(self.mesh.count) if task != self.mesh.number}
-            parcels = [frame.parts for _, frame in sorted(self._swap(TOLD, every).items())]
-            told = (rows for each in (parcel, *parcels) for rows in values.unpack(each, None))
-            return [(rows.columns, rows.count) for rows in told]
-
     def counts(self) -> dict[str, int]:
-        """Return figures: values in the dictionary, values told to others, rows of all relations."""
+        """Return figures: values in the dictionary, values sent to others (`told`), rows of all relations."""
         rows = sum(self._engine.size(name) for name in self._names)
-        return {"values": len(self._engine.dictionary), "told": self._told + self._values.told, "rows": rows}
-
-    # ---- limits and faults
-
-    def _facts(self) -> int:
-        """Return how many facts lie at this task."""
-        if not self.is_owner:
-            return 0
-        if self._plan is None:
-            return self._beside
-        is_first = self.mesh.number == 0
-        return self._beside + sum(
-            self._engine.size(home.relation)
-            for home in self._homes
-            if is_first or home.place is not EVERYWHERE
-        )
+        sent = self._values_sent + self._values.told
+        return {"values": len(self._engine.dictionary), "told": sent, "rows": rows}
 
     def _check(self) -> None:
         """Raise if a limit has been reached, or another task has failed."""
-        if self._limits.max_facts is not None and (self._plan is not None or self._beside):
-            self._limits.tally.loaded = self._elsewhere + self._facts()
+        if self._limits.max_facts is not None and (self._plan is not None or self._extra_facts):
+            self._limits.tally.loaded = self._remote_facts + self.facts
         self._limits.check()
         self.mesh.look()
 
     def _check_plan(self, found: int = 0, are_answers: bool = False) -> None:
-        """The same within a plan: what it finds for an outbox may be known elsewhere, so it counts alone."""
+        """Raise the same within a plan: rows that it finds for an outbox may be known to other tasks, so only
+        these are counted.
+        """
         self._limits.tally.loaded = 0
         self._limits.check(found)
         self.mesh.look()
@@ -579,8 +544,12 @@ class Task:
     def _check_waiting(self) -> None:
         self._limits.check()
 
+    def _to_others(self, *parts: Any) -> dict[int, Frame]:
+        """Return the same frame for every other task."""
+        return {task: Frame(0, parts) for task in range(self.mesh.count) if task != self.mesh.number}
+
     def _swap(self, stage: int, frames: Mapping[int, Frame]) -> dict[int, Frame]:
-        """Exchange frames; raises if others are not where this task is."""
+        """Exchange frames with all other tasks; raise if one is at another stage."""
         word = stage << 32 | self.rounds
         stamped = {task: Frame(word, frames[task].parts) for task in frames}
         every = {task: stamped.get(task, Frame(word)) for task in range(self.mesh.count)}
@@ -591,38 +560,22 @@ class Task:
         return found
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Tell all others of an error, and raise what others tell."""
+    def _sharing_errors(self) -> Iterator[None]:
+        """Send an error to all other tasks, and raise theirs."""
         try:
             yield
-        except Told as told:
-            self.mesh.fail(told.frame)  # some may hear of it from this task only
-            raise self._error_of(told) from None
+        except PeerFailed as failed:
+            self.mesh.fail(failed.frame)  # some may receive it from this task only
+            spans = [rule.span for rule in self.program.rules] + [fact.span for fact in self.program.facts]
+            raise error_of(failed.frame.parts[0], spans) from None
         except TidelogError as error:
-            self.mesh.fail(_frame_of(error))
+            self.mesh.fail(Frame(0, (error_record(error),)))
             raise
         except BaseException as error:
             message = f"task {self.mesh.number} failed: {type(error).__name__}: {error}"
-            self.mesh.fail(_frame_of(TidelogError(Diagnostic(codes.EXCHANGE_FAILED, message))))
+            record = error_record(TidelogError(Diagnostic(codes.EXCHANGE_FAILED, message)))
+            self.mesh.fail(Frame(0, (record,)))
             raise
-
-    def _error_of(self, told: Told) -> TidelogError:
-        """Return the error that another task tells of, with its places in the program."""
-        record = json.loads(bytes(told.frame.parts[0]))
-        spans = [rule.span for rule in self.program.rules] + [fact.span for fact in self.program.facts]
-        sources = {span.source.name: span.source for span in spans if span is not None}
-        diagnostics = [
-            Diagnostic(
-                item["code"],
-                item["message"],
-                _span_of(item["span"], sources),
-                item["help"],
-                severity=Severity(item["severity"]),
-                place=item["place"],
-            )
-            for item in record["diagnostics"]
-        ]
-        return ERRORS.get(record["error"], TidelogError)(diagnostics)
 
 
 def refused(reason: NotLocalisable) -> ProgramError:
@@ -631,9 +584,23 @@ def refused(reason: NotLocalisable) -> ProgramError:
     return ProgramError(Diagnostic(codes.NOT_DIVISIBLE, str(reason), span, "run it in one process"))
 
 
-def _taken(column: Any, chosen: Ids | None) -> Any:
+def _select(column: Any, chosen: Ids | None) -> Any:
     """Return the chosen rows of a column, None for all."""
     return column if chosen is None else column[chosen]
+
+
+def _by_part(
+    arrived: Iterable[tuple[Sequence[ParcelRows], Sequence[Integers]]], widths: Sequence[int]
+) -> list[list[Extended]]:
+    """Return the rows of each part, with as many columns of integers as the part has."""
+    found: list[list[Extended]] = [[] for _ in widths]
+    for several, integers in arrived:
+        left = iter(integers)
+        for rows in several:
+            ids = [_select(column, rows.chosen) for column in rows.columns]
+            beside = [next(left) for _ in range(widths[rows.relation])]
+            found[rows.relation].append((ids, beside, rows.count))
+    return found
 
 
 def _passes(values: int) -> int:
@@ -645,11 +612,11 @@ def _passes(values: int) -> int:
 
 
 def _in_passes(
-    given: dict[str, list[Part]], values: int, passes: int
+    given: dict[str, list[IdRows]], values: int, passes: int
 ) -> Iterator[list[tuple[str, Sequence[Ids], int]]]:
     """Yield the rows of each pass, about as many values in each; empties what is given as it goes.
 
-    A predicate's rows go together, so that tables grow seldom.
+    Rows of a predicate stay together, so that tables grow seldom.
     """
     most = max(1, -(-values // passes))
     found: list[tuple[str, Sequence[Ids], int]] = []
@@ -672,38 +639,3 @@ def _in_passes(
     yield found
     for _ in range(left - 1):
         yield []
-
-
-def _counts_of(frame: Frame, like: Counts) -> Counts:
-    rows, sketches, matching, weights, kinds, *frequent = frame.parts
-    return Counts(
-        np.frombuffer(rows, np.int64),
-        np.frombuffer(sketches, np.uint8).reshape(like.sketches.shape),
-        np.frombuffer(matching, np.int64),
-        np.frombuffer(weights, np.int64),
-        np.frombuffer(kinds, np.int64),
-        tuple(frequent),
-    )
-
-
-def _frame_of(error: TidelogError) -> Frame:
-    """Return an error as it is told to others."""
-    diagnostics = [
-        {
-            "code": item.code,
-            "message": item.message,
-            "help": item.help,
-            "severity": item.severity.value,
-            "place": item.location,
-            "span": None if item.span is None else [item.span.source.name, item.span.start, item.span.end],
-        }
-        for item in error.diagnostics
-    ]
-    record = {"error": type(error).__name__, "diagnostics": diagnostics}
-    return Frame(0, (json.dumps(record).encode(),))
-
-
-def _span_of(record: Sequence[Any] | None, sources: Mapping[str, Source]) -> Span | None:
-    if record is None or record[0] not in sources:
-        return None
-    return Span(sources[record[0]], record[1], record[2])

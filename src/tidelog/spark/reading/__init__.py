@@ -1,4 +1,9 @@
-"""Sources on Spark: files, tables and DataFrames, read as frames of facts. Begin with `source_frames.py`."""
+"""Sources on Spark: files, tables and DataFrames, read as frames of facts.
+
+Begin with `source_frames.read_source`. `source_columns` finds the files and columns of a source, and converts
+texts in Spark SQL; `source_rows` tells facts from rows that are none; `folders` has the imports and exports
+of a program, and folders of changes. Imports the rest of `tidelog.spark`, which imports nothing from here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders: imports and exports of a program, and files of changes that arrive, as streaming frames."""
+"""Imports and exports of a program (`read_program`, `write_frame`), and folders of changes (`incoming`)."""
 
 from __future__ import annotations
 
@@ -26,29 +26,27 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.type_inference import infer
 from tidelog.logic.values import ColumnType
-from tidelog.spark.frames import Frames, quoted, union
+from tidelog.spark.frames import quoted, union
 from tidelog.spark.maintenance import OPERATION
 from tidelog.spark.reading.source_columns import DELIMITED, source_of
-from tidelog.spark.reading.source_frames import Together, read_source, together
-from tidelog.spark.reading.source_rows import REJECTED, Reading, read_schema, shape_of
+from tidelog.spark.reading.source_frames import CombinedSources, combine_sources, read_source
+from tidelog.spark.reading.source_rows import REJECTED, SourceRows, read_schema, shape_of
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.stages import Given, held_by, read_by
+from tidelog.spark.stages import BoundProgram, InputFrames, read_by, types_in
 from tidelog.spark.table_changes import CHANGE_TYPE
-
-# ---- Imports and exports of a program: sources that Spark reads, and folders of files that it writes.
 
 DELIMITED_FORMATS: Final = ("csv", "tsv", "dsv")
 WRITTEN: Final = (*DELIMITED_FORMATS, "parquet", "json", "jsonl")  # the formats of exports
 
 
 @dataclass(frozen=True)
-class Files:
+class ProgramFrames:
     """A program, and its imports and data files as frames. Nothing has been read yet."""
 
-    given: Given
-    frames: Frames
-    read: Together
+    given: BoundProgram
+    frames: InputFrames
+    read: CombinedSources
 
     @contextmanager
     def rejecting(self) -> Iterator[None]:
@@ -67,7 +65,7 @@ class Files:
             raise
 
     @property
-    def _readings(self) -> Sequence[Reading]:
+    def _readings(self) -> Sequence[SourceRows]:
         return tuple(self.read.readings.values())
 
     def left_out(self) -> Iterator[tuple[str, str | None, int]]:
@@ -103,7 +101,7 @@ def read_program(
     settings: Mapping[str, Any],
     on_error: OnError = OnError.FAIL,
     needed: Callable[[str], bool] | None = None,
-) -> Files:
+) -> ProgramFrames:
     """Return a program with the frames of its imports and of data files.
 
     Files of predicates that are not `needed`, by default those that no rule, output or query has, are not
@@ -116,7 +114,7 @@ def read_program(
         if name in program.predicates:
             predicate = program.predicates[name]
             sources.append(source_of(data_file(path, predicate, header), predicate))
-    readings: dict[str, Reading] = {}
+    readings: dict[str, SourceRows] = {}
     faults: list[Diagnostic] = []
     for number, source in enumerate(sources):
         try:
@@ -132,9 +130,9 @@ def read_program(
     known = giving_times(replace(program, imports=(), exports=()), timed)
     needed = needed or _needed(known)
     some = {name: each for name, each in readings.items() if needed(each.input.predicate.name)}
-    found = together(some, read_by(program, ()))
-    inferred = infer(known, *held_by(each.input for each in readings.values()))
-    return Files(Given(known, found.inputs, inferred, settings), found.frames, found)
+    found = combine_sources(some, read_by(program, ()))
+    inferred = infer(known, *types_in(each.input for each in readings.values()))
+    return ProgramFrames(BoundProgram(known, found.inputs, inferred, settings), found.frames, found)
 
 
 def _needed(program: Program) -> Callable[[str], bool]:
@@ -180,10 +178,6 @@ def _places(frame: DataFrame, columns: Sequence[int]) -> Sequence[int]:
     return (*columns, *range(max(columns, default=-1) + 1, len(frame.columns)))
 
 
-# ---- Folders that are being filled with files of changes, as streaming frames: a folder for each predicate.
-#
-# Each file is one micro-batch, the oldest first, so that what one file inserts and the next deletes is gone.
-
 TAG: Final = "predicate"
 INSERTED: Final = "+"
 _STRING: Final = spark_types.StringType()
@@ -198,7 +192,8 @@ def incoming(
 ) -> tuple[DataFrame, dict[str, Select]]:
     """Return the files of folders as one streaming frame, and what selects each predicate's rows of a batch.
 
-    A file, or a folder of files, is named after its predicate.
+    A file, or a folder of files, is named after its predicate. Each file is one micro-batch, the oldest
+    first, so that a fact that one file inserts and the next deletes is gone.
     """
     found: dict[str, DataFrame] = {}
     for path in paths:

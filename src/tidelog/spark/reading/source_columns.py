@@ -26,7 +26,7 @@ from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
 from tidelog.spark.shipping import is_on_connect
 
-# ---- Texts as values of a column's type, in Spark SQL: exactly the texts that tidelog's own readers accept.
+# Texts as values of a column's type, in Spark SQL: exactly the texts that tidelog's own readers accept.
 #
 # Spark's casts accept more (`0x1p3`, `1d`, `2020-1-1`, digits of other scripts) and round where digits do not
 # fit. So a text is cast as it is only if it is plainly written, which costs two comparisons, and otherwise by
@@ -87,9 +87,6 @@ def stripped(text: Column) -> Column:
     return F.regexp_extract(text, rf"(?s)^{_SPACE}(.*?){_SPACE}\z", 1)
 
 
-# ---- lines of delimited text
-
-
 def cells_of(line: Column, delimiter: str, has_quotes: bool) -> Column:
     """Return the fields of a line that is a record, as `io.delimited` takes them apart."""
     plain = F.split(line, _escaped(delimiter), -1)
@@ -119,9 +116,6 @@ def _unquoted(cell: Column) -> Column:
 
 def _escaped(delimiter: str) -> str:
     return delimiter if delimiter.isalnum() or delimiter in "\t ," else f"\\{delimiter}"
-
-
-# ---- texts
 
 
 def is_blank(text: Column) -> Column:
@@ -255,9 +249,6 @@ _CONVERSIONS: Final[dict[ColumnType, Callable[[Column], Column]]] = {
 }
 
 
-# ---- Sources as files and columns: which files a source is, what their first lines say, which columns are
-# read.
-#
 # Files are listed by this process where it has them, else by Spark, which knows more file systems. No row is
 # read, but for delimited text: a record that goes over several lines can only be seen by looking, and decides
 # whether Spark may split the file.
@@ -363,11 +354,8 @@ def names_of(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
     return tuple(source.columns.get(name, name) for name in known)
 
 
-# ---- files
-
-
 @dataclass(frozen=True)
-class Found:
+class FoundFile:
     """A file of a source."""
 
     address: str  # as `_metadata.file_path` has it
@@ -384,12 +372,12 @@ class Found:
         return self.path.lower().endswith(".gz")
 
 
-def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[list[Found], str | None]:
+def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[list[FoundFile], str | None]:
     """Return the files of a source in the order of their paths, and the folder whose partitions they are.
 
     Raise `DataError` if there are none.
     """
-    listed: list[Found] = []
+    listed: list[FoundFile] = []
     bases = set()
     for written in source.paths:
         base, some = _listed(session, written, source, folder)
@@ -403,9 +391,9 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
     return list(unique.values()), unquote(bases.pop()) if has_partitions else None
 
 
-def local_files(source: Source, folder: Path) -> list[Found] | None:
+def local_files(source: Source, folder: Path) -> list[FoundFile] | None:
     """Return the files of a source if all lie on a disk of this machine; None if Spark has to look."""
-    found: list[Found] = []
+    found: list[FoundFile] = []
     for written in source.paths:
         local = _local(written, folder)
         if local is None:
@@ -425,7 +413,7 @@ def _local(written: str, folder: Path) -> Path | None:
     return Path(os.path.normpath(local if local.is_absolute() else Path.cwd() / local))
 
 
-def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[Found]]:
+def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[FoundFile]]:
     is_here = not is_on_connect(session) or "SPARK_LOCAL_REMOTE" in os.environ
     local = _local(written, folder)
     if is_here and local is not None:
@@ -452,7 +440,7 @@ def _listed(session: SparkSession, written: str, source: Source, folder: Path) -
     return base, [_found(address, base, is_here=False) for address in found]
 
 
-def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str, list[Found]]:
+def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str, list[FoundFile]]:
     roots = [path]
     if has_magic:
         roots = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
@@ -493,7 +481,7 @@ def _normal(address: str) -> str:
     return re.sub(r"^file:/+", "file:/", address)
 
 
-def _found(address: str, base: str, is_here: bool) -> Found:
+def _found(address: str, base: str, is_here: bool) -> FoundFile:
     path = unquote(address)
     local = Path(path.removeprefix("file:")) if path.startswith("file:/") else None
     name = path.rpartition("/")[2].lower()
@@ -507,7 +495,7 @@ def _found(address: str, base: str, is_here: bool) -> Found:
         relative = os.path.relpath(local)
         shown = str(local) if relative.startswith(os.pardir) else relative
     can_open = is_here and (bare == name or name.endswith(".gz"))
-    return Found(address, path, local, format, shown, partitions, can_open)
+    return FoundFile(address, path, local, format, shown, partitions, can_open)
 
 
 def _no_files(source: Source, written: str, local: Path | None, error: Exception | None) -> DataError:
@@ -520,7 +508,7 @@ def _no_files(source: Source, written: str, local: Path | None, error: Exception
     return source.wrong(codes.SOURCE_WITHOUT_FILES, f"`{written}` cannot be read: {reason}")
 
 
-def format_of(source: Source, files: Sequence[Found]) -> str:
+def format_of(source: Source, files: Sequence[FoundFile]) -> str:
     """Return the format of a source's files; raise `DataError` if it is not told, or if there are several."""
     if source.format is not None:
         return canonical_format(source.format, Path(files[0].path) if source.format == "rdf" else None)
@@ -540,11 +528,8 @@ def escaped(path: str) -> str:
     return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
 
 
-# ---- what delimited files begin with
-
-
 @dataclass(frozen=True)
-class Looked:
+class FirstLook:
     """What is known of a delimited file: its first line that is not empty, and whether lines are records."""
 
     first: bytes | None  # None if there is none
@@ -553,7 +538,9 @@ class Looked:
     repeats: bool = False  # the first line occurs again, as far as that is known
 
 
-def look(session: SparkSession, files: Sequence[Found], delimiter: str, quoting: bool) -> dict[str, Looked]:
+def look(
+    session: SparkSession, files: Sequence[FoundFile], delimiter: str, quoting: bool
+) -> dict[str, FirstLook]:
     """Return what is known of delimited files, by their addresses: here if they are small, else on Spark."""
     size = sum(each.local.stat().st_size for each in files if each.is_open and each.local is not None)
     if all(each.is_open for each in files) and size <= _LOOKED_AT_HERE:
@@ -561,16 +548,16 @@ def look(session: SparkSession, files: Sequence[Found], delimiter: str, quoting:
     return _look_on_spark(session, files, delimiter, quoting)
 
 
-def _look_here(file: Found, delimiter: str, quoting: bool) -> Looked:
+def _look_here(file: FoundFile, delimiter: str, quoting: bool) -> FirstLook:
     assert file.local is not None
     with gzip.open(file.local) if file.is_compressed else file.local.open("rb") as stream:
         data = stream.read().removeprefix(_MARK)
     first = re.search(rb"[^\r\n]+", data)
     if first is None:
-        return Looked(None)
+        return FirstLook(None)
     again = re.search(rb"[\r\n]" + re.escape(first[0]) + rb"(?=[\r\n]|\Z)", data[first.end() :])
     has_quotes = quoting and b'"' in data
-    return Looked(first[0], has_quotes, has_quotes and _may_go_on(data, delimiter), again is not None)
+    return FirstLook(first[0], has_quotes, has_quotes and _may_go_on(data, delimiter), again is not None)
 
 
 def _may_go_on(data: bytes, delimiter: str) -> bool:
@@ -588,8 +575,8 @@ def _may_go_on(data: bytes, delimiter: str) -> bool:
 
 
 def _look_on_spark(
-    session: SparkSession, files: Sequence[Found], delimiter: str, quoting: bool
-) -> dict[str, Looked]:
+    session: SparkSession, files: Sequence[FoundFile], delimiter: str, quoting: bool
+) -> dict[str, FirstLook]:
     """Return the same by a job: one row of each file comes back."""
     value = F.col("value")
     lines = session.read.text([escaped(each.path) for each in files]).where(value != "")
@@ -606,8 +593,8 @@ def _look_on_spark(
     )
     rows = {_normal(row["file"]): row for row in told.collect()}
     return {
-        each.address: Looked(bytes(row["first"]), row["has_quotes"], row["is_whole"])
+        each.address: FirstLook(bytes(row["first"]), row["has_quotes"], row["is_whole"])
         if (row := rows.get(each.address)) is not None
-        else Looked(None)
+        else FirstLook(None)
         for each in files
     }

@@ -1,5 +1,9 @@
-"""Sources as frames: Spark reads, checks and converts the rows; filters; rows that are no facts are kept,
-with why.
+"""Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with why.
+
+Begin with `read_source`. Nothing runs before a frame is used, but that files are listed and the first lines
+of delimited text are looked at. Formats with a schema (Parquet, ORC, Avro, tables) are read by it, delimited
+text as lines (`source_rows.DelimitedFiles`); tidelog's own readers run in tasks for JSON and RDF.
+`combine_sources` reads several sources in one scan where it can; `filtered` applies the filter of a source.
 """
 
 from __future__ import annotations
@@ -33,11 +37,11 @@ from tidelog.logic.types import Type, column_of
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
 from tidelog.publish.foreign_tables import foreign_table
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.spark.frames import PREDICATE, Frames, quoted
+from tidelog.spark.frames import PREDICATE, quoted
 from tidelog.spark.reading.source_columns import (
     DELIMITED,
     STRING,
-    Found,
+    FoundFile,
     address_of,
     converted,
     escaped,
@@ -52,13 +56,12 @@ from tidelog.spark.reading.source_rows import (
     BAD,
     FAULT_SCHEMA,
     REJECTS_SCHEMA,
-    Delimited,
-    Filtering,
-    Reading,
-    Scan,
-    Wanted,
+    DelimitedFiles,
+    FileScan,
+    RowFilter,
+    SourceRequest,
+    SourceRows,
     any_of,
-    listed,
     locating,
     read_schema,
     shape_of,
@@ -66,15 +69,11 @@ from tidelog.spark.reading.source_rows import (
     whole_files,
     without_skipped,
 )
-from tidelog.spark.schemas import Input, read_types
+from tidelog.spark.schemas import InputSchema, listed, read_types
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.worker import Reading as Rows
-
-# ---- Filters of sources: literals of the rule language that the values of a row must satisfy.
-#
-# Comparisons of a column with a constant of its type become a condition of SQL, which Spark pushes into the
-# scan where it can. If a filter has anything else, tasks evaluate it whole, as a rule.
+from tidelog.spark.stages import InputFrames
+from tidelog.spark.worker import InputColumns
 
 _ROW: Final = "row"
 _KEPT: Final = "kept"
@@ -98,25 +97,30 @@ _COMPARED: Final = {
 }
 
 
-def filtered(reading: Reading) -> Reading:
-    """Return the rows of a source without those that its filter excludes; raise what is wrong with it."""
+def filtered(reading: SourceRows) -> SourceRows:
+    """Return the rows of a source without those that its filter excludes; raise what is wrong with it.
+
+    A filter is literals that the values of a row must satisfy. Comparisons of a column with a constant of its
+    type become a condition of SQL, which Spark pushes into the scan where it can. A filter with anything else
+    is evaluated whole by tasks, as a rule.
+    """
     source = reading.source
     if source.filter is None:
         return reading
     rule = _rule(reading)
     condition = _condition(rule, reading.input)
     if condition is not None:
-        return replace(reading, filtering=Filtering(condition, is_pushed=reading.has_values))
+        return replace(reading, filtering=RowFilter(condition, is_pushed=reading.has_values))
     number = free_name("n", reading.input.columns)
-    task = Shipped(_Keeping(rule, reading.input.reading(), number))
+    task = Shipped(_FilterTask(rule, reading.input.reading(), number))
 
     def keep(facts: DataFrame) -> DataFrame:
         return facts.mapInArrow(task, facts.schema)
 
-    return replace(reading, filtering=Filtering(keep=keep))
+    return replace(reading, filtering=RowFilter(keep=keep))
 
 
-def _rule(reading: Reading) -> Program:
+def _rule(reading: SourceRows) -> Program:
     """Return the program whose rule has the filter as its body; rows have numbers, since they may repeat."""
     source, predicate = reading.source, reading.input.predicate
     number = free_name("n", predicate.names)
@@ -130,14 +134,11 @@ def _rule(reading: Reading) -> Program:
         raise _wrong(reading, message, f"it has literals over {variables}") from None
 
 
-def _wrong(reading: Reading, message: str, help: str) -> DataError:
+def _wrong(reading: SourceRows, message: str, help: str) -> DataError:
     return reading.source.wrong(codes.FILTER, message, help)
 
 
-# ---- in SQL
-
-
-def _condition(program: Program, given: Input) -> Column | None:
+def _condition(program: Program, given: InputSchema) -> Column | None:
     """Return the condition that the rule's body is, if SQL has all of it."""
     if len(program.rules) != 1 or Nulls.VALUE in given.nulls:
         return None
@@ -153,7 +154,7 @@ def _condition(program: Program, given: Input) -> Column | None:
     return made
 
 
-def _comparison(literal: object, rule: Rule, given: Input) -> Column | None:
+def _comparison(literal: object, rule: Rule, given: InputSchema) -> Column | None:
     if not isinstance(literal, Comparison):
         return None
     operator, left, right = literal.operator, literal.left, literal.right
@@ -195,15 +196,12 @@ def _literal(value: Value, of: spark_types.DataType) -> Column:
     return F.lit(value.content)
 
 
-# ---- in tasks
-
-
 @dataclass(frozen=True)
-class _Keeping:
-    """Keeps the facts that satisfy a rule's body. Knows no Spark."""
+class _FilterTask:
+    """Keeps the facts that satisfy a rule's body. Imports no Spark."""
 
     program: Program
-    reading: Rows
+    reading: InputColumns
     number: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -226,13 +224,6 @@ class _Keeping:
             places = np.sort(dictionary.payload[ids])
             yield batch if len(places) == batch.num_rows else batch.take(pa.array(places))
 
-
-# ---- Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with
-# why.
-#
-# Nothing runs before a frame is used, but that files are listed and the first lines of delimited text looked
-# at. Formats that hold types (Parquet, ORC, Avro, tables) are read by their schema, delimited text as lines
-# (`delimited`); tidelog's own readers run in tasks for JSON and RDF (`own_readers`).
 
 TYPED: Final = ("parquet", "orc", "avro")  # formats with a schema of their own
 TABLES: Final = ("jdbc", "table")
@@ -257,7 +248,7 @@ def read_source(
     program: Program,
     folder: Path = Path(),
     rejects: Path | None = None,
-) -> Reading:
+) -> SourceRows:
     """Return the rows of a source as frames; raise `DataError` for what is wrong before a row is read.
 
     Relative paths lie in `folder`. Readers that read whole files write the rejected rows into `rejects`, if
@@ -268,9 +259,11 @@ def read_source(
 
 def _read(
     session: SparkSession, source: Source, program: Program, folder: Path, rejects: str | None
-) -> Reading:
+) -> SourceRows:
     predicate = predicate_of(source, program)
-    wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
+    wanted = SourceRequest(
+        source, predicate, types_of(source, program, predicate), names_of(source, predicate)
+    )
     ship(session, scratch_folder())
     if source.format in VERSIONED and source.frame is None:
         return _Table(wanted, _versioned(session, source, folder)).reading()
@@ -279,7 +272,7 @@ def _read(
     files, base = found_files(session, source, folder)
     name = format_of(source, files)
     if name in DELIMITED:
-        return Delimited(session, wanted, name, files, base, rejects).reading()
+        return DelimitedFiles(session, wanted, name, files, base, rejects).reading()
     if name in TYPED:
         return _typed(session, wanted, name, files, base)
     if name == "text":
@@ -290,20 +283,17 @@ def _read(
     raise source.wrong(codes.SPARK_FORMAT, message, help)
 
 
-# ---- several sources
-
-
 @dataclass(frozen=True)
-class Together:
+class CombinedSources:
     """Sources that are read together: a program's inputs, and the frames that have their rows.
 
     Files that Spark reads in the same way are one frame, in one scan: its rows are told apart by the
     addresses of the files, each of which is an input then.
     """
 
-    readings: Mapping[str, Reading]
-    inputs: Mapping[str, Input]
-    frames: Frames
+    readings: Mapping[str, SourceRows]
+    inputs: Mapping[str, InputSchema]
+    frames: InputFrames
     source_of: Mapping[str, str]  # of each input: the name of its reading
     shared: Mapping[str, Observation]  # by the names of readings that share a scan, in their order there
 
@@ -323,31 +313,18 @@ class Together:
         return [each for each, counts in self.shared.items() if counts is self.shared[name]]
 
 
-def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] = bool) -> Together:
+def combine_sources(
+    readings: Mapping[str, SourceRows], may_share: Callable[[str], bool] = bool
+) -> CombinedSources:
     """Return several sources, those that may share a scan in one frame.
 
     `may_share` says so of predicates: rows that no rule reads need not pass through tasks, alone.
     """
-    groups: dict[Hashable, list[str]] = {}
-    taken: set[str] = set()
-    for name, reading in readings.items():
-        scan = reading.scan
-        key: Hashable = name
-        # A file that is read for two predicates is read twice: its address tells only one of them.
-        if (
-            scan is not None
-            and reading.source.filter is None
-            and may_share(reading.input.predicate.name)
-            and not taken & {*scan.files}
-        ):
-            taken |= {*scan.files}
-            key = ("scan", scan.key)
-        groups.setdefault(key, []).append(name)
-    inputs: dict[str, Input] = {}
+    inputs: dict[str, InputSchema] = {}
     frames: dict[str | tuple[str, ...], DataFrame] = {}
     source_of: dict[str, str] = {}
     shared: dict[str, Observation] = {}
-    for names in groups.values():
+    for names in _sharing_scans(readings, may_share):
         first = readings[names[0]]
         if len(names) == 1:
             inputs[names[0]], frames[names[0]] = first.input, first.frame
@@ -364,15 +341,34 @@ def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] =
             source_of |= dict.fromkeys(scan.files, name)
         files = tuple(file for scan in scans for file in scan.files)
         frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
-    return Together(readings, inputs, Frames(frames), source_of, shared)
+    return CombinedSources(readings, inputs, InputFrames(frames), source_of, shared)
 
 
-# ---- JSON, RDF and text
+def _sharing_scans(
+    readings: Mapping[str, SourceRows], may_share: Callable[[str], bool]
+) -> Iterable[list[str]]:
+    """Return the names of sources in groups: those of a group are read in one scan."""
+    groups: dict[Hashable, list[str]] = {}
+    taken: set[str] = set()
+    for name, reading in readings.items():
+        scan = reading.scan
+        key: Hashable = name
+        # A file that is read for two predicates is read twice: its address tells only one of them.
+        if (
+            scan is not None
+            and reading.source.filter is None
+            and may_share(reading.input.predicate.name)
+            and not taken & {*scan.files}
+        ):
+            taken |= {*scan.files}
+            key = ("scan", scan.key)
+        groups.setdefault(key, []).append(name)
+    return groups.values()
 
 
 def _parsed(
-    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], rejects: str | None
-) -> Reading:
+    session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], rejects: str | None
+) -> SourceRows:
     """Return the rows of files that tidelog's own readers read, in tasks."""
     source = wanted.source
     if any(set(dict(file.partitions)) & {*wanted.names} for file in files):
@@ -397,7 +393,7 @@ def _parsed(
     # What has no declared type is an exact term here.
     fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
     given = wanted.input(list(map(spark_type_of, types)), fields)
-    return Reading(
+    return SourceRows(
         source,
         given,
         rows,
@@ -408,7 +404,7 @@ def _parsed(
     )
 
 
-def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Reading:
+def _text(session: SparkSession, wanted: SourceRequest, files: Sequence[FoundFile]) -> SourceRows:
     """Return the lines of files, each of which is a value."""
     if len(wanted.own) != 1 or wanted.source.times:
         width = counted(wanted.predicate.arity, "column")
@@ -417,9 +413,6 @@ def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Read
     lines = text_lines(session, files, wanted.source)
     frame = lines.select(F.col("value").alias(str(wanted.names[0] or "value")), FILE)
     return _Table(wanted, frame, files).reading()
-
-
-# ---- tables: what has a schema
 
 
 def _loaded(session: SparkSession, source: Source) -> DataFrame:
@@ -515,8 +508,8 @@ def _not_readable(source: Source, error: Exception) -> Exception:
 
 
 def _typed(
-    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], base: str | None
-) -> Reading:
+    session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], base: str | None
+) -> SourceRows:
     """Return the rows of files that have a schema; those of one schema can be read in one scan."""
     source = wanted.source
     frame = _typed_files(session, source, name, files, base)
@@ -527,15 +520,15 @@ def _typed(
     options = tuple(sorted(source.options.items()))
     key = name, fields, options, wanted.given, wanted.names, wanted.nulls
 
-    def rows(scans: Sequence[Scan]) -> DataFrame:
+    def rows(scans: Sequence[FileScan]) -> DataFrame:
         every = [file for scan in scans for file in scan.found]
         return _Table(wanted, _typed_files(session, source, name, every, None), every).reading().checked
 
-    return replace(reading, scan=Scan(key, tuple(file.address for file in files), rows, tuple(files)))
+    return replace(reading, scan=FileScan(key, tuple(file.address for file in files), rows, tuple(files)))
 
 
 def _typed_files(
-    session: SparkSession, source: Source, name: str, files: Sequence[Found], base: str | None
+    session: SparkSession, source: Source, name: str, files: Sequence[FoundFile], base: str | None
 ) -> DataFrame:
     """Return the rows of files that have a schema; partitions of their folder are columns of texts.
 
@@ -564,11 +557,11 @@ def _typed_files(
 class _Table:
     """Rows with a schema: values of the declared types stay as they are, texts are converted."""
 
-    wanted: Wanted
+    wanted: SourceRequest
     frame: DataFrame
-    files: Sequence[Found] = ()
+    files: Sequence[FoundFile] = ()
 
-    def reading(self) -> Reading:
+    def reading(self) -> SourceRows:
         """Return the rows."""
         source, wanted, schema = self.wanted.source, self.wanted, self.frame.schema
         rows = self.frame if source.limit is None else self.frame.limit(source.limit)
@@ -601,7 +594,7 @@ class _Table:
             is_bad.alias(BAD),
         )
         columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))
-        return Reading(
+        return SourceRows(
             source,
             wanted.input(spark, None),
             checked,

@@ -1,4 +1,8 @@
-"""The rows of a source, whatever it is, delimited text too: which are facts, and which are not."""
+"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an action.
+
+`SourceRows` is what `read_source` returns; `SourceRequest` is what is read of a source for a predicate.
+`DelimitedFiles` reads delimited text; `source_frames` reads what has a schema, JSON, RDF and text.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +41,8 @@ from tidelog.logic.values import ColumnType
 from tidelog.spark.frames import quoted, union
 from tidelog.spark.reading.source_columns import (
     STRING,
-    Found,
-    Looked,
+    FirstLook,
+    FoundFile,
     cells_of,
     converted,
     escaped,
@@ -47,11 +51,9 @@ from tidelog.spark.reading.source_columns import (
     look,
     spark_type_of,
 )
-from tidelog.spark.schemas import NULLARY, Input, arrow_of, read_types
+from tidelog.spark.schemas import InputSchema, arrow_of, listed, read_types
 from tidelog.spark.shipping import Shipped
-
-# ---- The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an
-# action.
+from tidelog.spark.worker import NULLARY
 
 BAD: Final = "_bad"  # whether a row is no fact
 REJECTED: Final = "a row that tidelog cannot read"  # what a job fails with that must read all rows
@@ -68,7 +70,7 @@ FAULT_SCHEMA: Final = spark_types.StructType(
 
 
 @dataclass(frozen=True)
-class Filtering:
+class RowFilter:
     """Which facts a filter keeps: by a condition that SQL has, or else by a function of frames."""
 
     condition: Column | None = None
@@ -77,27 +79,29 @@ class Filtering:
 
 
 @dataclass(frozen=True)
-class Scan:
+class FileScan:
     """How Spark reads some files, if it may read those of other sources with them: `key` is equal then."""
 
     key: Hashable
     files: tuple[str, ...]  # their addresses, which tell their rows apart
-    rows: Callable[[Sequence[Scan]], DataFrame] = field(repr=False, compare=False)  # of several such scans
-    found: tuple[Found, ...] = field(repr=False, compare=False, default=())
+    rows: Callable[[Sequence[FileScan]], DataFrame] = field(
+        repr=False, compare=False
+    )  # of several such scans
+    found: tuple[FoundFile, ...] = field(repr=False, compare=False, default=())
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceRows:
     """The rows of a source: those that are facts, and those that are not."""
 
     source: Source
-    input: Input  # how tasks read the columns of `frame`
+    input: InputSchema  # how tasks read the columns of `frame`
     checked: DataFrame  # all rows: values, NULL where there is none, and what tells facts from others
     columns: tuple[str, ...]  # what the data calls its columns, sorted; with types where it has some
     located: Callable[[DataFrame], DataFrame] = field(repr=False)  # rejected rows of `checked`, as `rejects`
     warnings: tuple[Diagnostic, ...] = ()
-    filtering: Filtering = Filtering()
-    scan: Scan | None = None
+    filtering: RowFilter = RowFilter()
+    scan: FileScan | None = None
     counts: Observation = field(default_factory=Observation, repr=False)
     # The rows of `checked` that are of lines which satisfy a condition over `RAW`, where rows are lines.
     of_lines: Callable[[Column], DataFrame] | None = field(default=None, repr=False)
@@ -202,7 +206,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SourceRequest:
     """What is read of a source for a predicate."""
 
     source: Source
@@ -240,7 +244,7 @@ class Wanted:
         """What is done about missing values, by column."""
         return self.source.missing(self.predicate.arity)
 
-    def carried(self, file: Found, name: str, header: Header = Header.NONE) -> Carried:
+    def carried(self, file: FoundFile, name: str, header: Header = Header.NONE) -> Carried:
         """Return a file as tasks of ours read it."""
         types = self.types(name)
         has_skipped = ColumnType.SKIP in types
@@ -260,18 +264,17 @@ class Wanted:
             file.shown,
         )
 
-    def input(self, spark: Sequence[spark_types.DataType], fields: tuple[ColumnType, ...] | None) -> Input:
+    def input(
+        self, spark: Sequence[spark_types.DataType], fields: tuple[ColumnType, ...] | None
+    ) -> InputSchema:
         """Return how tasks read the frame, whose texts are `fields` of a file if these are given."""
         if self.is_nullary:
-            return Input(self.predicate, (), (), (), (), fields)
+            return InputSchema(self.predicate, (), (), (), (), fields)
         kinds = tuple(map(types_of_column, fields or self.own))
         if fields is None:
             kinds = tuple(read_types(of) or frozenset() for of in spark[: len(self.own)])
         times = self.source.times
-        return Input(self.predicate, self.columns, tuple(spark), kinds, times, fields, self.nulls)
-
-
-# ---- frames of all kinds of files
+        return InputSchema(self.predicate, self.columns, tuple(spark), kinds, times, fields, self.nulls)
 
 
 def any_of(flags: Sequence[Column]) -> Column:
@@ -292,7 +295,7 @@ def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool
     return Shape(tuple(names), tuple(types), arrow, has_fields)
 
 
-def whole_files(session: SparkSession, files: Sequence[Found], task: Whole) -> DataFrame:
+def whole_files(session: SparkSession, files: Sequence[FoundFile], task: Whole) -> DataFrame:
     """Return the rows of files that tasks read whole: by their paths, or by the bytes that Spark reads."""
     if all(file.local is not None for file in files):
         given = session.range(0, len(files), 1, len(files))
@@ -304,7 +307,10 @@ def whole_files(session: SparkSession, files: Sequence[Found], task: Whole) -> D
 
 
 def text_lines(
-    session: SparkSession, files: Sequence[Found], source: Source, partitions: Mapping[str, str] | None = None
+    session: SparkSession,
+    files: Sequence[FoundFile],
+    source: Source,
+    partitions: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the lines of files as `value`, with the file of each and where its part of the file begins.
 
@@ -335,17 +341,12 @@ def locating(task: Located) -> Callable[[DataFrame], DataFrame]:
     return located
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names as messages have them."""
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def without_skipped(wanted: Wanted, name: str) -> tuple[ColumnType, ...]:
+def without_skipped(wanted: SourceRequest, name: str) -> tuple[ColumnType, ...]:
     """Return the types of the columns that are read from files of this format."""
     return tuple(of for of in wanted.types(name) if of is not ColumnType.SKIP)
 
 
-def with_names(file: Carried, wanted: Wanted, places: Sequence[int]) -> Carried:
+def with_names(file: Carried, wanted: SourceRequest, places: Sequence[int]) -> Carried:
     """Return a file that has only the columns in these places."""
     assert file.types is not None
     nulls = wanted.nulls
@@ -356,12 +357,6 @@ def with_names(file: Carried, wanted: Wanted, places: Sequence[int]) -> Carried:
         nulls=tuple(nulls[place] for place in places if place < len(nulls)),
     )
 
-
-# ---- Delimited text: lines that SQL takes apart and converts, and whole files where records have several
-# lines.
-#
-# Spark's own reader of CSV is not used: it drops lines of white space, takes white space away after a closing
-# quote, and replaces bytes that are not UTF-8, all without a word.
 
 _REPLACEMENT: Final = "\ufffd"  # what Java has for bytes that are not UTF-8
 _WRONG: Final = "_wrong"  # whether a line is no record of the right width, or not UTF-8
@@ -381,25 +376,30 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class Delimited:
-    """The files of a source of delimited text. `base` is the folder whose partitions they are, if any."""
+class DelimitedFiles:
+    """The files of a source of delimited text. `base` is the folder whose partitions they are, if any.
+
+    Spark SQL splits and converts lines; files whose records have several lines are read whole, by tidelog's
+    own reader. Spark's reader of CSV is not used: it drops lines of white space, removes white space after a
+    closing quote, and replaces bytes that are not UTF-8, all without an error.
+    """
 
     session: SparkSession
-    wanted: Wanted
+    wanted: SourceRequest
     format: str
-    files: Sequence[Found]
+    files: Sequence[FoundFile]
     base: str | None = None
     rejects: str | None = None  # the folder for rejected rows of files that are read whole
 
-    def reading(self) -> Reading:
+    def reading(self) -> SourceRows:
         """Return the rows of the files."""
         source, wanted = self.wanted.source, self.wanted
         carried = {file.address: self._carried(file) for file in self.files}
         looked = look(self.session, self.files, self._delimiter, source.quoting)
-        groups: dict[_Group, list[Found]] = {}
+        groups: dict[_Group, list[FoundFile]] = {}
         layouts: dict[str, Layout] = {}
         columns: dict[str, tuple[str, ...]] = {}
-        whole: list[Found] = []
+        whole: list[FoundFile] = []
         for file in self.files:
             known = looked[file.address]
             if known.first is None:  # an empty file
@@ -425,7 +425,7 @@ class Delimited:
         parts = [of_lines()] if groups or not whole else []
         if whole:
             parts.append(self._whole(whole, carried))
-        return Reading(
+        return SourceRows(
             source,
             wanted.input(spark, fields),
             union(parts),
@@ -437,7 +437,7 @@ class Delimited:
             written=frozenset(each.address for each in whole if self.rejects),
         )
 
-    def _scan(self, groups: Mapping[_Group, Sequence[Found]]) -> Scan | None:
+    def _scan(self, groups: Mapping[_Group, Sequence[FoundFile]]) -> FileScan | None:
         """Return the scan of the files, if they are alike, and are not partitions of a folder."""
         if len(groups) != 1 or self.base is not None or self.wanted.is_nullary:
             return None
@@ -446,10 +446,10 @@ class Delimited:
         options = tuple(sorted(source.options.items()))
         key = self.format, self._delimiter, source.quoting, options, group, self._types, self.wanted.nulls
 
-        def rows(scans: Sequence[Scan]) -> DataFrame:
+        def rows(scans: Sequence[FileScan]) -> DataFrame:
             return self._lines(group, [file for scan in scans for file in scan.found])
 
-        return Scan(key, tuple(file.address for file in files), rows, tuple(files))
+        return FileScan(key, tuple(file.address for file in files), rows, tuple(files))
 
     @property
     def _delimiter(self) -> str:
@@ -470,7 +470,7 @@ class Delimited:
         names = self.wanted.names
         return tuple(place for place, name in enumerate(names) if name not in self._partitions)
 
-    def _carried(self, file: Found) -> Carried:
+    def _carried(self, file: FoundFile) -> Carried:
         source = self.wanted.source
         header = source.first_row
         if ColumnType.SKIP in self.wanted.given:
@@ -479,7 +479,7 @@ class Delimited:
         found = self.wanted.carried(file, self.format, header)
         return with_names(found, self.wanted, self._in_files)
 
-    def _layout(self, file: Carried, known: Looked) -> tuple[Layout, bytes | None, tuple[str, ...]]:
+    def _layout(self, file: Carried, known: FirstLook) -> tuple[Layout, bytes | None, tuple[str, ...]]:
         """Return the layout of a file, its first line if that is a header, and what it calls its columns."""
         assert known.first is not None
         found = first_record(known.first, self._delimiter.encode(), file.quoting, 1)
@@ -490,9 +490,7 @@ class Delimited:
             return layout, None, tuple(str(place) for place in range(1, len(fields) + 1))
         return layout, known.first, fields
 
-    # ---- lines
-
-    def _lines(self, group: _Group, files: Sequence[Found], condition: Column | None = None) -> DataFrame:
+    def _lines(self, group: _Group, files: Sequence[FoundFile], condition: Column | None = None) -> DataFrame:
         """Return the rows of files in which each line is a record; of lines that satisfy a condition."""
         partitions = dict.fromkeys(self._partitions, self.base or "")
         frame = text_lines(self.session, files, self.wanted.source, partitions)
@@ -580,9 +578,7 @@ class Delimited:
                 found.append(F.when(F.col(quoted(self.wanted.columns[place])).isNull(), fault))
         return found
 
-    # ---- whole files
-
-    def _whole(self, files: Sequence[Found], carried: Mapping[str, Carried]) -> DataFrame:
+    def _whole(self, files: Sequence[FoundFile], carried: Mapping[str, Carried]) -> DataFrame:
         """Return the rows of files that tidelog's own reader reads."""
         names = self.wanted.columns
         shape = shape_of(
