@@ -35,8 +35,8 @@ from tidelog.pipeline.job_settings import EXIT_CODES, exit_code
 from tidelog.pipeline.operating import report_page
 from tidelog.pipeline.run_reports import (
     Dataset,
-    Field,
-    Job,
+    DatasetField,
+    LineageJob,
     Outcome,
     PredicateReport,
     RunReport,
@@ -169,10 +169,10 @@ def test_the_event_of_a_run_names_columns_by_the_program() -> None:
     report, _ = run({"orders.csv": ORDERS, "people.csv": PEOPLE}, None)
     program = tl.parse(RULES)
     datasets = {
-        name: Dataset("file", f"/{name}", name, tuple(map(Field, program.predicates[name].names)))
+        name: Dataset("file", f"/{name}", name, tuple(map(DatasetField, program.predicates[name].names)))
         for name in PUBLISHED
     }
-    job = Job("n", "j", (replace(datasets["order"], source="orders.csv"),), (datasets["spent"],))
+    job = LineageJob("n", "j", (replace(datasets["order"], source="orders.csv"),), (datasets["spent"],))
     event = end_event(job, report, lineage(program, {"order", "person"}), "2026-11-18T16:00:01+00:00")
     fields = event["outputs"][0]["facets"]["columnLineage"]["fields"]
     assert fields["who"]["inputFields"][0]["field"] == "who"

@@ -12,7 +12,7 @@ import pytest
 
 from tidelog.errors import DataError, Source
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.guards import Assertion, Finding, Measures, Severity, SourceMeasure
+from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.pipeline.operating import MOST_BOXES, lineage_graph, report_page, write_report
 from tidelog.pipeline.run_reports import (
     LOG,
@@ -55,8 +55,8 @@ REPORT = RunReport(
     sinks=(SinkReport("out/spent.csv", "spent", 38),),
     stages=(StageReport("read", 1.5, "2 sources"), StageReport("publish", 0.25)),
     findings=(
-        Finding(
-            Severity.DROP,
+        GuardFinding(
+            GuardSeverity.DROP,
             "expect",
             "bad_order",
             "5 rows of `bad_order`",
@@ -67,7 +67,7 @@ REPORT = RunReport(
             "look & mend",
         ),
     ),
-    assertions=(Assertion("orders<1>.csv", "min-rows", True, Severity.FAIL),),
+    assertions=(Assertion("orders<1>.csv", "min-rows", True, GuardSeverity.FAIL),),
     dependencies=(Dependency("order", "spent", "#"), Dependency("person", "spent", "~")),
 )
 

@@ -40,7 +40,7 @@ from tidelog.temporal.timed_relation import BOUNDS, EVERY, PeriodicRelation
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRows:
     """The rows of a table that are deleted, and those that are inserted."""
 
     removed: Rows
@@ -51,29 +51,29 @@ class Changed:
         """Return how many rows changed."""
         return self.removed.count + self.added.count
 
-    def then(self, later: Changed) -> Changed:
+    def then(self, later: ChangedRows) -> ChangedRows:
         """Return both changes, one after the other."""
         if not self.count:
             return later
         if not later.count:
             return self
-        return Changed(
+        return ChangedRows(
             joined([without(self.removed, later.added), without(later.removed, self.added)]),
             joined([without(self.added, later.removed), without(later.added, self.removed)]),
         )
 
     @property
-    def inverse(self) -> Changed:
+    def inverse(self) -> ChangedRows:
         """The change that undoes this one."""
-        return Changed(self.added, self.removed)
+        return ChangedRows(self.added, self.removed)
 
     @staticmethod
-    def between(before: Rows, after: Rows) -> Changed:
+    def between(before: Rows, after: Rows) -> ChangedRows:
         """Return what differs between two sets of rows."""
-        return Changed(without(before, after), without(after, before))
+        return ChangedRows(without(before, after), without(after, before))
 
 
-Changes = Mapping[str, Changed]  # by predicate
+Changes = Mapping[str, ChangedRows]  # by predicate
 
 
 def no_rows(arity: int) -> Rows:
@@ -95,7 +95,7 @@ MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """What the columns of a table are called, and how many at the end say when."""
 
     names: tuple[str, ...]
@@ -108,14 +108,14 @@ class Layout:
         return len(self.names) - self.times
 
 
-def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calendar: bool) -> Layout:
+def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calendar: bool) -> TableLayout:
     """The columns of a predicate's table."""
     names = column_names(predicate)
     if not is_timed:
-        return Layout(table_names(names))
+        return TableLayout(table_names(names))
     for name in (*BOUNDS, EVERY) if is_periodic else BOUNDS:
         names = (*names, free_name(name, names))
-    return Layout(table_names(names), len(names) - predicate.arity, is_calendar)
+    return TableLayout(table_names(names), len(names) - predicate.arity, is_calendar)
 
 
 def table_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ def _value(point: Fraction) -> Value:
 
 
 def times_in(
-    rows: Rows, layout: Layout, dictionary: Dictionary, is_integer: bool
+    rows: Rows, layout: TableLayout, dictionary: Dictionary, is_integer: bool
 ) -> tuple[Times, Integers | None]:
     """When rows hold, and by what they repeat, 0 if not at all; None if that is not told."""
     columns = rows.columns[layout.arguments :]
@@ -268,7 +268,7 @@ def _point(value: Value) -> Fraction | None:
 # ---- in files
 
 
-def time_types(rows: Rows, layout: Layout, dictionary: Dictionary) -> tuple[ColumnType, ...]:
+def time_types(rows: Rows, layout: TableLayout, dictionary: Dictionary) -> tuple[ColumnType, ...]:
     """The types by which the columns that say when can be stored."""
     types = []
     for place, column in enumerate(rows.columns[layout.arguments :]):
@@ -289,7 +289,7 @@ def _type_of(kinds: set[int], column: Ids, is_calendar: bool, dictionary: Dictio
 
 
 def time_arrays(
-    rows: Rows, layout: Layout, types: tuple[ColumnType, ...], dictionary: Dictionary
+    rows: Rows, layout: TableLayout, types: tuple[ColumnType, ...], dictionary: Dictionary
 ) -> list[pa.Array]:
     """The columns that say when, as Arrow has them."""
     pairs = zip(rows.columns[layout.arguments :], types, strict=True)
@@ -348,7 +348,7 @@ def _read(text: str) -> Fraction:
 # another one.
 
 
-class Begun:
+class IntervalStarts:
     """When intervals began that time has advanced into: the reasoner forgets it, and tables keep them whole.
 
     Of each fact, it has the points before the time that was advanced to of the interval that reaches up to
@@ -406,16 +406,16 @@ class Begun:
         return lists.united(known.lists, np.arange(len(lists)), known.facts.find(facts, len(lists)))
 
 
-class TimedHolding:
+class TimedContents:
     """The facts of a reasoner that hold at times, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, begun: Begun | None = None) -> None:
+    def __init__(self, reasoner: Reasoner, begun: IntervalStarts | None = None) -> None:
         self._time, self._engine = reasoner.time, reasoner.engine
-        self._begun = begun or Begun(reasoner.time)
+        self._begun = begun or IntervalStarts(reasoner.time)
         self._predicates = reasoner.predicates()
         self.names = reasoner.program.timed
 
-    def layout(self, predicate: Predicate) -> Layout:
+    def layout(self, predicate: Predicate) -> TableLayout:
         """The columns of a predicate's table."""
         is_timed, is_periodic = predicate.name in self.names, self._time.periodic is not None
         return layout_of(predicate, is_timed, is_periodic, self._time.store.timeline.is_calendar)
@@ -437,7 +437,7 @@ class TimedHolding:
 
     # ---- what a transaction changed
 
-    def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> Changed:
+    def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> ChangedRows:
         """The intervals of a predicate that went and that came, of points that did."""
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
@@ -446,9 +446,9 @@ class TimedHolding:
         before = now.without(more.lists, now.numbers, more.places(numbers))
         before = before.united(less.lists, before.numbers, less.places(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
-        return Changed.between(then, since)
+        return ChangedRows.between(then, since)
 
-    def since(self, name: str, columns: Sequence[np.ndarray], times: Times) -> Changed:
+    def since(self, name: str, columns: Sequence[np.ndarray], times: Times) -> ChangedRows:
         """The intervals that went and came since rows were published, of all that time has not passed.
 
         The rows are those that reach up to the time that was advanced to, or beyond.
@@ -469,7 +469,7 @@ class TimedHolding:
         now = self._begun.whole(name, table.facts.columns[:, every], now)
         known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
         before = nothing(len(every)).united(then.lists, np.arange(len(every)), known)
-        return Changed.between(self._of(table, every, before), self._of(table, every, now))
+        return ChangedRows.between(self._of(table, every, before), self._of(table, every, now))
 
     def _difference(self, table: TimedTable, rows: TimedRows | None) -> Difference:
         if rows is None or rows.times is None:
@@ -495,8 +495,8 @@ HOLDS: Final = "holds"  # the column of a predicate without arguments
 EXACTLY: Final = "exact"  # how columns of several types are written
 PIECE: Final = 1 << 18  # rows that are converted at once
 
-HeldChanges = Mapping[
-    str, Changed | None
+TableChanges = Mapping[
+    str, ChangedRows | None
 ]  # by predicate; None where only comparing all rows tells what changed
 
 _TIMES = {
@@ -506,7 +506,7 @@ _TIMES = {
 }
 
 
-class Holding:
+class PublishedContents:
     """The facts of a reasoner, of which everything has been derived."""
 
     def __init__(
@@ -514,20 +514,20 @@ class Holding:
         reasoner: Reasoner,
         bound: Bound = Bound.TEXT,
         mixed: str = EXACTLY,
-        begun: Begun | None = None,
+        begun: IntervalStarts | None = None,
         program: Program | None = None,
     ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
         self._program = program  # what a transaction that is open makes of the reasoner's
         self._listing = reasoner.listing()
-        self._timed = TimedHolding(reasoner, begun)
+        self._timed = TimedContents(reasoner, begun)
         self._bound = bound
         self._mixed = mixed
 
     # ---- schemas
 
-    def layout(self, predicate: Predicate) -> Layout:
+    def layout(self, predicate: Predicate) -> TableLayout:
         """Return the columns of a predicate's table."""
         return self._timed.layout(predicate)
 
@@ -572,7 +572,7 @@ class Holding:
             known = known.data.now(self._program, known.facts)
         return with_mixed(known.of(predicate), self._mixed)
 
-    def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
+    def _time_types(self, layout: TableLayout) -> list[tuple[ColumnType, Any]]:
         """Return the types of the columns that say when: bounds, whether they are left out, the period."""
         if not layout.times:
             return []
@@ -620,14 +620,14 @@ class Holding:
 
     # ---- what a transaction changed
 
-    def changes(self, change: Change) -> HeldChanges:
+    def changes(self, change: Change) -> TableChanges:
         """Return what a transaction changed in each predicate; it must have been the last one."""
         known, net = self.reasoner.predicates(), change.delta.net
         if self._listing is not None:
             net = self._listing.changes(net, known)
         timed = self._timed.names
         names = [name for name in {**net.removed, **net.added} if name in known and name in timed]
-        changes: dict[str, Changed | None] = {name: self._timed_change(name, net) for name in names}
+        changes: dict[str, ChangedRows | None] = {name: self._timed_change(name, net) for name in names}
         changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
         found = {name: changed for name, changed in changes.items() if changed is None or changed.count}
         return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
@@ -636,11 +636,11 @@ class Holding:
         """Return whether facts of a predicate are in its table that the reasoner has forgotten."""
         return name in self._timed.names and self.reasoner.time.past.time is not None
 
-    def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> Changed:
+    def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> ChangedRows:
         """Return what has changed since rows were published that reach into what is not forgotten."""
         return self._timed.since(name, *rows)
 
-    def changes_of(self, net: NetChange) -> HeldChanges:
+    def changes_of(self, net: NetChange) -> TableChanges:
         """Return what a transaction that is open would change in each predicate of its program."""
         assert self._program is not None, "that of the transaction"
         known = self._program.predicates
@@ -653,7 +653,7 @@ class Holding:
         found = _changes(net.removed, net.added, known)
         return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
 
-    def _timed_change(self, name: str, net: NetChange) -> Changed | None:
+    def _timed_change(self, name: str, net: NetChange) -> ChangedRows | None:
         """Return what changed in a predicate that holds at times; None where all of it repeats."""
         if self.reasoner.time.periodic is not None:
             return None
@@ -673,10 +673,10 @@ def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
 
 def _changes(
     removed: Mapping[str, Rows], added: Mapping[str, Rows], known: Mapping[str, Predicate]
-) -> dict[str, Changed]:
+) -> dict[str, ChangedRows]:
     """Return what went and what came, by predicate."""
     return {
-        name: Changed(
+        name: ChangedRows(
             removed.get(name, no_rows(known[name].arity)), added.get(name, no_rows(known[name].arity))
         )
         for name in {**removed, **added}

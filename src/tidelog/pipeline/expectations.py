@@ -28,9 +28,9 @@ from tidelog.logic.values import ColumnType, string
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
     Drop,
-    Finding,
+    GuardFinding,
+    GuardLimits,
     Guards,
-    Limits,
     Measures,
     SourceMeasure,
     Violations,
@@ -41,7 +41,7 @@ from tidelog.pipeline.guards import resolve as resolve_guards
 from tidelog.pipeline.inputs import STATED, digest
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as JobSource
-from tidelog.pipeline.version_folder import Input, Manifest, Origin
+from tidelog.pipeline.version_folder import InputRecord, Manifest, VersionOrigin
 from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.store_repair import read_rules, write_rules
@@ -277,19 +277,19 @@ def _check_strata(program: Program, made: Program, drops: Sequence[Drop]) -> Non
 
 # ---- The guards of a run: what is measured for them, and the check before anything is published.
 
-_IMPORTED: Final = Limits(allow_empty=True)  # only a [[source]] can say what it allows
+_IMPORTED: Final = GuardLimits(allow_empty=True)  # only a [[source]] can say what it allows
 
 
-class Taking(Protocol):
+class ReadInputs(Protocol):
     """What a run has taken in."""
 
-    inputs: dict[str, Input]
+    inputs: dict[str, InputRecord]
 
     def newest(self, key: str) -> int | None:
         """Return when the newest file of an input was written, in nanoseconds, if that is known."""
 
 
-class Rows(Protocol):
+class CandidateRows(Protocol):
     """The facts that a version is to have."""
 
     def count(self, predicate: Predicate) -> int:
@@ -354,7 +354,7 @@ class TableRows:
         return Violations(count, tuple(table.column_names), tuple(tuple(map(str, row)) for row in rows))
 
 
-class Guarding:
+class RunGuards:
     """The guards of one run, and what they have found. Mutates itself."""
 
     def __init__(self, settings: Settings, program: Program) -> None:
@@ -362,10 +362,10 @@ class Guarding:
         self.program = program
         self.guards: Guards = resolve_guards(settings.guards, program)
         self.measures: Measures | None = None
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[GuardFinding, ...] = ()
         self._limits = {key_of(source, program): source.limits for source in settings.sources}
 
-    def check(self, taking: Taking, before: Manifest | None, rows: Rows) -> None:
+    def check(self, taking: ReadInputs, before: Manifest | None, rows: CandidateRows) -> None:
         """Check what a run would publish; raise `GuardFailed` if it must not be published."""
         names = source_names(taking.inputs)
         limits = {name: self._limits.get(key, _IMPORTED) for key, name in names.items()}
@@ -393,10 +393,10 @@ class Guarding:
         of = [one.of for one in self._expectations if one.of is not None]
         return list(dict.fromkeys((*self.guards.predicates, *of)))
 
-    def _counts(self, rows: Rows) -> dict[str, int]:
+    def _counts(self, rows: CandidateRows) -> dict[str, int]:
         return {name: rows.count(self._predicate(name)) for name in self._counted()}
 
-    def _source(self, name: str, key: str, taking: Taking) -> SourceMeasure:
+    def _source(self, name: str, key: str, taking: ReadInputs) -> SourceMeasure:
         has_limit = self._limits.get(key, _IMPORTED).max_age is not None
         newest = taking.newest(key) if has_limit else None
         return source_measure(name, taking.inputs[key], newest)
@@ -410,14 +410,14 @@ class Guarding:
         )
 
 
-def source_measure(name: str, found: Input, newest: int | None = None) -> SourceMeasure:
+def source_measure(name: str, found: InputRecord, newest: int | None = None) -> SourceMeasure:
     """Return what was read of an input; `newest` is when its newest file was written, in nanoseconds."""
     written = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
     rows = found.rows - found.filtered
     return SourceMeasure(name, found.predicate, rows, found.rejected, found.filtered, written)
 
 
-def source_names(inputs: Mapping[str, Input]) -> dict[str, str]:
+def source_names(inputs: Mapping[str, InputRecord]) -> dict[str, str]:
     """Return what messages call the sources and imports among inputs, by their keys; no two are the same."""
     shown = [found.shown for found in inputs.values()]
     return {
@@ -465,7 +465,7 @@ def _kind(column_type: ColumnType) -> str:
     return column_type.value
 
 
-def published_program(origin: Origin, program: Program) -> Program | None:
+def published_program(origin: VersionOrigin, program: Program) -> Program | None:
     """Return the program that a version was published with; None if that cannot be told any more.
 
     `program` is today's, which it often is.

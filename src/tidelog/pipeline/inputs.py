@@ -25,15 +25,15 @@ from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_settings import Settings, Source
 from tidelog.pipeline.source_files import (
-    Filter,
+    RowFilter,
     StoredFile,
-    Versioned,
+    VersionedSource,
     columns_of,
     data_files_of,
     feed_of,
     find_predicate_of,
 )
-from tidelog.pipeline.version_folder import Input, Manifest, Store
+from tidelog.pipeline.version_folder import InputRecord, Manifest, Store
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.reasoner.transaction import Change
@@ -91,7 +91,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Feeding:
+class SourceBinding:
     """An input of a job: the predicate it feeds, and how it is read.
 
     `read` gives its rows; `columns` what the data calls its columns, where that can be told.
@@ -105,11 +105,11 @@ class Feeding:
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
     data: tuple[DataFile, ...] = ()  # what `read` reads, if that is files of a source
-    filter: Filter | None = None
+    filter: RowFilter | None = None
     on_error: str = "reject"
     volatile: bool = False
     time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
-    table: Versioned | None = None  # what `read` reads, if that has versions
+    table: VersionedSource | None = None  # what `read` reads, if that has versions
     held: Columns = ()  # the types of its values, whatever rows there are, where they do not say that
     span: Span | None = field(default=None, compare=False)
 
@@ -131,9 +131,9 @@ class Feeding:
 def feedings(
     settings: Settings,
     program: Program,
-    on_spark: Callable[[Source, Program], Feeding] | None = None,
+    on_spark: Callable[[Source, Program], SourceBinding] | None = None,
     read_files: ReadFiles | None = None,
-) -> list[Feeding]:
+) -> list[SourceBinding]:
     """All inputs of a job. Sources that only Spark has are made by `on_spark`."""
     read_files = read_files or read_in_process
     found = [*stated_inputs(program), *_imported(program, read_files)]
@@ -164,7 +164,7 @@ def with_keys(found: Iterable[Any]) -> list[Any]:
     return keyed
 
 
-def stated_inputs(program: Program) -> Iterator[Feeding]:
+def stated_inputs(program: Program) -> Iterator[SourceBinding]:
     """The facts that the program states."""
     by_predicate: dict[str, list[Fact]] = {}
     timed: dict[str, list[TimedFact]] = {}
@@ -175,11 +175,11 @@ def stated_inputs(program: Program) -> Iterator[Feeding]:
             by_predicate.setdefault(fact.predicate, []).append(fact)
     for name, facts in by_predicate.items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
-        yield Feeding(f"{name} in the program", name, STATED, digest(*texts), _stating(facts))
+        yield SourceBinding(f"{name} in the program", name, STATED, digest(*texts), _stating(facts))
     for name, some in timed.items():
         texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
         key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
-        yield Feeding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))
+        yield SourceBinding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))
 
 
 def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
@@ -194,7 +194,7 @@ def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faul
     return read_facts
 
 
-def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
+def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding]:
     """The files that the program imports."""
     for transfer in program.imports:
         file = import_file(transfer, program.predicates[transfer.predicate])
@@ -202,7 +202,7 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
         time = transfer.options.get("time", ())
         assert isinstance(time, tuple), "the resolver has seen to that"
         reading = read_in_process if time else read_files
-        yield Feeding(
+        yield SourceBinding(
             f"{transfer.predicate} < {file.shown}",
             transfer.predicate,
             file.shown,
@@ -217,13 +217,13 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
         )
 
 
-def _of_files(source: Source, settings: Settings, program: Program, read_files: ReadFiles) -> Feeding:
+def _of_files(source: Source, settings: Settings, program: Program, read_files: ReadFiles) -> SourceBinding:
     """The files of a source."""
     predicate = find_predicate_of(source, program)
     files = data_files_of(source, settings, program, predicate)
     marks = replace(source, span=None, path=())
     read_files = read_in_process if source.times else read_files
-    return Feeding(
+    return SourceBinding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
         source.shown,
@@ -232,7 +232,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         lambda: columns_of(files),
         tuple(file.path for file in files if file.path is not None),
         tuple(files),
-        Filter.of(source.filter, predicate, source.span),
+        RowFilter.of(source.filter, predicate, source.span),
         source.on_error,
         time=source.times,
         held=held_in(files[0]) if files else (),
@@ -252,19 +252,19 @@ def held_in(file: DataFile) -> Columns:
     return tuple(found)
 
 
-def _of_table(source: Source, settings: Settings, program: Program) -> Feeding:
+def _of_table(source: Source, settings: Settings, program: Program) -> SourceBinding:
     """The table of others that a source names."""
     predicate = find_predicate_of(source, program)
-    table = Versioned(source, settings, program)
+    table = VersionedSource(source, settings, program)
     table.wanted  # noqa: B018 - what is wrong with the source is raised with what is wrong with others
-    return Feeding(
+    return SourceBinding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
         source.shown,
         marks_of(source),
         table.read,
         lambda: table.columns,
-        filter=Filter.of(source.filter, predicate, source.span),
+        filter=RowFilter.of(source.filter, predicate, source.span),
         on_error=source.on_error,
         time=source.times,
         table=table,
@@ -324,7 +324,7 @@ def _content(path: Path) -> str:
     return made.hexdigest()
 
 
-def is_changed(item: Feeding, before: Input | None) -> bool:
+def is_changed(item: SourceBinding, before: InputRecord | None) -> bool:
     """Whether an input may give other rows than when it was last read."""
     if before is None or item.volatile or item.marks != before.marks:
         return True
@@ -336,7 +336,7 @@ def is_changed(item: Feeding, before: Input | None) -> bool:
     }
 
 
-def check_drift(item: Feeding, before: Input | None, is_full: bool) -> tuple[str, ...]:
+def check_drift(item: SourceBinding, before: InputRecord | None, is_full: bool) -> tuple[str, ...]:
     """The columns of an input; raises `DataError` if they were others when it was last read."""
     columns = item.columns()
     if is_full or before is None or not before.columns or not columns or columns == before.columns:
@@ -353,10 +353,10 @@ def check_drift(item: Feeding, before: Input | None, is_full: bool) -> tuple[str
 
 
 @dataclass
-class Taken:
+class OpenInput:
     """An input that is being read; once it has been, `input` tells what was found. Mutates itself."""
 
-    item: Feeding
+    item: SourceBinding
     rejects: Path  # the file for rows that are rejected
     relative: str  # … as the manifest names it
     columns: tuple[str, ...]
@@ -408,10 +408,10 @@ class Taken:
         )
 
     @property
-    def input(self) -> Input:
+    def input(self) -> InputRecord:
         """What the manifest tells of it."""
         report = self.faults.report
-        found = Input(
+        found = InputRecord(
             self.item.predicate,
             self.item.shown,
             self.item.marks,
@@ -426,7 +426,7 @@ class Taken:
         return found if self.item.table is None else self.item.table.noted(found)
 
 
-def check_rejects(inputs: Mapping[str, Input], settings: Settings, folder: Path) -> None:
+def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder: Path) -> None:
     """Raise `DataError` if more rows of inputs are rejected than a job allows."""
     most = settings.max_rejects
     rejected = sum(item.rejected for item in inputs.values())
@@ -437,7 +437,7 @@ def check_rejects(inputs: Mapping[str, Input], settings: Settings, folder: Path)
         raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
 
 
-def differs(inputs: Mapping[str, Input], before: Mapping[str, Input]) -> bool:
+def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]) -> bool:
     """Return whether an input tells something else than before, apart from when its files were written."""
     return any(item.told != before[key].told if key in before else True for key, item in inputs.items())
 
@@ -445,7 +445,7 @@ def differs(inputs: Mapping[str, Input], before: Mapping[str, Input]) -> bool:
 # ---- What a run takes in: the inputs that have changed, read, with what was rejected written aside.
 
 
-class Intake:
+class InputReader:
     """The inputs of one run, and what was found in those that were read. Mutates itself."""
 
     def __init__(
@@ -462,10 +462,10 @@ class Intake:
         self._program = program
         self._is_integer_time = program.is_integer_time
         self.items = self._feedings(program, session)
-        self.inputs: dict[str, Input] = {}
+        self.inputs: dict[str, InputRecord] = {}
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
 
-    def _feedings(self, program: Program, session: Callable[[], Any]) -> list[Feeding]:
+    def _feedings(self, program: Program, session: Callable[[], Any]) -> list[SourceBinding]:
         """Return the inputs; those that only Spark has are read there, and come to this process."""
         if not self._settings.needs_spark:
             return feedings(self._settings, program)
@@ -494,8 +494,8 @@ class Intake:
         return edited
 
     def read(
-        self, number: int, before: Manifest | None, full: bool, items: Sequence[Feeding]
-    ) -> Iterator[Taken]:
+        self, number: int, before: Manifest | None, full: bool, items: Sequence[SourceBinding]
+    ) -> Iterator[OpenInput]:
         """Inputs that are read, for the version of this number.
 
         The rows of an input must have been taken when the next one is asked for.
@@ -504,14 +504,14 @@ class Intake:
             yield taken
             self.note(taken)
 
-    def rows(self, number: int, before: Manifest, items: Sequence[Feeding]) -> Iterator[Batch]:
+    def rows(self, number: int, before: Manifest, items: Sequence[SourceBinding]) -> Iterator[Batch]:
         """All rows that inputs give."""
         for taken in self.read(number, before, False, items):
             yield from taken.batches()
 
     def taken(
-        self, number: int, items: Iterable[Feeding], before: Manifest | None, full: bool
-    ) -> Iterator[Taken]:
+        self, number: int, items: Iterable[SourceBinding], before: Manifest | None, full: bool
+    ) -> Iterator[OpenInput]:
         """Inputs that are being read; raises `DataError` if one has other columns than before."""
         folder = self._store.rejects(number)
         for item in items:
@@ -519,9 +519,9 @@ class Intake:
             columns = check_drift(item, known, full)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
             relative = self._store.relative(rejects)
-            yield Taken(item, rejects, relative, columns, item.stamps(known.files if known else {}))
+            yield OpenInput(item, rejects, relative, columns, item.stamps(known.files if known else {}))
 
-    def note(self, taken: Taken) -> None:
+    def note(self, taken: OpenInput) -> None:
         """Tell what was found in an input that has been read."""
         found = self.inputs[taken.item.key] = taken.input
         rejected = f", {found.rejected:,} rejected" if found.rejected else ""
@@ -534,7 +534,7 @@ class Intake:
         """Load all that the inputs contain into a reasoner without facts."""
         self.load(reasoner, self.read(number, before, full, self.items))
 
-    def load(self, reasoner: Reasoner, inputs: Iterable[Taken]) -> None:
+    def load(self, reasoner: Reasoner, inputs: Iterable[OpenInput]) -> None:
         """Load inputs that are read here into a reasoner without facts."""
         for taken in inputs:
             self._note_types(reasoner, [taken.item])
@@ -544,7 +544,7 @@ class Intake:
                 reasoner.load(taken.item.predicate, taken.batches())
 
     @staticmethod
-    def _note_types(reasoner: Reasoner, items: Iterable[Feeding]) -> None:
+    def _note_types(reasoner: Reasoner, items: Iterable[SourceBinding]) -> None:
         for item in items:
             if item.held:
                 reasoner.schemas.data.restore({item.predicate: item.held})
@@ -589,7 +589,7 @@ class Intake:
             for batch, times in taken.timed(self._is_integer_time):
                 change.insert_timed(taken.item.predicate, batch, times)
 
-    def of(self, predicates: Collection[str]) -> list[Feeding]:
+    def of(self, predicates: Collection[str]) -> list[SourceBinding]:
         """The inputs of predicates."""
         return [item for item in self.items if item.predicate in predicates]
 
@@ -605,6 +605,6 @@ class Intake:
         """Raise `DataError` if more rows are rejected than the job allows."""
         check_rejects(self.inputs, self._settings, self._store.path)
 
-    def differs(self, before: Mapping[str, Input]) -> bool:
+    def differs(self, before: Mapping[str, InputRecord]) -> bool:
         """Whether an input tells something else than before, apart from when its files were written."""
         return differs(self.inputs, before)

@@ -22,10 +22,10 @@ from tidelog.logic.program import Folders, Program, Sandbox
 from tidelog.logic.resolve import load as load_program
 from tidelog.logic.resolve import program_of as as_program
 from tidelog.maintenance.maintainer import Update
-from tidelog.pipeline.contents import Begun, HeldChanges, Holding
+from tidelog.pipeline.contents import IntervalStarts, PublishedContents, TableChanges
 from tidelog.pipeline.expectations import (
-    Guarding,
     ReasonerRows,
+    RunGuards,
     TableRows,
     aside_of,
     check_rules,
@@ -37,8 +37,8 @@ from tidelog.pipeline.expectations import (
     tables_of,
     with_drops,
 )
-from tidelog.pipeline.guards import Finding, GuardFailed, Guards, Severity, resolve
-from tidelog.pipeline.inputs import Intake, Stamp, are_unchanged, stamps_of
+from tidelog.pipeline.guards import GuardFailed, GuardFinding, Guards, GuardSeverity, resolve
+from tidelog.pipeline.inputs import InputReader, Stamp, are_unchanged, stamps_of
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.job_settings import (
     DEFAULT_ENGINE,
@@ -63,11 +63,11 @@ from tidelog.pipeline.publishing import (
 )
 from tidelog.pipeline.source_files import check_sources, find_named, with_times
 from tidelog.pipeline.version_folder import (
-    Batch,
-    Input,
+    InputRecord,
     Manifest,
-    Origin,
-    State,
+    MicroBatch,
+    StateStore,
+    VersionOrigin,
     check_columns,
     edited_inputs,
     has_changed,
@@ -84,8 +84,8 @@ from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.micro_batches import Batches, Following
-    from tidelog.pipeline.spark_run import SparkIntake
+    from tidelog.pipeline.micro_batches import BatchPublisher, RunningStreams
+    from tidelog.pipeline.spark_run import SparkInputReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Run:
     version: Manifest
     is_new: bool
     seconds: float
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
 
     def __str__(self) -> str:
         return f"version {self.version.version}"
@@ -204,8 +204,8 @@ class Job:
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
         self._keeps_open = 0  # blocks in which the reasoner stays at hand
         self._open: StoredReasoner | None = None
-        self.guarding: Guarding | None = None  # of the last run
-        self._begun: tuple[StoredReasoner, Begun] | None = None
+        self.guarding: RunGuards | None = None  # of the last run
+        self._begun: tuple[StoredReasoner, IntervalStarts] | None = None
         self._read: _Read | None = None  # the program of the job's file
 
     # ---- runs
@@ -222,7 +222,7 @@ class Job:
         again = _refreshed(refresh, program)
         if again and full:
             raise ValueError("`full` derives everything again: leave `refresh` out")
-        guarding = self.guarding = Guarding(self.settings, program)
+        guarding = self.guarding = RunGuards(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
         with self.writing(full) as publication:
@@ -256,7 +256,7 @@ class Job:
             program = self.stated_program()
         for look in (
             lambda: check_sinks(self.settings, program),
-            lambda: Guarding(self.settings, program),
+            lambda: RunGuards(self.settings, program),
             lambda: check_sources(self.settings, program),
         ):
             try:
@@ -286,8 +286,8 @@ class Job:
         reason: str,
         *,
         missing: str = "error",
-        batch: Callable[[], Batch] | None = None,
-        summary: Callable[[Change], Batch] | None = None,
+        batch: Callable[[], MicroBatch] | None = None,
+        summary: Callable[[Change], MicroBatch] | None = None,
         peek: Callable[[], Update | None] | None = None,
         advance: str | None = None,
     ) -> Manifest:
@@ -305,7 +305,7 @@ class Job:
             if advance is not None:
                 self._advance(reasoner, before, advance)
             with reasoner.looking_ahead(peek):
-                change = reasoner.change(missing=missing, batch=State.batch(publication.number))
+                change = reasoner.change(missing=missing, batch=StateStore.batch(publication.number))
                 fill(change)
                 check_rules(change.before, change.program)
                 told = before.batch if batch is None else batch()
@@ -332,17 +332,17 @@ class Job:
             raise
         self.reached("time advanced", to)
 
-    def _begun_of(self, reasoner: StoredReasoner, before: Manifest | None) -> Begun:
+    def _begun_of(self, reasoner: StoredReasoner, before: Manifest | None) -> IntervalStarts:
         """Return when intervals began that a reasoner has forgotten in part."""
         if self._begun is None or self._begun[0] is not reasoner:
-            self._begun = reasoner, Begun(reasoner.time)
+            self._begun = reasoner, IntervalStarts(reasoner.time)
             if before is not None:
                 self._begun = reasoner, begun_in(self.store.published, before, reasoner)
         return self._begun[1]
 
     # ---- what a run does
 
-    def _is_edited(self, before: Manifest, program: Program, intake: Intake | SparkIntake) -> bool:
+    def _is_edited(self, before: Manifest, program: Program, intake: InputReader | SparkInputReader) -> bool:
         """Whether inputs, rules or what else tables depend on are others than in a version."""
         origin = before.origin
         return (
@@ -399,21 +399,21 @@ class Job:
         reasoner: StoredReasoner,
         before: Manifest,
         program: Program,
-        intake: Intake | SparkIntake,
-        guarding: Guarding,
+        intake: InputReader | SparkInputReader,
+        guarding: RunGuards,
         again: Collection[str],
     ) -> Manifest | None:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before, depended_on(program, again))
-        if not isinstance(intake, Intake):
+        if not isinstance(intake, InputReader):
             reasoner.schemas.data.restore(intake.types(edited, before))
-        change = reasoner.change(batch=State.batch(publication.number))
+        change = reasoner.change(batch=StateStore.batch(publication.number))
         has_new_rules = hash_of(program) != before.origin.job
         if has_new_rules:
             change.become(program)
             gone = reasoner.program.predicates.keys() - program.predicates.keys()
             edited += [name for name in gone if name not in edited]
-        if isinstance(intake, Intake):
+        if isinstance(intake, InputReader):
             intake.replace(reasoner, change, publication.number, before, edited)
         else:
             intake.replace(change, before, edited)
@@ -429,7 +429,7 @@ class Job:
             try:
                 guarding.check(intake, before, ReasonerRows(reasoner, change.program))
             except GuardFailed as error:
-                holding = Holding(reasoner, program=change.program)
+                holding = PublishedContents(reasoner, program=change.program)
                 changes = holding.changes_of(delta.net)
                 self._set_aside(publication, before, holding, after, changes, origin, error)
                 raise
@@ -449,7 +449,9 @@ class Job:
         changes = {**changes, **dict.fromkeys(again)}  # their tables are compared, whatever has changed
         return self._publish(publication, before, reasoner, after, changes, origin)
 
-    def _commit(self, reasoner: StoredReasoner, change: Change, number: int, origin: Origin) -> HeldChanges:
+    def _commit(
+        self, reasoner: StoredReasoner, change: Change, number: int, origin: VersionOrigin
+    ) -> TableChanges:
         """Commit a transaction to the state, and return what it changes in tables."""
         if change.times.advance is not None:
             raise no_advance()
@@ -476,15 +478,15 @@ class Job:
         publication: Publication,
         before: Manifest | None,
         program: Program,
-        intake: Intake | SparkIntake,
-        guarding: Guarding,
+        intake: InputReader | SparkInputReader,
+        guarding: RunGuards,
         full: bool,
     ) -> Manifest:
         """Publish what follows from all inputs, derived from scratch."""
         self._discard_reasoner()
         batch = before.batch if before else None
         bare = replace(program, facts=(), imports=())
-        if not isinstance(intake, Intake):
+        if not isinstance(intake, InputReader):
             return self._derive_on_spark(publication, before, program, intake, guarding, full)
         if before is not None:  # it will be about as much again
             sizes = [(table.rows, len(table.schema)) for table in before.tables.values()]
@@ -499,11 +501,13 @@ class Job:
             tally = reasoner.statistics
             self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
             origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
-            changes: HeldChanges = dict.fromkeys(program.predicates)
+            changes: TableChanges = dict.fromkeys(program.predicates)
             try:
                 guarding.check(intake, before, ReasonerRows(reasoner, bare))
             except GuardFailed as error:
-                self._set_aside(publication, before, Holding(reasoner), bare, changes, origin, error)
+                self._set_aside(
+                    publication, before, PublishedContents(reasoner), bare, changes, origin, error
+                )
                 raise
             reasoner.begin()
             manifest = self._publish(publication, before, reasoner, bare, changes, origin)
@@ -521,8 +525,8 @@ class Job:
         publication: Publication,
         before: Manifest | None,
         program: Program,
-        intake: SparkIntake,
-        guarding: Guarding,
+        intake: SparkInputReader,
+        guarding: RunGuards,
         full: bool,
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
@@ -562,8 +566,8 @@ class Job:
         before: Manifest | None,
         reasoner: StoredReasoner,
         program: Program,
-        changes: HeldChanges,
-        origin: Origin,
+        changes: TableChanges,
+        origin: VersionOrigin,
     ) -> Manifest:
         """Publish a version, write its sinks, and tell the subscribers."""
         holding = self._holding(reasoner)
@@ -574,10 +578,10 @@ class Job:
         self,
         publication: Publication,
         before: Manifest | None,
-        holding: Holding,
+        holding: PublishedContents,
         program: Program,
-        changes: HeldChanges,
-        origin: Origin,
+        changes: TableChanges,
+        origin: VersionOrigin,
         error: GuardFailed,
     ) -> None:
         """Keep what would have been published, to be looked at."""
@@ -590,12 +594,12 @@ class Job:
             return
         self._keep_failed(publication, origin, error)
 
-    def _keep_failed(self, publication: Publication, origin: Origin, error: GuardFailed) -> None:
+    def _keep_failed(self, publication: Publication, origin: VersionOrigin, error: GuardFailed) -> None:
         failures = [each.message for each in error.diagnostics]
         publication.set_aside({**origin.to_json(), "failures": failures}, reason=origin.reason)
         self.reached("set aside", f"as `failed`: look at it with `tidelog diff {self.store.shown} failed`")
 
-    def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
+    def _commit_version(self, publication: Publication, origin: VersionOrigin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
         self._state.settle()
         self._write_sinks(manifest)
@@ -603,10 +607,15 @@ class Job:
         return manifest
 
     def _origin(
-        self, reason: str, program: Program, job: str, inputs: Mapping[str, Input], batch: Batch | None
-    ) -> Origin:
+        self,
+        reason: str,
+        program: Program,
+        job: str,
+        inputs: Mapping[str, InputRecord],
+        batch: MicroBatch | None,
+    ) -> VersionOrigin:
         engine = self.settings.engine
-        return Origin(
+        return VersionOrigin(
             reason,
             job,
             *described(program),
@@ -617,17 +626,19 @@ class Job:
             is_integer_time=program.is_integer_time,
         )
 
-    def _holding(self, reasoner: StoredReasoner) -> Holding:
+    def _holding(self, reasoner: StoredReasoner) -> PublishedContents:
         is_advanced = reasoner.time.past.time is not None
         current = self.store.current() if is_advanced else None
-        return Holding(reasoner, begun=self._begun_of(reasoner, current))
+        return PublishedContents(reasoner, begun=self._begun_of(reasoner, current))
 
-    def _intake(self, program: Program, number: int) -> Intake | SparkIntake:
+    def _intake(self, program: Program, number: int) -> InputReader | SparkInputReader:
         if self.settings.engine.name == "spark":
-            from tidelog.pipeline.spark_run import SparkIntake
+            from tidelog.pipeline.spark_run import SparkInputReader
 
-            return SparkIntake(self.settings, self.store, program, lambda: self.session, self.reached, number)
-        return Intake(self.settings, self.store, program, lambda: self.session, self.reached)
+            return SparkInputReader(
+                self.settings, self.store, program, lambda: self.session, self.reached, number
+            )
+        return InputReader(self.settings, self.store, program, lambda: self.session, self.reached)
 
     # ---- the published folder
 
@@ -684,13 +695,13 @@ class Job:
             state.settle()
 
     def _publish_expected(
-        self, publication: Publication, before: Manifest, reasoner: StoredReasoner, origin: Origin
+        self, publication: Publication, before: Manifest, reasoner: StoredReasoner, origin: VersionOrigin
     ) -> None:
         """Publish what a state has that is one version ahead, and close it."""
         try:
-            if State.number_of(reasoner) == publication.number:
+            if StateStore.number_of(reasoner) == publication.number:
                 restore_types(reasoner, before, unpublished=True)
-                changes: HeldChanges = dict.fromkeys(reasoner.program.predicates)
+                changes: TableChanges = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
         finally:
             reasoner.close()
@@ -698,7 +709,7 @@ class Job:
     # ---- the reasoner
 
     @property
-    def _state(self) -> State:
+    def _state(self) -> StateStore:
         engine, streams = self.settings.engine, self.settings.streams
         settings = {
             "maintainer": engine.maintainer,
@@ -713,7 +724,7 @@ class Job:
             "max_facts": engine.max_facts,
             "listeners": self.reasoning,
         }
-        return State(self.store.path, settings, engine.max_memory)
+        return StateStore(self.store.path, settings, engine.max_memory)
 
     def reasoner(self, before: Manifest | None = None) -> StoredReasoner:
         """Return the reasoner of the current version; raise `DataError` if the job is not as it was then."""
@@ -742,7 +753,7 @@ class Job:
     def _opened(self, before: Manifest) -> StoredReasoner | None:
         """Return the reasoner of a version, which is opened unless it is at hand."""
         held = self._open
-        if held is not None and State.number_of(held) == before.version and held.is_in_place:
+        if held is not None and StateStore.number_of(held) == before.version and held.is_in_place:
             return held
         self.close()
         self._open = self._state.open(before.version)
@@ -781,7 +792,7 @@ class Job:
     def program(self) -> Program:
         """Return the program, as its file is now, with rules that leave out what expectations say."""
         program, guards = self.stated_program(), self.settings.guards
-        dropping = tuple(one for one in guards.expectations if one.severity is Severity.DROP)
+        dropping = tuple(one for one in guards.expectations if one.severity is GuardSeverity.DROP)
         if not dropping:
             return program
         drops = resolve(Guards(expectations=dropping), program).drops
@@ -819,7 +830,7 @@ class Job:
         told: Callable[[Manifest], None] | None = None,
         available_now: bool = False,
         **options: Any,
-    ) -> Following:
+    ) -> RunningStreams:
         """Follow the job's streams, or a streaming DataFrame whose rows change a predicate's facts.
 
         Each micro-batch is one transaction and publishes one version, exactly once. `stop()` of the result
@@ -827,28 +838,28 @@ class Job:
         of a DataFrame are those of `Stream`: `op`, `append`, `order`, `missing`, `time`, `value`,
         `event_time`, `delay` and `idle`.
         """
-        from tidelog.pipeline.micro_batches import Following
+        from tidelog.pipeline.micro_batches import RunningStreams
 
         given = self.settings.streams
         if frame is not None:
             given = (Stream(None, "frame", predicate, checkpoint=checkpoint, **options),)
-        return Following(self, frame, told=told, available_now=available_now, streams=given)
+        return RunningStreams(self, frame, told=told, available_now=available_now, streams=given)
 
     def batches(
         self, predicate: str, *, told: Callable[[Manifest], None] | None = None, **options: Any
-    ) -> Batches:
+    ) -> BatchPublisher:
         """Return a function for `foreachBatch` of a query of your own: `writeStream.foreachBatch(…)`.
 
         Each batch is one transaction and publishes one version; one that comes again is passed over. The
         rows are records of a predicate, as for `stream`. The job must have been run. Over Spark Connect the
         function runs in a process of the server, on whose disks the published folder lies then.
         """
-        from tidelog.pipeline.micro_batches import Batches, check_streams
+        from tidelog.pipeline.micro_batches import BatchPublisher, check_streams
 
         streams = (Stream(None, "frame", predicate, **options),)
         check_streams(self, streams)
         self.store.manifest()  # it has been run
-        return Batches(self, streams, told)
+        return BatchPublisher(self, streams, told)
 
     def subscribe(self, predicate: str, callback: Callable[[PredicateDelta], object]) -> None:
         """Call a function with what each version that this job publishes changes in a predicate."""

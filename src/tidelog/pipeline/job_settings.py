@@ -22,8 +22,8 @@ from tidelog.io.toml_tables import Table
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import OPEN, Program, Sandbox
-from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits, read_duration
-from tidelog.pipeline.run_reports import Settings as OpenLineage
+from tidelog.pipeline.guards import NO_LIMITS, GuardLimits, Guards, read_duration
+from tidelog.pipeline.run_reports import OpenLineageSettings
 from tidelog.spark.session import NO_JAVA, NO_PYSPARK, NOT_STARTED, SessionSettings, load_pyspark
 from tidelog.spark.strategies import SETTINGS
 from tidelog.temporal.interval_fixpoint import PROCEDURES
@@ -178,7 +178,7 @@ class Source(Described):
     """A source of a job: with what is done about rows that cannot be read, and what a run has to satisfy."""
 
     on_error: str = "reject"
-    limits: Limits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
+    limits: GuardLimits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ class Settings:
     format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
     guards: Guards = field(default_factory=Guards)  # but for those of sources, which these have
     report: str | None = None  # the folder of reports
-    openlineage: OpenLineage | None = None
+    openlineage: OpenLineageSettings | None = None
     retry: Retry = field(default_factory=Retry)
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are not shown

@@ -24,8 +24,8 @@ from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import FILE_STREAMS
 from tidelog.pipeline.job_settings import Settings, Stream, is_on_connect
 from tidelog.pipeline.source_files import find_named
-from tidelog.pipeline.stream_records import Records, Shape, Tally, TimedRecords
-from tidelog.pipeline.version_folder import Batch, Manifest, Progress, no_advance
+from tidelog.pipeline.stream_records import RecordCounts, Records, RecordShape, TimedRecords
+from tidelog.pipeline.version_folder import Manifest, MicroBatch, StreamProgress, no_advance
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.transaction import Change
 from tidelog.syntax import ast
@@ -34,7 +34,7 @@ from tidelog.temporal.metric_rules import time_cycle
 from tidelog.temporal.periodic import looked_back
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.stream_sources import Incomes, Incoming
+    from tidelog.pipeline.stream_sources import IncomingRecords, IncomingStream
 
 
 # ---- What Spark writes down about a stream: which one it is, and which files it has taken.
@@ -86,7 +86,7 @@ Told = Callable[[Manifest], None]
 
 def follow(job: Job, told: Told | None = None, *, available_now: bool = False) -> None:
     """Carry out the changes that come to a job's streams, until they end."""
-    with Following(job, None, told=told, available_now=available_now) as following:
+    with RunningStreams(job, None, told=told, available_now=available_now) as following:
         following.wait()
 
 
@@ -164,7 +164,7 @@ def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Pro
 # ---- the query
 
 
-class Following:
+class RunningStreams:
     """Streams that are being followed. Nobody else publishes meanwhile. Mutates itself."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Following:
         self._streams = given
         named = given[0].checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
         self.checkpoint = job.settings.resolve(named).resolve()  # Spark may be somewhere else
-        self._batches = Batches(job, given, told, self.checkpoint, is_read=frame is None)
+        self._batches = BatchPublisher(job, given, told, self.checkpoint, is_read=frame is None)
         self._held = ExitStack()
         self._is_here = not is_on_connect(job.session)
         if self._is_here:
@@ -248,7 +248,7 @@ class Following:
             self._batches.close()  # nobody else publishes before the batch is done
             self._held.close()
 
-    def __enter__(self) -> Following:
+    def __enter__(self) -> RunningStreams:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -260,7 +260,7 @@ class Following:
 
 @dataclass(frozen=True)
 class _Plain:
-    """A `Batches` as it is pickled for a process of a server of Spark Connect."""
+    """A `BatchPublisher` as it is pickled for a process of a server of Spark Connect."""
 
     settings: Settings
     streams: tuple[Stream, ...]
@@ -272,11 +272,11 @@ class _Plain:
         return _restored, (self.settings, self.streams, self.told, self.checkpoint, self.is_read)
 
 
-def _restored(settings: Settings, *others: Any) -> Batches:
-    return Batches(Job.of(settings), *others)
+def _restored(settings: Settings, *others: Any) -> BatchPublisher:
+    return BatchPublisher(Job.of(settings), *others)
 
 
-class Batches:
+class BatchPublisher:
     """A function for `foreachBatch`: it carries out the batches of a job's streams, each of them once.
 
     It can be pickled: the reasoner belongs to the process that uses it, and stays open there until `close`.
@@ -328,7 +328,7 @@ class Batches:
                 self._open.close()
                 self._open = None
 
-    def __enter__(self) -> Batches:
+    def __enter__(self) -> BatchPublisher:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -363,15 +363,15 @@ class Batches:
         if self._told is not None:
             self._told(manifest)
 
-    def incoming(self, stream: Stream) -> Incoming:
+    def incoming(self, stream: Stream) -> IncomingStream:
         """Return how the records of a stream are read."""
-        from tidelog.pipeline.stream_sources import Incoming
+        from tidelog.pipeline.stream_sources import IncomingStream
 
         program = self.job.open_reasoner.program
         predicate = find_named(str(stream.predicate), program, stream.span)
-        return Incoming.of(stream, predicate, program, self.job.settings)
+        return IncomingStream.of(stream, predicate, program, self.job.settings)
 
-    def records(self, shape: Shape, stream: Stream, faults: Faults, highest: str | None) -> Records:
+    def records(self, shape: RecordShape, stream: Stream, faults: Faults, highest: str | None) -> Records:
         """Return what gathers the records of a stream."""
         reasoner = self.job.open_reasoner
         parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"
@@ -379,7 +379,7 @@ class Batches:
 
     def _peek(self) -> Update | None:
         """The facts that the next batch changes, if its files are there; None if that is not known."""
-        from tidelog.pipeline.stream_sources import Incomes, endings_of
+        from tidelog.pipeline.stream_sources import IncomingRecords, endings_of
 
         stream = self.streams[0]
         if len(self.streams) > 1 or not self._is_read or stream.format not in FILE_STREAMS or stream.times:
@@ -395,7 +395,7 @@ class Batches:
         try:
             paths = [str(path.resolve()) for path in files]
             reading, _ = incoming.of_files(self.job.session, paths)
-            incomes = Incomes(incoming, reading, tuple(paths), None)
+            incomes = IncomingRecords(incoming, reading, tuple(paths), None)
             for batch, positions in incomes.batches(self.job.store.incoming):
                 records.take(batch, positions)
         except (OSError, TidelogError):
@@ -416,7 +416,9 @@ def _query_of(frame: Any) -> str:
 class _Taking:
     """One batch, from its records to what the manifest tells of it. Mutates itself."""
 
-    def __init__(self, batches: Batches, frame: Any, number: int, stream: str, before: Batch | None) -> None:
+    def __init__(
+        self, batches: BatchPublisher, frame: Any, number: int, stream: str, before: MicroBatch | None
+    ) -> None:
         self._batches = batches
         self._job = batches.job
         self._frame = frame
@@ -428,10 +430,10 @@ class _Taking:
         self._folder = self._job.store.rejects(version) / "stream"
         self._faults = Faults(OnError.COLLECT, self._folder / "records.csv")
         self._files: tuple[str, ...] = ()
-        self._tally = Tally()
+        self._tally = RecordCounts()
         self._rejected = 0  # by tasks, which have written them
-        self._progress: dict[str, Progress] = {}
-        self._timed: list[tuple[Stream, Progress]] = []  # of streams with an event time
+        self._progress: dict[str, StreamProgress] = {}
+        self._timed: list[tuple[Stream, StreamProgress]] = []  # of streams with an event time
 
     def fill(self, change: Change) -> None:
         """Put what the records say into a transaction."""
@@ -447,7 +449,7 @@ class _Taking:
 
     # ---- records
 
-    def _take_records(self, incoming: Incoming, rows: Any, change: Change) -> None:
+    def _take_records(self, incoming: IncomingStream, rows: Any, change: Change) -> None:
         stream, name = incoming.stream, incoming.name
         known = self._known(name)
         records = self._batches.records(incoming.shape, stream, self._faults, known.order)
@@ -469,19 +471,19 @@ class _Taking:
         self._tally.missing += tally.missing
         self._tally.late += tally.late + rejected["late"]
         event = _later(known.event, incomes.latest)
-        self._progress[name] = Progress(tally.order, event, self._now if read else known.seen)
+        self._progress[name] = StreamProgress(tally.order, event, self._now if read else known.seen)
         if stream.event_time is not None:
             self._timed.append((stream, self._progress[name]))
 
-    def _known(self, name: str) -> Progress:
+    def _known(self, name: str) -> StreamProgress:
         """Return how far a stream had come: as before, but that a new one has been idle since now."""
         before = self._before
         if before is None:
-            return Progress(seen=self._now)
+            return StreamProgress(seen=self._now)
         order = before.order if len(self._batches.streams) == 1 else None  # as it was written once
-        return before.progress.get(name, Progress(order, seen=self._now))
+        return before.progress.get(name, StreamProgress(order, seen=self._now))
 
-    def _note_rejects(self, incomes: Incomes, name: str) -> None:
+    def _note_rejects(self, incomes: IncomingRecords, name: str) -> None:
         for error in incomes.refused:
             self._faults.add(BadRow(error.diagnostics[0], ""))
         self._files += tuple(Path(path).name for path in incomes.files)
@@ -526,17 +528,17 @@ class _Taking:
         told = Diagnostic(fault.code, fault.message, place=fault.location or place)
         self._faults.add(BadRow(told, content.decode("utf-8", "surrogateescape")))
 
-    def summary(self, change: Change) -> Batch:
+    def summary(self, change: Change) -> MicroBatch:
         """Return what became of the batch, once its transaction has been committed."""
         self._note_missing(change.delta)
         self._faults.close()
         return self.so_far()
 
-    def so_far(self) -> Batch:
+    def so_far(self) -> MicroBatch:
         """Return what is known of the batch, once its records have been read."""
         tally, skipped = self._tally, self._faults.skipped + self._rejected
-        (first, *others) = self._progress.values() or [Progress()]
-        return Batch(
+        (first, *others) = self._progress.values() or [StreamProgress()]
+        return MicroBatch(
             self._id,
             self._number,
             self._files,
@@ -577,7 +579,7 @@ def refuse_advance(document: ast.Document, place: str) -> None:
 
 
 def watermark(
-    streams: Sequence[Stream], progress: Sequence[Progress], at: float, before: str | None
+    streams: Sequence[Stream], progress: Sequence[StreamProgress], at: float, before: str | None
 ) -> str | None:
     """Return the time before which no stream is waited for: it never goes back.
 

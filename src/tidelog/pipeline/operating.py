@@ -18,16 +18,16 @@ from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.pipeline import run_reports
-from tidelog.pipeline.expectations import Guarding, public_name, source_measure, source_names, tables_of
-from tidelog.pipeline.guards import Finding, GuardFailed, assertions
+from tidelog.pipeline.expectations import RunGuards, public_name, source_measure, source_names, tables_of
+from tidelog.pipeline.guards import GuardFailed, GuardFinding, assertions
 from tidelog.pipeline.job import Job, Run, Step
 from tidelog.pipeline.job_settings import attempt, is_remote
 from tidelog.pipeline.run_reports import (
     FINISHED,
     LOG,
     Dataset,
+    DatasetField,
     Event,
-    Field,
     Outcome,
     PredicateReport,
     RunReport,
@@ -41,7 +41,7 @@ from tidelog.pipeline.run_reports import (
     report_text,
     start_event,
 )
-from tidelog.pipeline.version_folder import Input, Manifest
+from tidelog.pipeline.version_folder import InputRecord, Manifest
 from tidelog.publish.object_storage import folder_name
 from tidelog.show.column_lineage import Dependency, lineage, published_dependencies
 from tidelog.show.picture import Arrow, Box, Graph
@@ -121,11 +121,11 @@ def _error(report: RunReport) -> str:
     return _section("Error", f"<pre>{escape(report.error)}</pre>\n")
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[GuardFinding]) -> str:
     return _section("Guards and expectations", "".join(map(_finding, findings))) if findings else ""
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: GuardFinding) -> str:
     tag = f'<span class="severity {finding.severity}">{finding.severity}</span>'
     place = f" <small>{escape(finding.place)}</small>" if finding.place else ""
     parts = [f"<p>{tag}{_marked(finding.message)}{place}</p>\n"]
@@ -428,7 +428,7 @@ class _Observed:
 
     # ---- events
 
-    def _described(self, program: Program, version: Manifest | None = None) -> run_reports.Job:
+    def _described(self, program: Program, version: Manifest | None = None) -> run_reports.LineageJob:
         """Return the job as OpenLineage has it."""
         job, settings = self._job, self._job.settings.openlineage
         assert settings is not None
@@ -442,7 +442,7 @@ class _Observed:
             place = source.paths[0] if source.paths else source.url or ""
             if source.paths and not is_remote(place):
                 place = str(job.settings.resolve(place).resolve())
-            fields = tuple(map(Field, predicate.names))
+            fields = tuple(map(DatasetField, predicate.names))
             namespace, name = dataset_name(place, source.table)
             called = shown.get(source.shown, source.shown)
             inputs.append(Dataset(namespace, name, predicate.name, fields, called))
@@ -450,10 +450,10 @@ class _Observed:
         for predicate in program.predicates.values():
             if predicate.name != BOTTOM:
                 place = job.store.published.folder.below(folder_name(predicate.written)).address
-                fields = tuple(map(Field, predicate.names))
+                fields = tuple(map(DatasetField, predicate.names))
                 outputs.append(Dataset(*dataset_name(place), predicate.name, fields))
         parent = run_reports.read_parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))
-        return run_reports.Job(settings.namespace, self._name, tuple(inputs), tuple(outputs), parent)
+        return run_reports.LineageJob(settings.namespace, self._name, tuple(inputs), tuple(outputs), parent)
 
     def _emit(self, event: Event) -> None:
         settings = self._job.settings.openlineage
@@ -462,7 +462,7 @@ class _Observed:
             self._warn(warning)
 
 
-def _sources(inputs: Mapping[str, Input], guarding: Guarding | None) -> tuple[SourceReport, ...]:
+def _sources(inputs: Mapping[str, InputRecord], guarding: RunGuards | None) -> tuple[SourceReport, ...]:
     """Return what was read, as the guards measured it or, without guards, as the version says."""
     if guarding is not None and guarding.measures is not None:
         found = guarding.measures.sources
@@ -482,7 +482,7 @@ def _sources(inputs: Mapping[str, Input], guarding: Guarding | None) -> tuple[So
 
 
 def _predicates(
-    version: Manifest | None, guarding: Guarding | None, outcome: Outcome
+    version: Manifest | None, guarding: RunGuards | None, outcome: Outcome
 ) -> tuple[PredicateReport, ...]:
     if version is None or guarding is None:
         return ()

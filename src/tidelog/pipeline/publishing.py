@@ -30,18 +30,26 @@ from tidelog.pipeline.contents import (
     EXACTLY,
     HOLDS,
     PIECE,
-    Begun,
-    Changed,
-    HeldChanges,
-    Holding,
-    Layout,
+    ChangedRows,
+    IntervalStarts,
+    PublishedContents,
+    TableChanges,
+    TableLayout,
     ids_in,
     no_rows,
     time_arrays,
     times_in,
 )
 from tidelog.pipeline.expectations import aside_table, public_name, tables_of
-from tidelog.pipeline.version_folder import REJECTS, Input, Manifest, Origin, State, Store, is_former
+from tidelog.pipeline.version_folder import (
+    REJECTS,
+    InputRecord,
+    Manifest,
+    StateStore,
+    Store,
+    VersionOrigin,
+    is_former,
+)
 from tidelog.pipeline.versions import encoded, predicate_of
 from tidelog.publish import Publication, Published, table_files
 from tidelog.publish.published_schemas import is_same, normal, normal_type
@@ -59,10 +67,10 @@ def publish_facts(
     published: Published,
     before: Manifest | None,
     program: Program,
-    holding: Holding,
-    changes: HeldChanges,
-    origin: Origin,
-) -> Origin:
+    holding: PublishedContents,
+    changes: TableChanges,
+    origin: VersionOrigin,
+) -> VersionOrigin:
     """Write the tables that change, and return what the version says of itself with what is known of all.
 
     Of a predicate without a table, or one whose columns are others or mean something else, all facts are
@@ -157,7 +165,9 @@ def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
     return tuple(found)
 
 
-def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, holding: Holding) -> bool:
+def _is_kept(
+    name: str, predicate: Predicate, schema: Any, before: Manifest, holding: PublishedContents
+) -> bool:
     """Return whether rows that a table has are still written as they were."""
     origin, layout = before.origin, holding.layout(predicate)
     return (
@@ -169,7 +179,11 @@ def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, hol
 
 
 def _change(
-    publication: Publication, name: str, holding: Holding, predicate: Predicate, changed: Changed
+    publication: Publication,
+    name: str,
+    holding: PublishedContents,
+    predicate: Predicate,
+    changed: ChangedRows,
 ) -> None:
     inserted, deleted = (holding.table(predicate, rows) for rows in (changed.added, changed.removed))
     publication.change(name, inserted, deleted)
@@ -183,9 +197,9 @@ def _has_forgotten(name: str) -> DataError:
     return DataError(Diagnostic(codes.DRIFT, message, help=help))
 
 
-def begun_in(published: Published, before: Manifest, reasoner: Reasoner) -> Begun:
+def begun_in(published: Published, before: Manifest, reasoner: Reasoner) -> IntervalStarts:
     """Return when the intervals of published rows began that the reasoner has forgotten in part."""
-    begun = Begun(reasoner.time)
+    begun = IntervalStarts(reasoner.time)
     if reasoner.time.past.time is not None:
         for name, predicate in reasoner.program.predicates.items():
             if predicate.written in before.origin.times and name in reasoner.program.timed:
@@ -201,7 +215,7 @@ def rows_open_in(
     The table is read some rows at a time, and constants of other rows do not come into the reasoner.
     """
     origin, time = before.origin, reasoner.time
-    layout = Layout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
+    layout = TableLayout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
     parts = []
     for batch in published.dataset(name, before.published).to_batches():
         table = pa.Table.from_batches([batch])
@@ -244,7 +258,7 @@ def change_between(publication: Publication, name: str, then: Any, now: Any) -> 
 # ---- The state of a version derived again: from its own tables if it has none, or some predicates of it.
 
 
-def rebuild(state: State, store: Store, before: Manifest, program: Program) -> bool:
+def rebuild(state: StateStore, store: Store, before: Manifest, program: Program) -> bool:
     """Make the state of a version from the tables of what was given; return whether that can be done.
 
     It cannot where a predicate is given and derived, where facts hold at times or terms are equal, or where
@@ -388,7 +402,7 @@ def roll_back(
         # says it is of the version to come.
         # Of tables at an address only the job knows where it is, and finds out by itself that it is outdated.
         if store.beside is not None:
-            state = State(store.beside, {})
+            state = StateStore(store.beside, {})
             state.discard()
             state.remove_unpublished(None)
             state.settle()
@@ -549,7 +563,7 @@ class _Conversion:
             columns.append(ids_in(plain, kind, self._engine.dictionary))
         return Rows(tuple(columns), found.num_rows)
 
-    def _arrow(self, rows: Rows, table: Any, layout: Layout, schema: Any) -> Any:
+    def _arrow(self, rows: Rows, table: Any, layout: TableLayout, schema: Any) -> Any:
         if not layout.names:
             return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
         dictionary = self._engine.dictionary
@@ -562,7 +576,7 @@ class _Conversion:
 
     # ---- what a version says of itself
 
-    def _origin(self, manifest: Any) -> Origin:
+    def _origin(self, manifest: Any) -> VersionOrigin:
         tables, time = manifest["tables"], manifest.get("time")
         known = {
             **{key: manifest[key] for key in ("reason", "job", "program", "rules", "inputs", "batch")},
@@ -574,9 +588,9 @@ class _Conversion:
             "is_integer_time": bool(time and time["timeline"][1]),
             "is_calendar": bool(time and time["timeline"][2]),
         }
-        return Origin.from_json(known)
+        return VersionOrigin.from_json(known)
 
-    def _with_rejects(self, inputs: Mapping[str, Input], number: int) -> Mapping[str, Input]:
+    def _with_rejects(self, inputs: Mapping[str, InputRecord], number: int) -> Mapping[str, InputRecord]:
         """Return inputs whose files of rejected rows are copied beside the new tables."""
         found = {}
         for key, each in inputs.items():
@@ -595,9 +609,9 @@ def _arguments(table: Any) -> int:
     return len(table["types"]) - (table.get("times") or 0)
 
 
-def _layout(manifest: Any, table: Any) -> Layout:
+def _layout(manifest: Any, table: Any) -> TableLayout:
     time = manifest.get("time")
-    return Layout(tuple(table["columns"]), table.get("times") or 0, bool(time and time["timeline"][2]))
+    return TableLayout(tuple(table["columns"]), table.get("times") or 0, bool(time and time["timeline"][2]))
 
 
 def _contents(table: Any) -> tuple[Contents, ...]:

@@ -19,8 +19,7 @@ from uuid import UUID
 from tidelog import __version__
 from tidelog.errors import DataError, Diagnostic, Severity, codes
 from tidelog.io.toml_tables import Table
-from tidelog.pipeline.guards import Assertion, Finding, Measures, SourceMeasure
-from tidelog.pipeline.guards import Severity as GuardSeverity
+from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.show.column_lineage import Dependency, How, Lineage, Origin
 
 # ---- Reports of runs: what was read, derived and published, what guards found, and how long it took.
@@ -108,7 +107,7 @@ class RunReport:
     predicates: tuple[PredicateReport, ...] = ()
     sinks: tuple[SinkReport, ...] = ()
     stages: tuple[StageReport, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     error: str | None = None
@@ -178,7 +177,7 @@ def _made(kind: type[Part], values: Mapping[str, Any]) -> Part:
     return kind(**{key: value for key, value in values.items() if key in known})
 
 
-def _finding_to_json(finding: Finding) -> dict[str, Any]:
+def _finding_to_json(finding: GuardFinding) -> dict[str, Any]:
     keys = ("severity", "guard", "subject", "message", "place", "help")
     values = {key: getattr(finding, key) for key in keys}
     return {
@@ -189,8 +188,8 @@ def _finding_to_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _finding(values: Mapping[str, Any]) -> Finding:
-    return Finding(
+def _finding(values: Mapping[str, Any]) -> GuardFinding:
+    return GuardFinding(
         GuardSeverity(values["severity"]),
         values["guard"],
         values["subject"],
@@ -268,7 +267,7 @@ def log_start(folder: Path, job: str, run: str, started: str, attempt: int = 1) 
 
 
 @dataclass(frozen=True)
-class Log:
+class RunLog:
     """The runs in a log, in the order in which they ended.
 
     `unfinished` are the ids of runs that began and did not end: they go on, or were killed. `damaged` lines
@@ -280,7 +279,7 @@ class Log:
     damaged: int = 0
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RunLog:
     """Return the runs in a log; one that is not there has none."""
     runs: list[RunReport] = []
     begun: dict[tuple[str, int], None] = {}
@@ -301,7 +300,7 @@ def read_log(path: Path) -> Log:
             report = read_report(event, f"{path}:{number}")
             runs.append(report)
             begun.pop((report.run, report.attempt), None)
-    return Log(tuple(runs), tuple(run for run, _ in begun), damaged)
+    return RunLog(tuple(runs), tuple(run for run, _ in begun), damaged)
 
 
 # ---- OpenLineage events of runs: which datasets a run reads and writes, and which columns come from which.
@@ -323,7 +322,7 @@ Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DatasetField:
     """A column of a dataset, and its type as its owner calls it."""
 
     name: str
@@ -341,12 +340,12 @@ class Dataset:
     namespace: str
     name: str
     predicate: str
-    fields: tuple[Field, ...] = ()
+    fields: tuple[DatasetField, ...] = ()
     source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class ParentRun:
     """The run of a scheduler that started this run."""
 
     namespace: str
@@ -355,19 +354,19 @@ class Parent:
 
 
 @dataclass(frozen=True)
-class Job:
+class LineageJob:
     """What runs: its name in OpenLineage, what it reads and writes, and who started it."""
 
     namespace: str
     name: str
     inputs: tuple[Dataset, ...] = ()
     outputs: tuple[Dataset, ...] = ()
-    parent: Parent | None = None
+    parent: ParentRun | None = None
     is_streaming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OpenLineageSettings:
     """Where events go."""
 
     namespace: str = "tidelog"
@@ -378,7 +377,7 @@ class Settings:
     key_variable: str | None = None  # the environment variable that has the key of the server
 
 
-def read_settings(table: Table | None) -> Settings | None:
+def read_settings(table: Table | None) -> OpenLineageSettings | None:
     """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
     if table is None:
         return None
@@ -391,8 +390,8 @@ def read_settings(table: Table | None) -> Settings | None:
         )
     if "url" not in table and "file" not in table:
         table.missing("url", "name a server by `url`, or a `file`, or both")
-    default = Settings()
-    settings = Settings(
+    default = OpenLineageSettings()
+    settings = OpenLineageSettings(
         table.text("namespace", default.namespace) or default.namespace,
         table.text("file"),
         url,
@@ -404,7 +403,7 @@ def read_settings(table: Table | None) -> Settings | None:
     return settings
 
 
-def read_parent(text: str) -> Parent | None:
+def read_parent(text: str) -> ParentRun | None:
     """Return the parent run that `OPENLINEAGE_PARENT_ID` names as `namespace/job/run`, if it names one.
 
     >>> read_parent("airflow/shop.orders/3b452093-782c-4ef2-9c0c-aafe2aa6f34d").name
@@ -413,7 +412,7 @@ def read_parent(text: str) -> Parent | None:
     start, _, run = text.rpartition("/")
     namespace, _, name = start.rpartition("/")
     try:
-        return Parent(namespace, name, str(UUID(run))) if namespace and name else None
+        return ParentRun(namespace, name, str(UUID(run))) if namespace and name else None
     except ValueError:
         return None
 
@@ -467,7 +466,7 @@ def _folder(path: str) -> str:
 # ---- events
 
 
-def start_event(job: Job, run: str, at: str) -> Event:
+def start_event(job: LineageJob, run: str, at: str) -> Event:
     """Return the event of a run that begins; `run` is a UUID, `at` a time as ISO 8601 with a time zone."""
     event = _event("START", job, run, at)
     event["inputs"] = [_dataset(one) for one in job.inputs]
@@ -475,7 +474,7 @@ def start_event(job: Job, run: str, at: str) -> Event:
     return event
 
 
-def end_event(job: Job, report: RunReport, lineage: Lineage, at: str) -> Event:
+def end_event(job: LineageJob, report: RunReport, lineage: Lineage, at: str) -> Event:
     """Return the event of a run that has ended: `COMPLETE`, or `FAIL` if it has published nothing it should.
 
     Outputs are named if they were written: a run that finds nothing changed writes none.
@@ -509,7 +508,7 @@ def end_event(job: Job, report: RunReport, lineage: Lineage, at: str) -> Event:
     return event
 
 
-def _event(kind: str, job: Job, run: str, at: str) -> Event:
+def _event(kind: str, job: LineageJob, run: str, at: str) -> Event:
     facets = {
         "processing_engine": _named_facet(
             "1-1-0", "ProcessingEngineRunFacet", name="tidelog", version=__version__
@@ -571,7 +570,7 @@ def _input(one: Dataset, report: RunReport) -> dict[str, Any]:
     return {**dataset, "inputFacets": facets}
 
 
-def _output(one: Dataset, job: Job, report: RunReport, lineage: Lineage) -> dict[str, Any]:
+def _output(one: Dataset, job: LineageJob, report: RunReport, lineage: Lineage) -> dict[str, Any]:
     dataset = _dataset(one)
     if report.version is not None:
         dataset["facets"]["version"] = _named_facet(
@@ -652,7 +651,7 @@ def _facet(schema: str, /, **values: Any) -> dict[str, Any]:
 
 
 def emit(
-    event: Event, settings: Settings, folder: Path, environment: Mapping[str, str] = os.environ
+    event: Event, settings: OpenLineageSettings, folder: Path, environment: Mapping[str, str] = os.environ
 ) -> tuple[Diagnostic, ...]:
     """Write and send an event as the settings say; return a warning for each place that did not take it.
 

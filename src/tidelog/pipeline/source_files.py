@@ -41,9 +41,9 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_settings import Settings, Source, is_remote
-from tidelog.pipeline.version_folder import Input, Manifest
+from tidelog.pipeline.version_folder import InputRecord, Manifest
 from tidelog.publish.foreign_tables import ForeignTable, SourceTable, foreign_table
-from tidelog.publish.object_storage import SCHEMES, Folder, Stored
+from tidelog.publish.object_storage import SCHEMES, StorageFolder, Stored
 from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.table_files import DELETE
 from tidelog.reasoner.reasoner import Reasoner
@@ -96,7 +96,7 @@ ROW, KEPT = "row", "kept"
 
 
 @dataclass(frozen=True)
-class Filter:
+class RowFilter:
     """The rows that satisfy the literals, by the rule `kept(?n) :- row(?n, …), literals .`
 
     Rows have numbers, so that one that comes twice is kept twice, and what is filtered out can be counted.
@@ -106,7 +106,7 @@ class Filter:
     arity: int  # of the rows: columns behind these are kept along
 
     @staticmethod
-    def of(literals: str | None, predicate: Predicate, span: Span | None) -> Filter | None:
+    def of(literals: str | None, predicate: Predicate, span: Span | None) -> RowFilter | None:
         """The filter of literals in which the predicate's columns are variables; raises what is wrong."""
         if literals is None:
             return None
@@ -128,7 +128,7 @@ class Filter:
             message = f"the filter `{literals}` is not well formed: {reasons}"
             help = f"it holds literals over {names}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, span, help)) from None
-        return Filter(program, predicate.arity)
+        return RowFilter(program, predicate.arity)
 
     def keep(self, batch: Batch) -> Batch:
         """The rows of a batch that the filter lets through."""
@@ -235,11 +235,11 @@ def placed(source: Source) -> Iterator[None]:
 class StoredFile(DataFile):
     """A file in an object store."""
 
-    bucket: Folder | None = field(default=None, repr=False)
+    bucket: StorageFolder | None = field(default=None, repr=False)
     stored: Stored | None = None
 
     @property
-    def place_of(self) -> tuple[Folder, Stored]:
+    def place_of(self) -> tuple[StorageFolder, Stored]:
         """The bucket, and the file in it."""
         assert self.bucket is not None and self.stored is not None
         return self.bucket, self.stored
@@ -266,7 +266,7 @@ class StoredFile(DataFile):
         return cast(IO[bytes], gzip.open(stream) if self.compressed else stream)
 
 
-def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[Folder, Stored]]:
+def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[StorageFolder, Stored]]:
     """The files of an object store that an address names: itself, those in a folder, or of a pattern."""
     if written.partition("://")[0] not in SCHEMES:
         message = f"`{written}` is not a file on this machine, nor in an object store"
@@ -275,7 +275,7 @@ def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[
     parts = written.partition("://")[2].split("/")
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     with placed(source):
-        bucket = Folder.at(f"s3://{parts[0]}", settings.storage)
+        bucket = StorageFolder.at(f"s3://{parts[0]}", settings.storage)
         bucket.check()
         inside = "/".join(parts[1:first]).strip("/")
         listed = (bucket.below(inside) if inside else bucket).listed()
@@ -405,7 +405,7 @@ MOST_LOOKED_UP: Final = 1_000  # values of a column by which files are passed ov
 
 
 @dataclass(frozen=True)
-class Versioned:
+class VersionedSource:
     """The table of a source, looked up once in a run: all of the run reads the same version."""
 
     source: Source
@@ -422,11 +422,11 @@ class Versioned:
         """What the table calls its columns, with their types."""
         return tuple(sorted(f"{each.name}: {each.type}" for each in self.found.schema))
 
-    def noted(self, found: Input) -> Input:
+    def noted(self, found: InputRecord) -> InputRecord:
         """Return an input with the version that is read."""
         return replace(found, version=self.found.version, identity=self.found.identity)
 
-    def is_same(self, before: Input) -> bool:
+    def is_same(self, before: InputRecord) -> bool:
         """Whether an input has the version that a run would read."""
         return (self.found.version, self.found.identity) == (before.version, before.identity)
 
@@ -465,7 +465,9 @@ class Versioned:
         with placed(self.source):
             return self.found.table
 
-    def still(self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: Filter | None) -> Rows:
+    def still(
+        self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: RowFilter | None
+    ) -> Rows:
         """Return those of some facts that rows of the table are; only rows with some values are read."""
         faults = Faults(OnError.SKIP)
         is_here = np.zeros(rows.count, dtype=bool)
@@ -478,7 +480,7 @@ class Versioned:
 
     # ---- changes
 
-    def feed(self, before: Input, filter: Filter | None) -> Feed:
+    def feed(self, before: InputRecord, filter: RowFilter | None) -> SourceChanges:
         """Return what changed since an input was read; raise `NoFeedError` if all rows must be compared."""
         if before.identity != self.found.identity:
             raise NoFeedError("it is another table than it was")
@@ -498,9 +500,11 @@ class Versioned:
             rows=before.rows + came.num_rows - went.num_rows,
             filtered=before.filtered + more - less,
         )
-        return Feed(self, filter, tuple(inserted), tuple(deleted), went, came.num_rows, self.noted(tally))
+        return SourceChanges(
+            self, filter, tuple(inserted), tuple(deleted), went, came.num_rows, self.noted(tally)
+        )
 
-    def _facts(self, rows: Any, filter: Filter | None) -> tuple[list[Batch], int]:
+    def _facts(self, rows: Any, filter: RowFilter | None) -> tuple[list[Batch], int]:
         """Return rows as facts, and how many the filter leaves out."""
         faults = Faults(OnError.SKIP)
         found = list(read_arrow_data([rows], self.wanted, faults))
@@ -515,16 +519,16 @@ class NoFeedError(Exception):
 
 
 @dataclass(frozen=True)
-class Feed:
+class SourceChanges:
     """What changed in the table of a source since it was last read."""
 
-    table: Versioned
-    filter: Filter | None
+    table: VersionedSource
+    filter: RowFilter | None
     inserted: tuple[Batch, ...]
     deleted: tuple[Batch, ...]
     went: Any = field(repr=False)  # the rows that were deleted
     came: int
-    input: Input  # what the manifest says of the source now
+    input: InputRecord  # what the manifest says of the source now
 
     @property
     def shown(self) -> str:
@@ -560,13 +564,13 @@ class Feed:
 
 def feed_of(
     name: str,
-    inputs: Mapping[str, Versioned | None],
-    filter: Callable[[], Filter | None],
+    inputs: Mapping[str, VersionedSource | None],
+    filter: Callable[[], RowFilter | None],
     program: Program,
     before: Manifest,
     marks: str,
     reached: Callable[[str, str], None],
-) -> Feed | None:
+) -> SourceChanges | None:
     """Return what changed in the only input of a predicate, None if its rows must be compared.
 
     `inputs` are the inputs of the predicate, each with its table if it has one. The listeners are told why

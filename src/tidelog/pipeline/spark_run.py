@@ -35,7 +35,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import no_rows
 from tidelog.pipeline.expectations import aside_table, tables_of
 from tidelog.pipeline.inputs import (
-    Feeding,
+    SourceBinding,
     check_drift,
     check_rejects,
     differs,
@@ -46,10 +46,10 @@ from tidelog.pipeline.inputs import (
 )
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as Described
-from tidelog.pipeline.source_files import Feed, Filter, Versioned, check_sources, feed_of
-from tidelog.pipeline.version_folder import APP, Input, Manifest, Origin, State, Store
+from tidelog.pipeline.source_files import RowFilter, SourceChanges, VersionedSource, check_sources, feed_of
+from tidelog.pipeline.version_folder import APP, InputRecord, Manifest, StateStore, Store, VersionOrigin
 from tidelog.publish import Publication, Published
-from tidelog.publish.object_storage import Folder, s3a_options
+from tidelog.publish.object_storage import StorageFolder, s3a_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
 from tidelog.publish.table_files import DELETE, INSERT, ROWS, read_file
 from tidelog.reasoner.transaction import Change
@@ -78,7 +78,7 @@ MOST_ROWS: Final = 1_000_000  # of a table that is compared here
 
 
 @dataclass(frozen=True)
-class Item:
+class SparkBinding:
     """A source of a job, or an import of its program."""
 
     key: str
@@ -86,11 +86,11 @@ class Item:
     source: Source
     on_error: str
     is_volatile: bool
-    table: Versioned | None = None  # what is read, if that has versions
+    table: VersionedSource | None = None  # what is read, if that has versions
     marks: str = ""  # … and what tells whether it is read in another way
 
 
-class SparkIntake:
+class SparkInputReader:
     """The inputs of one run, read by Spark. Mutates itself."""
 
     def __init__(
@@ -108,14 +108,14 @@ class SparkIntake:
         self._program = program
         self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
         self._reached = reached
-        self.inputs: dict[str, Input] = {}
+        self.inputs: dict[str, InputRecord] = {}
         self._stated = list(stated_inputs(program))
         check_sources(settings, program)
         items = [_item(source, program, settings) for source in settings.sources]
         self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
         self._readings: dict[str, Reading] = {}
         self._together: Together | None = None
-        self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
+        self._feeds: dict[str, SourceChanges | None] = {}  # what changed in tables, by predicate
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
@@ -128,7 +128,7 @@ class SparkIntake:
         """
         self._again = again
         found = {item.key: self._input(item) for item in self._items}
-        found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
+        found |= {item.key: InputRecord(item.predicate, item.shown, item.marks) for item in self._stated}
         changed = [
             each.predicate
             for key, each in found.items()
@@ -139,23 +139,23 @@ class SparkIntake:
         self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
         return edited
 
-    def _input(self, item: Item) -> Input:
+    def _input(self, item: SparkBinding) -> InputRecord:
         """Return what tells whether an input has changed, before a row of it is read."""
         if item.table is not None:
-            return item.table.noted(Input(item.predicate, item.source.shown, item.marks))
+            return item.table.noted(InputRecord(item.predicate, item.source.shown, item.marks))
         files = (
             {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
         )
         marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
-        return Input(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
+        return InputRecord(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
 
-    def reading(self, item: Item) -> Reading:
+    def reading(self, item: SparkBinding) -> Reading:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
             self._readings[item.key] = self._of(item)
         return self._readings[item.key]
 
-    def _of(self, item: Item) -> Reading:
+    def _of(self, item: SparkBinding) -> Reading:
         """Return the rows of an input, in the version of its table that the run has found."""
         source, table = item.source, item.table
         if table is not None:
@@ -164,12 +164,12 @@ class SparkIntake:
         found = read_source(self._session(), source, self._program, folder, self._rejects(item))
         return found if table is None else replace(found, columns=table.columns)  # as both engines name them
 
-    def _rejects(self, item: Item) -> Path:
+    def _rejects(self, item: SparkBinding) -> Path:
         """Return the folder for the rejected rows of an input."""
         name = file_name(f"{item.predicate}.{self._items.index(item) + 1}", "csv")
         return (self._store.rejects(self._number) / name).resolve()
 
-    def _read(self, items: Sequence[Item], before: Manifest | None, full: bool) -> Together:
+    def _read(self, items: Sequence[SparkBinding], before: Manifest | None, full: bool) -> Together:
         """Return inputs that are read together, those in one scan that Spark reads alike."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
@@ -205,9 +205,9 @@ class SparkIntake:
             if self._together is not None and item.key in self._together.readings:
                 self._note(item, self._together.counts(item.key))
         for stated in self._stated:
-            self.inputs[stated.key] = Input(stated.predicate, stated.shown, stated.marks)
+            self.inputs[stated.key] = InputRecord(stated.predicate, stated.shown, stated.marks)
 
-    def _note(self, item: Item, counts: Mapping[str, Any]) -> None:
+    def _note(self, item: SparkBinding, counts: Mapping[str, Any]) -> None:
         reading, rejected, path = self._readings[item.key], counts["rejected"], None
         if rejected:
             folder = self._rejects(item)
@@ -250,7 +250,7 @@ class SparkIntake:
         """Raise `DataError` if more rows are rejected than the job allows."""
         check_rejects(self.inputs, self._settings, self._store.path)
 
-    def differs(self, before: Mapping[str, Input]) -> bool:
+    def differs(self, before: Mapping[str, InputRecord]) -> bool:
         """Whether an input tells something else than before, apart from when its files were written."""
         return differs(self.inputs, before)
 
@@ -315,7 +315,7 @@ class SparkIntake:
         self._reached("read", feed.shown)
         return True
 
-    def feed(self, name: str, before: Manifest) -> Feed | None:
+    def feed(self, name: str, before: Manifest) -> SourceChanges | None:
         """Return what changed in the only table of a predicate, None if rows must be compared."""
         if name not in self._feeds:
             items = [item for item in self._items if item.predicate == name]
@@ -332,7 +332,7 @@ class SparkIntake:
             self._feeds[name] = feed_of(
                 name,
                 inputs,
-                lambda: Filter.of(found.source.filter, predicate, found.source.span),
+                lambda: RowFilter.of(found.source.filter, predicate, found.source.span),
                 self._program,
                 before,
                 found.marks,
@@ -340,7 +340,7 @@ class SparkIntake:
             )
         return self._feeds[name]
 
-    def _still(self, change: Change, item: Item, feed: Feed) -> Rows:
+    def _still(self, change: Change, item: SparkBinding, feed: SourceChanges) -> Rows:
         """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
         now = self._of(item)
         gone = self._session().createDataFrame(feed.went)
@@ -355,7 +355,7 @@ class SparkIntake:
                 rows.append(change.encode_batch(batch))
         return joined(rows) if rows else no_rows(then.input.predicate.arity)
 
-    def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
+    def _is_comparable(self, name: str, items: Sequence[SparkBinding], before: Manifest) -> bool:
         """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
         written = self._program.predicates[name].written if name in self._program.predicates else name
         types = before.origin.types.get(written, ())
@@ -428,12 +428,12 @@ class _Facts:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTables:
     """What tasks have written: the files of each table, below its folder, and the rows of each file."""
 
     derived: Derived
     files: Mapping[str, Mapping[str, int]]
-    folders: Mapping[str, Folder]
+    folders: Mapping[str, StorageFolder]
     schemas: Mapping[str, Any]
 
     @property
@@ -452,9 +452,9 @@ def derive_on_spark(
     choice: Choice,
     publication: Publication,
     published: Published,
-    state: State,
+    state: StateStore,
     session: SparkSession,
-) -> Written:
+) -> WrittenTables:
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
     tables = tables_of(given.program)
     names, wanted = list(tables), [each.name for each in tables.values()]
@@ -463,7 +463,7 @@ def derive_on_spark(
     if has_state and derived.around:  # the state has all facts
         derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
     storage, filesystem = publication.folder.storage, publication.folder.filesystem
-    folders = {name: Folder(publication.folder_of(name), storage) for name in names}
+    folders = {name: StorageFolder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
     if has_state:
@@ -488,7 +488,7 @@ def derive_on_spark(
             _replace(session, publication, published, name, schemas[name], found, now)
     for name in base.keys() - files.keys():
         publication.drop(name)
-    return Written(derived, files, folders, schemas)
+    return WrittenTables(derived, files, folders, schemas)
 
 
 def arrow_schema(derived: Derived, name: str) -> Any:
@@ -496,7 +496,7 @@ def arrow_schema(derived: Derived, name: str) -> Any:
     return to_arrow_schema(derived.outputs[name].schema, timezone="UTC")
 
 
-def described_types(derived: Derived, origin: Origin) -> Origin:
+def described_types(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
     """Return what a version says of itself, with the types of all tables."""
     types, times, calendar = {}, {}, False
     for name, output in derived.outputs.items():
@@ -522,7 +522,7 @@ def _replace(
 ) -> None:
     """Make files the content of a table, with what differs from the version before, found by Spark."""
     then = published_frame(session, published, name, publication.base.number if publication.base else 0)
-    folder = Folder(publication.changes_folder_of(name), publication.folder.storage)
+    folder = StorageFolder(publication.changes_folder_of(name), publication.folder.storage)
     changes = write_files(differences(then, now), folder, columns_of_changes(schema), publication.run, "cdc-")
     if changes:
         publication.replace(name, schema, files, changes)
@@ -534,7 +534,7 @@ def published_frame(session: SparkSession, published: Published, name: str, vers
     return read_files(session, published.folder, published.files(name, version), schema)
 
 
-def read_files(session: SparkSession, folder: Folder, files: Iterable[str], schema: Any) -> DataFrame:
+def read_files(session: SparkSession, folder: StorageFolder, files: Iterable[str], schema: Any) -> DataFrame:
     """Return the rows of files of a folder as a frame: Spark reads disks, tasks of ours object stores.
 
     Spark as it comes has no file system for these.
@@ -549,7 +549,9 @@ def read_files(session: SparkSession, folder: Folder, files: Iterable[str], sche
     return session.range(0, len(paths), 1, len(paths)).mapInArrow(Shipped(task), columns)
 
 
-def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix: str = "") -> dict[str, int]:
+def write_files(
+    frame: DataFrame, folder: StorageFolder, schema: Any, run: str, prefix: str = ""
+) -> dict[str, int]:
     """Write the rows of a frame into a folder, and return how many each file has; who writes is who reads."""
     if folder.is_local:
         name = f"{prefix}part-{run}-rows"
@@ -587,7 +589,7 @@ def reaching(session: SparkSession, settings: Settings) -> SparkSession:
     remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
     if not remote:
         return session
-    folder = Folder.at(remote[0].shown, settings.storage)
+    folder = StorageFolder.at(remote[0].shown, settings.storage)
     for key, value in s3a_options(folder.storage).items():
         session.conf.set(key, value)
     try:
@@ -611,7 +613,7 @@ def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) 
 
 def fetched_input(
     source: Described, program: Program, session: Callable[[], SparkSession], folder: Path, incoming: Path
-) -> Feeding:
+) -> SourceBinding:
     """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
     item = _item(source, program)
     readings: list[Reading] = []
@@ -631,7 +633,7 @@ def fetched_input(
                 faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
         faults.check()
 
-    return Feeding(
+    return SourceBinding(
         item.key,
         item.predicate,
         source.shown,
@@ -645,30 +647,30 @@ def fetched_input(
     )
 
 
-def _item(source: Described, program: Program, settings: Settings | None = None) -> Item:
+def _item(source: Described, program: Program, settings: Settings | None = None) -> SparkBinding:
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
     key = f"{name} < {', '.join(source.paths) or source.shown}"
     made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
     if source.kind == "versioned" and settings is not None:
-        table = Versioned(source, settings, program)
+        table = VersionedSource(source, settings, program)
         table.wanted  # noqa: B018 - what is wrong with the source is raised before Spark is started
         made = replace(made, storage=settings.storage)
-        return Item(key, name, made, source.on_error, False, table, marks_of(source))
-    return Item(key, name, made, source.on_error, source.kind != "file")
+        return SparkBinding(key, name, made, source.on_error, False, table, marks_of(source))
+    return SparkBinding(key, name, made, source.on_error, source.kind != "file")
 
 
-def _imported(transfer: Transfer, program: Program) -> Item:
+def _imported(transfer: Transfer, program: Program) -> SparkBinding:
     """Return a file that the program imports as a source."""
     predicate = program.predicates[transfer.predicate]
     file = import_file(transfer, predicate)
     made = source_of(file, predicate, transfer)
     if file.path is not None:
         made = replace(made, path=str(file.path.absolute()))
-    return Item(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
+    return SparkBinding(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
 
 
-def _is_same(one: Input, other: Input | None) -> bool:
+def _is_same(one: InputRecord, other: InputRecord | None) -> bool:
     if other is None or (one.version, one.identity) != (other.version, other.identity):
         return False
     return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
@@ -683,13 +685,15 @@ def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
+def check_columns(item: SparkBinding, reading: Reading, before: Manifest | None, full: bool) -> None:
     """Raise `DataError` if an input has other columns than when it was last read."""
     _check_drift(item, reading.columns, before, full)
 
 
-def _check_drift(item: Item, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
+def _check_drift(item: SparkBinding, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
     known = before.inputs.get(item.key) if before else None
     shown, span = item.source.shown, item.source.span
-    feeding = Feeding(item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span)
+    feeding = SourceBinding(
+        item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span
+    )
     check_drift(feeding, known, full)

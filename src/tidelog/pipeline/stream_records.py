@@ -21,7 +21,7 @@ from tidelog.io.rejects import BadRow, Faults
 from tidelog.logic.conversions import exact, plain, read_exact
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.values import ColumnType, order_key
-from tidelog.pipeline.contents import Changed, no_rows
+from tidelog.pipeline.contents import ChangedRows, no_rows
 from tidelog.pipeline.inputs import readable
 from tidelog.pipeline.job_settings import Stream
 from tidelog.plan.rule_text import Writing
@@ -52,7 +52,7 @@ DERIVED = "E631"
 
 
 @dataclass(frozen=True)
-class Shape:
+class RecordShape:
     """The columns of records: the operation if they have one, the predicate's, the order, and when."""
 
     predicate: Predicate
@@ -64,7 +64,7 @@ class Shape:
     is_feed: bool = False  # of a table: of equal order, what is deleted comes first
 
     @staticmethod
-    def of(stream: Stream, predicate: Predicate, program: Program) -> Shape:
+    def of(stream: Stream, predicate: Predicate, program: Program) -> RecordShape:
         """The columns that a stream's records have."""
         order = (stream.order,) if stream.order else ()
         op = () if stream.append else (stream.op,)
@@ -74,11 +74,11 @@ class Shape:
         when = time_types_of(stream.times, "jsonl" if is_json else stream.format)
         every = (*types[0], *types[1], *types[2], *when)
         is_feed = stream.op == CHANGE_TYPE and bool(op)
-        return Shape(predicate, every, names, bool(order), stream.times, bool(op), is_feed)
+        return RecordShape(predicate, every, names, bool(order), stream.times, bool(op), is_feed)
 
 
 @dataclass
-class Tally:
+class RecordCounts:
     """What became of a batch's records. Mutates itself."""
 
     records: int = 0
@@ -93,7 +93,7 @@ class Records:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: RecordShape,
         engine: ColumnarEngine,
         faults: Faults,
         highest: str | None,
@@ -109,7 +109,7 @@ class Records:
         self._positions: list[Positions] = []
         self._ignores_missing = ignores_missing
         self.place = "<stream>"  # of the records that are read, as messages tell it
-        self.tally = Tally(order=highest)
+        self.tally = RecordCounts(order=highest)
 
     # ---- in
 
@@ -150,11 +150,11 @@ class Records:
         places = self._in_order(rows, signs, arrival) if self._shape.has_order else arrival
         return Rows(tuple(column[places] for column in rows.columns), len(places)), signs[places], places
 
-    def changed(self) -> Changed:
+    def changed(self) -> ChangedRows:
         """The facts that go and that come, each once, as far as that changes something."""
         arity = self._shape.predicate.arity
         if not self._rows:
-            return Changed(no_rows(arity), no_rows(arity))
+            return ChangedRows(no_rows(arity), no_rows(arity))
         rows, signs, _ = self._gathered()
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
@@ -163,7 +163,7 @@ class Records:
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
         self._note_missing(rows, ~signs & ~explicit, standing)
-        return Changed(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
+        return ChangedRows(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
 
     def _in_order(
         self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]

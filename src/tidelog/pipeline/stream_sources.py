@@ -33,7 +33,7 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import FILE_STREAMS
 from tidelog.pipeline.job_settings import Settings, Stream
-from tidelog.pipeline.stream_records import DELETES, INSERTS, Shape
+from tidelog.pipeline.stream_records import DELETES, INSERTS, RecordShape
 from tidelog.spark.frames import fetched_by_files, few, quoted
 from tidelog.spark.reading.source_columns import (
     address_of,
@@ -65,18 +65,18 @@ _NOT_THERE: Final = ("Failed to find data source", "DATA_SOURCE_NOT_FOUND", "Cla
 
 
 @dataclass(frozen=True)
-class Incoming:
+class IncomingStream:
     """One stream of a job: what its records are, and how they are read."""
 
     stream: Stream
-    shape: Shape
+    shape: RecordShape
     program: Program
     folder: Path
 
     @staticmethod
-    def of(stream: Stream, predicate: Predicate, program: Program, settings: Settings) -> Incoming:
+    def of(stream: Stream, predicate: Predicate, program: Program, settings: Settings) -> IncomingStream:
         """Return how the records of a stream change a predicate."""
-        return Incoming(stream, Shape.of(stream, predicate, program), program, settings.folder)
+        return IncomingStream(stream, RecordShape.of(stream, predicate, program), program, settings.folder)
 
     @property
     def name(self) -> str:
@@ -122,14 +122,14 @@ class Incoming:
         source = Source(own.name, time=shape.time, span=self.stream.span)
         return source, program
 
-    def records(self, batch: DataFrame, watermark: str | None) -> Incomes:
+    def records(self, batch: DataFrame, watermark: str | None) -> IncomingRecords:
         """Return the records of a batch. Nothing runs, but that the files of a folder are listed."""
         session = batch.sparkSession
         if self.stream.format not in FILE_STREAMS:
-            return Incomes(self, self._of_rows(batch, session), (), watermark)
+            return IncomingRecords(self, self._of_rows(batch, session), (), watermark)
         paths = files_of(batch)
         reading, refused = self.of_files(session, paths)
-        return Incomes(self, reading, tuple(paths), watermark, refused)
+        return IncomingRecords(self, reading, tuple(paths), watermark, refused)
 
     def of_files(
         self, session: SparkSession, paths: Sequence[str]
@@ -364,10 +364,10 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass
-class Incomes:
+class IncomingRecords:
     """The records of one stream in one batch, until they have been fetched. Mutates itself."""
 
-    incoming: Incoming
+    incoming: IncomingStream
     reading: Reading | None
     files: tuple[str, ...]
     watermark: str | None  # records of times before it are rejected

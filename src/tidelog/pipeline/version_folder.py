@@ -21,9 +21,8 @@ from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import Columns
 from tidelog.pipeline.job_settings import Engine, Settings, is_remote
-from tidelog.publish import Published, Version
-from tidelog.publish import Version as PublishedVersion
-from tidelog.publish.object_storage import Folder
+from tidelog.publish import Published, PublishedVersion
+from tidelog.publish.object_storage import StorageFolder
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.reasoner.transaction import Change
 from tidelog.store.forms import BatchId
@@ -41,7 +40,7 @@ LAYOUT = 2  # of what is kept with a version
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class InputRecord:
     """Something that facts were read from, as it was then.
 
     `files` holds, for each file, its size, the time of its last change and a hash of its content; `marks`
@@ -64,13 +63,13 @@ class Input:
     is_edited: bool = False  # whether facts of its predicate were changed otherwise since
 
     @property
-    def told(self) -> Input:
+    def told(self) -> InputRecord:
         """What matters of it, apart from when its files were written and where rejected rows are."""
         return replace(self, files={}, rejects=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StreamProgress:
     """How far one stream of a batch has come: the highest order, and the greatest event time."""
 
     order: str | None = None
@@ -79,7 +78,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MicroBatch:
     """A micro-batch of a job's streams: what it brought, and what became of its records.
 
     All times before the `watermark` are final: the next batch cannot change what holds then.
@@ -96,19 +95,21 @@ class Batch:
     order: str | None = None  # the highest that came so far
     rejects: str | None = None
     watermark: str | None = None
-    progress: Mapping[str, Progress] = field(default_factory=dict)  # by the predicates that records change
+    progress: Mapping[str, StreamProgress] = field(
+        default_factory=dict
+    )  # by the predicates that records change
 
 
 @dataclass(frozen=True)
-class Origin:
+class VersionOrigin:
     """Why a version is published, and where its facts came from."""
 
     reason: str  # full, refresh, incremental, stream, changes or rollback
     job: str  # a hash of what the job's program means
     program: str  # … and of the version's own: a stream may have changed its rules
     rules: str | None  # its rules and declarations, written out; None if they do not read back
-    inputs: Mapping[str, Input] = field(default_factory=dict)
-    batch: Batch | None = None
+    inputs: Mapping[str, InputRecord] = field(default_factory=dict)
+    batch: MicroBatch | None = None
     engine: str = "columnar"
     treatment: str | None = None  # of equality and time, where the program has these
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
@@ -123,15 +124,15 @@ class Origin:
         return {"layout": LAYOUT, **asdict(self)}
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Origin:
+    def from_json(found: Mapping[str, Any]) -> VersionOrigin:
         """Return what was kept with a version."""
-        made: Origin = _made(Origin, found)
+        made: VersionOrigin = _made(VersionOrigin, found)
         inputs = {name: _input(item) for name, item in found["inputs"].items()}
         batch = None if found["batch"] is None else _batch(found["batch"])
         types = {name: tuple(each) for name, each in found["types"].items()}
         return replace(made, inputs=inputs, batch=batch, types=types)
 
-    def knowing(self, known: Mapping[str, Columns]) -> Origin:
+    def knowing(self, known: Mapping[str, Columns]) -> VersionOrigin:
         """Return the same with the types of what was read."""
         given = {
             name: [sorted(each.value for each in types) for types in columns]
@@ -141,7 +142,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class ChangeCounts:
     """How many rows of a table a version inserted and deleted."""
 
     added: int
@@ -153,12 +154,12 @@ class Manifest:
     """A published version."""
 
     published: PublishedVersion
-    origin: Origin
+    origin: VersionOrigin
 
     @staticmethod
     def of(published: PublishedVersion) -> Manifest:
         """Return the manifest of a version of a published folder."""
-        return Manifest(published, Origin.from_json(published.details))
+        return Manifest(published, VersionOrigin.from_json(published.details))
 
     @property
     def version(self) -> int:
@@ -181,12 +182,12 @@ class Manifest:
         return self.origin.engine
 
     @property
-    def inputs(self) -> Mapping[str, Input]:
+    def inputs(self) -> Mapping[str, InputRecord]:
         """What its facts were read from."""
         return self.origin.inputs
 
     @property
-    def batch(self) -> Batch | None:
+    def batch(self) -> MicroBatch | None:
         """The last batch of a stream that is in it."""
         return self.origin.batch
 
@@ -201,10 +202,14 @@ class Manifest:
         return tuple(self.published.details.get("failures", ()))
 
     @property
-    def feed(self) -> Mapping[str, Feed]:
+    def feed(self) -> Mapping[str, ChangeCounts]:
         """What it changed, by predicate."""
         own = (each for each in self.published.all_tables.values() if each.changed_in == self.version)
-        return {each.name: Feed(each.inserted, each.deleted) for each in own if each.inserted or each.deleted}
+        return {
+            each.name: ChangeCounts(each.inserted, each.deleted)
+            for each in own
+            if each.inserted or each.deleted
+        }
 
     @property
     def added(self) -> int:
@@ -228,15 +233,15 @@ class Manifest:
         return batch + sum(item.rejected for item in self.inputs.values())
 
 
-def _input(item: dict[str, Any]) -> Input:
+def _input(item: dict[str, Any]) -> InputRecord:
     files = {name: (size, time, digest) for name, (size, time, digest) in item["files"].items()}
-    found: Input = _made(Input, {**item, "files": files})
+    found: InputRecord = _made(InputRecord, {**item, "files": files})
     return found
 
 
-def _batch(item: dict[str, Any]) -> Batch:
-    progress = {name: _made(Progress, one) for name, one in item.get("progress", {}).items()}
-    found: Batch = _made(Batch, {**item, "progress": progress})
+def _batch(item: dict[str, Any]) -> MicroBatch:
+    progress = {name: _made(StreamProgress, one) for name, one in item.get("progress", {}).items()}
+    found: MicroBatch = _made(MicroBatch, {**item, "progress": progress})
     return found
 
 
@@ -280,7 +285,7 @@ class Store:
         if self.beside is not None and self.beside.is_dir():
             self._check_format(self.beside)
         if is_remote(self.shown):
-            Folder.at(self.shown, storage).check()
+            StorageFolder.at(self.shown, storage).check()
         self.published = Published(path, format, storage)
 
     @property
@@ -345,7 +350,7 @@ class Store:
         """Return the versions that are kept, the oldest first."""
         return self.published.numbers()
 
-    def read(self, table: str, version: int | Version) -> pa.Table:
+    def read(self, table: str, version: int | PublishedVersion) -> pa.Table:
         """Return the rows of a table."""
         with self._understood(table):
             return self.published.read(table, version)
@@ -423,7 +428,7 @@ FOLDER: Final = "_state"
 EXPECTED: Final = "_expected.json"
 
 
-class State:
+class StateStore:
     """The store of a published folder."""
 
     def __init__(self, published: Path, settings: Mapping[str, Any], max_memory: int | None = None) -> None:
@@ -517,7 +522,7 @@ class State:
 
     # ---- what is to be published
 
-    def expect(self, number: int, origin: Origin) -> None:
+    def expect(self, number: int, origin: VersionOrigin) -> None:
         """Note what a version will say of itself, before its transaction is committed to the store."""
         text = json.dumps({"version": number, "origin": origin.to_json()})
         write_text(self._published / EXPECTED, text)
@@ -527,13 +532,13 @@ class State:
         """Whether a version was begun, and perhaps not published."""
         return (self._published / EXPECTED).exists()
 
-    def expected(self, number: int) -> Origin | None:
+    def expected(self, number: int) -> VersionOrigin | None:
         """Return what a version was to say of itself that was not published."""
         try:
             found = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return Origin.from_json(found["origin"]) if found["version"] == number else None
+        return VersionOrigin.from_json(found["origin"]) if found["version"] == number else None
 
     def settle(self) -> None:
         """Expect nothing more: what the store has is published."""
@@ -576,7 +581,7 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
     return None
 
 
-def edited_inputs(inputs: Mapping[str, Input], change: Change) -> Mapping[str, Input]:
+def edited_inputs(inputs: Mapping[str, InputRecord], change: Change) -> Mapping[str, InputRecord]:
     """The inputs; tables of predicates whose facts a transaction changes no longer tell all of these."""
     names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
     return {

@@ -30,7 +30,7 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.pipeline.contents import Changed, Layout, ids_in, no_rows, times_in
+from tidelog.pipeline.contents import ChangedRows, TableLayout, ids_in, no_rows, times_in
 from tidelog.pipeline.expectations import public_name
 from tidelog.pipeline.job_settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
@@ -156,7 +156,7 @@ def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionar
     if not origin.times.get(name):
         return Relation(name, names, rows.columns, rows.count, dictionary, lambda: schema)
     named = manifest.tables[name].schema.names
-    layout = Layout(tuple(named), origin.times[name], origin.is_calendar)
+    layout = TableLayout(tuple(named), origin.times[name], origin.is_calendar)
     times, every = times_in(rows, layout, dictionary, origin.is_integer_time)
     columns = rows.columns[: layout.arguments]
     ends = times.left, times.right
@@ -207,7 +207,7 @@ class VersionDelta(Delta):
 
     def __init__(
         self,
-        changes: Mapping[str, tuple[Changed, Manifest]],
+        changes: Mapping[str, tuple[ChangedRows, Manifest]],
         known: Mapping[str, Predicate],
         engine: ColumnarEngine,
         number: int,
@@ -241,7 +241,7 @@ def difference(store: Store, first: int | str, second: int | str) -> Delta:
 
 def _changed(
     store: Store, table: str, low: Manifest | None, high: Manifest, engine: ColumnarEngine
-) -> tuple[Changed, Manifest]:
+) -> tuple[ChangedRows, Manifest]:
     """Return what changed in a table after a version, None if there was none, and whose columns it has.
 
     The change feed of the table says it, or comparing all rows if that does not.
@@ -250,24 +250,24 @@ def _changed(
     of = high if new is not None or low is None else low
     none = no_rows(_width(table, of))
     if old is not None and new is not None and old.changed_in == new.changed_in:
-        return Changed(none, none), of
+        return ChangedRows(none, none), of
     if low is None or old is None:
-        return Changed(none, _rows(store, table, high, engine)), of
+        return ChangedRows(none, _rows(store, table, high, engine)), of
     if new is None:
-        return Changed(_rows(store, table, low, engine), none), of
+        return ChangedRows(_rows(store, table, low, engine), none), of
     if table not in high.published.uncommitted and _is_alike(store, table, low, high):
         feed = store.changes(table, low.version, high.version)
-        changed = Changed(none, none)
+        changed = ChangedRows(none, none)
         for number in sorted(set(feed.column(NUMBER).to_pylist())):
             inserted, deleted = by_kind(feed.filter(pc.equal(feed.column(NUMBER), number)))
             changed = changed.then(
-                Changed(*(encoded(table, each, of, engine) for each in (deleted, inserted)))
+                ChangedRows(*(encoded(table, each, of, engine) for each in (deleted, inserted)))
             )
         return changed, of
     before, after = (_rows(store, table, each, engine) for each in (low, high))
     if len(before.columns) != len(after.columns):  # another predicate of the same name
-        return Changed(none, after), of
-    return Changed.between(before, after), of
+        return ChangedRows(none, after), of
+    return ChangedRows.between(before, after), of
 
 
 def _is_alike(store: Store, table: str, low: Manifest, high: Manifest) -> bool:

@@ -19,7 +19,7 @@ from tidelog.publish.foreign_tables import (
 )
 from tidelog.publish.publication import Pending, Publication, Recovered
 from tidelog.publish.published_folder import Published
-from tidelog.publish.published_schemas import TableVersion, Version
+from tidelog.publish.published_schemas import PublishedVersion, TableVersion
 from tidelog.publish.table_files import ChangeFile
 
 __all__ = [
@@ -27,11 +27,11 @@ __all__ = [
     "Pending",
     "Publication",
     "Published",
+    "PublishedVersion",
     "Recovered",
     "SourceFile",
     "SourceTable",
     "TableVersion",
-    "Version",
     "delta_changes",
     "delta_table",
     "iceberg_changes",

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import delta_lake, iceberg
 from tidelog.publish import table_files as files
-from tidelog.publish.object_storage import Folder, delta_options, iceberg_options
+from tidelog.publish.object_storage import StorageFolder, delta_options, iceberg_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.table_files import DELETE, INSERT
 
@@ -54,7 +54,7 @@ class SourceTable:
     files: tuple[SourceFile, ...]
     _table: Any = field(repr=False, compare=False)
     _renamed: tuple[str, ...] = ()  # columns that files may have under other names
-    _folder: Folder | None = field(default=None, repr=False, compare=False)  # of a Delta table
+    _folder: StorageFolder | None = field(default=None, repr=False, compare=False)  # of a Delta table
 
     def _dataset(self) -> Any:
         """Return a Delta table as a dataset over Arrow's own file system.
@@ -152,7 +152,7 @@ def foreign_table(
     """Return a Delta or Iceberg table, in its last version or an earlier one."""
     storage = dict(storage or {})
     if format == "delta":
-        folder = Folder.at(path, storage)
+        folder = StorageFolder.at(path, storage)
         table = _opened(folder, version)
         schema = pa.schema(table.schema().to_arrow())
         identity = str(table.metadata().id)
@@ -232,8 +232,10 @@ def delta_changes(
     return pa.Table.from_arrays([*columns, kinds, number], schema=target)
 
 
-def _delta(path: str | Path, version: int | None, storage: Mapping[str, str] | None) -> tuple[Folder, Any]:
-    folder = Folder.at(path, storage)
+def _delta(
+    path: str | Path, version: int | None, storage: Mapping[str, str] | None
+) -> tuple[StorageFolder, Any]:
+    folder = StorageFolder.at(path, storage)
     table = _opened(folder, version)
     protocol = table.protocol()
     features = set(protocol.reader_features or ())
@@ -246,7 +248,7 @@ def _delta(path: str | Path, version: int | None, storage: Mapping[str, str] | N
     return folder, table
 
 
-def _opened(folder: Folder, version: int | None) -> Any:
+def _opened(folder: StorageFolder, version: int | None) -> Any:
     package = delta_lake.package()
     options = None if folder.is_local else delta_options(folder.storage)
     if folder.is_local and not (folder.local / delta_lake.LOG).is_dir():
@@ -259,12 +261,12 @@ def _opened(folder: Folder, version: int | None) -> Any:
         raise DataError(Diagnostic(codes.NOT_READABLE, message, place=folder.address)) from error
 
 
-def _located(folder: Folder, path: str) -> str:
+def _located(folder: StorageFolder, path: str) -> str:
     text = unquote(path)
     return text if "://" in text or text.startswith("/") else folder.location(text)
 
 
-def _refused(folder: Folder, what: str, features: Sequence[str]) -> DataError:
+def _refused(folder: StorageFolder, what: str, features: Sequence[str]) -> DataError:
     names = ", ".join(f"`{name}`" for name in features)
     message = f"{what} `{folder.address}` has {names}, which is not supported here"
     return DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR, place=folder.address))
@@ -301,7 +303,7 @@ def iceberg_table(
     return SourceTable("iceberg", number, schema, partitions, data, table, _renamed(table, own))
 
 
-def _snapshot(folder: Folder, table: Any, snapshot: int | None) -> Any:
+def _snapshot(folder: StorageFolder, table: Any, snapshot: int | None) -> Any:
     """Return a snapshot, by default the current one, None if there is none yet."""
     found = table.snapshot_by_id(snapshot) if snapshot else table.current_snapshot()
     if snapshot and found is None:
@@ -405,7 +407,7 @@ def _firsts(places: Any, most: Any) -> Any:
 
 
 def _rows_of_snapshot(
-    folder: Folder, table: Any, snapshot: Any, schema: pa.Schema
+    folder: StorageFolder, table: Any, snapshot: Any, schema: pa.Schema
 ) -> tuple[pa.Table, pa.Table]:
     """Return the rows of files that a snapshot has added, and of those that it has removed."""
     found: dict[int, list[pa.Table]] = {_ADDED: [schema.empty_table()], _DELETED: [schema.empty_table()]}
@@ -418,7 +420,7 @@ def _rows_of_snapshot(
     return pa.concat_tables(found[_ADDED]), pa.concat_tables(found[_DELETED])
 
 
-def _entries(folder: Folder, table: Any, snapshot: Any, is_all: bool = False) -> Iterator[Any]:
+def _entries(folder: StorageFolder, table: Any, snapshot: Any, is_all: bool = False) -> Iterator[Any]:
     """Yield the entries of a snapshot's data files; refuse files that delete rows of others."""
     manifests = snapshot.manifests(table.io)
     for manifest in manifests:
@@ -427,9 +429,11 @@ def _entries(folder: Folder, table: Any, snapshot: Any, is_all: bool = False) ->
         yield from manifest.fetch_manifest_entry(table.io, discard_deleted=not is_all)
 
 
-def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[Folder, Any]:
+def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[StorageFolder, Any]:
     text = str(path)
-    folder = Folder.at(text.rpartition("/metadata/")[0] if text.endswith(".metadata.json") else path, storage)
+    folder = StorageFolder.at(
+        text.rpartition("/metadata/")[0] if text.endswith(".metadata.json") else path, storage
+    )
     location = text if text.endswith(".metadata.json") else _last_metadata(folder)
     static = iceberg.package("table").StaticTable
     try:
@@ -442,7 +446,7 @@ def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[Folde
     return folder, table
 
 
-def _last_metadata(folder: Folder) -> str:
+def _last_metadata(folder: StorageFolder) -> str:
     """Return the newest file of metadata of a table, by the number in its name."""
     found = []
     for stored in folder.below(iceberg.METADATA).listed():

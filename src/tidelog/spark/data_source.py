@@ -25,10 +25,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes, suggest
 from tidelog.publish import Published, published_schemas
 from tidelog.publish import table_files as data_files
-from tidelog.publish.object_storage import Folder, folder_name
+from tidelog.publish.object_storage import StorageFolder, folder_name
 from tidelog.publish.publication import Publication
 from tidelog.publish.published_folder import MARKER
-from tidelog.publish.published_schemas import CHANGE_TYPE, Version
+from tidelog.publish.published_schemas import CHANGE_TYPE, PublishedVersion
 from tidelog.publish.table_files import BOTH, INSERT
 from tidelog.spark.frames import PREDICATE, layout_of
 
@@ -170,7 +170,7 @@ class Asked:
             raise _refused(message, "read it as it is; `tidelog.spark.maintain` follows its changes")
         return Published(self.path, storage=self.storage)
 
-    def table(self, published: Published, version: Version) -> str:
+    def table(self, published: Published, version: PublishedVersion) -> str:
         """Return the name of the table that is asked for."""
         if self.predicate is None:
             raise _no_predicate(version.tables)
@@ -374,7 +374,7 @@ def rows_of(
 
 
 def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) -> Iterator[Any]:
-    folder = Folder.at(asked.path, asked.storage)
+    folder = StorageFolder.at(asked.path, asked.storage)
     place = folder.relative(piece.location or "")
     dataset = pads.dataset(folder.path(place), format="parquet", filesystem=folder.filesystem)
     added = (COMMIT_VERSION,) if piece.kind in (None, BOTH) else (CHANGE_TYPE, COMMIT_VERSION)
@@ -530,8 +530,8 @@ class Writer(datasource.DataSourceArrowWriter):
         }
         return Writer(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
 
-    def _folder(self, predicate: str) -> Folder:
-        return Folder.at(self.path, self.storage).below(folder_name(predicate))
+    def _folder(self, predicate: str) -> StorageFolder:
+        return StorageFolder.at(self.path, self.storage).below(folder_name(predicate))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write rows to files, some for each predicate, and return which."""
