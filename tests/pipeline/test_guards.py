@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tidelog.errors import DataError, Source, render_all
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     EMPTIED,
     Assertion,
-    Drop,
     Expectation,
     GuardFailed,
     GuardFinding,
@@ -36,6 +34,7 @@ from tidelog.pipeline.guards import (
     source_limits,
     stop_on_failure,
 )
+from tidelog.rewrite.dropped_rows import Drop, tables_of, with_drops
 
 NOW = datetime(2026, 11, 18, 16, 0, tzinfo=UTC)
 ORDERS = SourceMeasure("orders.csv", "order", 1000, newest=NOW - timedelta(hours=2))

@@ -16,7 +16,6 @@ import tidelog as tl
 from tests.docs.blocks import ROOT
 from tidelog.errors import Source
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
     GuardFailed,
@@ -43,6 +42,7 @@ from tidelog.pipeline.run_reports import (
     SourceReport,
     end_event,
 )
+from tidelog.rewrite.dropped_rows import tables_of, with_drops
 from tidelog.show.column_lineage import lineage, published_dependencies
 
 RUN = "3b452093-782c-4ef2-9c0c-aafe2aa6f34d"

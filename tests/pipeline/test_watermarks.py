@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.pipeline import Job, Step, read
-from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import Expectation, Guards, GuardSeverity, resolve
 from tidelog.pipeline.job_settings import Stream
 from tidelog.pipeline.micro_batches import watermark
 from tidelog.pipeline.version_folder import StreamProgress
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import tables_of, with_drops
 
 RULES = """\
 @declare hot(sensor: string) . @declare quiet(sensor: string) . @declare room(sensor: string) .

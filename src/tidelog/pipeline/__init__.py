@@ -7,7 +7,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tidelog.pipeline.job import Job, Run, Step
+    from tidelog.pipeline.job import Job, Step
+    from tidelog.pipeline.job_run import Run
     from tidelog.pipeline.job_settings import Engine, Settings, Sink, Source, Stream
     from tidelog.pipeline.operating import write_report
     from tidelog.pipeline.run_reports import Outcome, PredicateReport, RunReport, log_start, read_log
@@ -38,7 +39,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "tidelog.pipeline.job": ("Job", "Run", "Step"),
+    "tidelog.pipeline.job": ("Job", "Step"),
+    "tidelog.pipeline.job_run": ("Run",),
     "tidelog.pipeline.job_settings": ("Engine", "Settings", "Sink", "Source", "Stream"),
     "tidelog.pipeline.operating": ("write_report",),
     "tidelog.pipeline.run_reports": ("Outcome", "PredicateReport", "RunReport", "log_start", "read_log"),

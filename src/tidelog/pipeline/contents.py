@@ -409,9 +409,9 @@ class IntervalStarts:
 class TimedContents:
     """The facts of a reasoner that hold at times, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, begun: IntervalStarts | None = None) -> None:
+    def __init__(self, reasoner: Reasoner, starts: IntervalStarts | None = None) -> None:
         self._time, self._engine = reasoner.time, reasoner.engine
-        self._begun = begun or IntervalStarts(reasoner.time)
+        self._starts = starts or IntervalStarts(reasoner.time)
         self._predicates = reasoner.predicates()
         self.names = reasoner.program.timed
 
@@ -442,7 +442,7 @@ class TimedContents:
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
         numbers = np.union1d(less.numbers, more.numbers)
-        now = self._begun.whole(name, table.facts.columns[:, numbers], table.lists.taken(numbers))
+        now = self._starts.whole(name, table.facts.columns[:, numbers], table.lists.taken(numbers))
         before = now.without(more.lists, now.numbers, more.places(numbers))
         before = before.united(less.lists, before.numbers, less.places(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
@@ -466,7 +466,7 @@ class TimedContents:
         places = np.full(table.facts.rows, -1, np.int64)
         places[numbers[kept]] = kept
         now = nothing(len(every)).united(lists, np.arange(len(every)), places[every])
-        now = self._begun.whole(name, table.facts.columns[:, every], now)
+        now = self._starts.whole(name, table.facts.columns[:, every], now)
         known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
         before = nothing(len(every)).united(then.lists, np.arange(len(every)), known)
         return ChangedRows.between(self._of(table, every, before), self._of(table, every, now))
@@ -514,14 +514,14 @@ class PublishedContents:
         reasoner: Reasoner,
         bound: Bound = Bound.TEXT,
         mixed: str = EXACTLY,
-        begun: IntervalStarts | None = None,
+        starts: IntervalStarts | None = None,
         program: Program | None = None,
     ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
         self._program = program  # what a transaction that is open makes of the reasoner's
         self._listing = reasoner.listing()
-        self._timed = TimedContents(reasoner, begun)
+        self._timed = TimedContents(reasoner, starts)
         self._bound = bound
         self._mixed = mixed
 

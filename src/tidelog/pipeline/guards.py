@@ -13,6 +13,7 @@ from typing import Any, Final
 from tidelog.errors import DataError, Diagnostic, Severity, Span, TidelogError, codes, counted, suggest
 from tidelog.io.toml_tables import Table
 from tidelog.logic.program import BOTTOM, Predicate, Program
+from tidelog.rewrite.dropped_rows import Drop
 
 # ---- Guards and expectations: what must be true of a run before its version is published.
 #
@@ -135,20 +136,6 @@ class Expectation:
     def shown(self) -> str:
         """What messages and reports call it."""
         return self.name or self.predicate
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Rows of `of` to leave out: those that agree with a row of `predicate` in pairs of columns.
-
-    A pair has the place of a column in `predicate`, and that of a column in `of`.
-    """
-
-    of: str
-    predicate: str
-    pairs: tuple[tuple[int, int], ...]
-    shown: str = field(default="", compare=False)  # what the expectation is called
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.guards import SourceMeasure
 from tidelog.pipeline.job_settings import Settings, Source
 from tidelog.pipeline.source_files import (
     RowFilter,
@@ -33,7 +35,7 @@ from tidelog.pipeline.source_files import (
     feed_of,
     find_predicate_of,
 )
-from tidelog.pipeline.version_folder import InputRecord, Manifest, Store
+from tidelog.pipeline.version_folder import InputRecord, Manifest, Store, digest
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.reasoner.transaction import Change
@@ -284,12 +286,28 @@ def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch
         yield from read(file, faults, threads)
 
 
-def digest(*texts: str) -> str:
-    """A hash of texts."""
-    made = blake2b(digest_size=16)
-    for text in texts:
-        made.update(text.encode("utf-8", "surrogateescape") + b"\0")
-    return made.hexdigest()
+def source_measure(name: str, found: InputRecord, newest: int | None = None) -> SourceMeasure:
+    """Return what was read of an input; `newest` is when its newest file was written, in nanoseconds."""
+    written = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
+    rows = found.rows - found.filtered
+    return SourceMeasure(name, found.predicate, rows, found.rejected, found.filtered, written)
+
+
+def source_names(inputs: Mapping[str, InputRecord]) -> dict[str, str]:
+    """Return what messages call the sources and imports among inputs, by their keys; no two are the same."""
+    shown = [found.shown for found in inputs.values()]
+    return {
+        key: found.shown if shown.count(found.shown) == 1 else key
+        for key, found in inputs.items()
+        if found.shown != STATED
+    }
+
+
+def key_of(source: Source, program: Program) -> str:
+    """Return the key of the input that a source becomes."""
+    predicate = program.find(source.predicate)
+    name = source.predicate if predicate is None else predicate.name
+    return f"{name} < {', '.join(source.paths) or source.shown}"
 
 
 # ---- what has changed
@@ -455,9 +473,11 @@ class InputReader:
         program: Program,
         session: Callable[[], Any],
         reached: Callable[[str, str], None],
+        number: int,
     ) -> None:
         self._settings = settings
         self._store = store
+        self._number = number  # of the version that they are read for
         self._reached = reached
         self._program = program
         self._is_integer_time = program.is_integer_time
@@ -494,26 +514,26 @@ class InputReader:
         return edited
 
     def read(
-        self, number: int, before: Manifest | None, full: bool, items: Sequence[SourceBinding]
+        self, before: Manifest | None, full: bool, items: Sequence[SourceBinding]
     ) -> Iterator[OpenInput]:
         """Inputs that are read, for the version of this number.
 
         The rows of an input must have been taken when the next one is asked for.
         """
-        for taken in self.taken(number, items, before, full):
+        for taken in self.taken(items, before, full):
             yield taken
             self.note(taken)
 
-    def rows(self, number: int, before: Manifest, items: Sequence[SourceBinding]) -> Iterator[Batch]:
+    def rows(self, before: Manifest, items: Sequence[SourceBinding]) -> Iterator[Batch]:
         """All rows that inputs give."""
-        for taken in self.read(number, before, False, items):
+        for taken in self.read(before, False, items):
             yield from taken.batches()
 
     def taken(
-        self, number: int, items: Iterable[SourceBinding], before: Manifest | None, full: bool
+        self, items: Iterable[SourceBinding], before: Manifest | None, full: bool
     ) -> Iterator[OpenInput]:
         """Inputs that are being read; raises `DataError` if one has other columns than before."""
-        folder = self._store.rejects(number)
+        folder = self._store.rejects(self._number)
         for item in items:
             known = before.inputs.get(item.key) if before else None
             columns = check_drift(item, known, full)
@@ -530,9 +550,9 @@ class InputReader:
 
     # ---- what becomes of it
 
-    def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
+    def feed(self, reasoner: Reasoner, before: Manifest | None, full: bool) -> None:
         """Load all that the inputs contain into a reasoner without facts."""
-        self.load(reasoner, self.read(number, before, full, self.items))
+        self.load(reasoner, self.read(before, full, self.items))
 
     def load(self, reasoner: Reasoner, inputs: Iterable[OpenInput]) -> None:
         """Load inputs that are read here into a reasoner without facts."""
@@ -550,15 +570,15 @@ class InputReader:
                 reasoner.schemas.data.restore({item.predicate: item.held})
 
     def replace(
-        self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
+        self, reasoner: Reasoner, change: Change, before: Manifest, predicates: Sequence[str]
     ) -> None:
         """Replace the explicit facts of predicates, in a transaction, by what their inputs contain."""
         self._note_types(reasoner, self.of(predicates))
         for name in predicates:
             if not self._apply_feed(change, before, name):
                 always = [item for item in self.of([name]) if not item.time]
-                change.replace_batches(name, self.rows(number, before, always))
-        self.replace_times(change, number, before, predicates)
+                change.replace_batches(name, self.rows(before, always))
+        self.replace_times(change, before, predicates)
 
     def _apply_feed(self, change: Change, before: Manifest, name: str) -> bool:
         """Apply what changed in the only table that gives a predicate's facts; return whether it is known."""
@@ -579,13 +599,13 @@ class InputReader:
         self._reached("read", feed.shown)
         return True
 
-    def replace_times(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
+    def replace_times(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
         """The same of facts that are given with times."""
         timed = [item for item in self.of(predicates) if item.time]
         for name in predicates:
             if name in change.program.timed:
                 change.times.replaced.add(name)
-        for taken in self.read(number, before, False, timed):
+        for taken in self.read(before, False, timed):
             for batch, times in taken.timed(self._is_integer_time):
                 change.insert_timed(taken.item.predicate, batch, times)
 

@@ -18,9 +18,10 @@ from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.pipeline import run_reports
-from tidelog.pipeline.expectations import RunGuards, public_name, source_measure, source_names, tables_of
 from tidelog.pipeline.guards import GuardFailed, GuardFinding, assertions
-from tidelog.pipeline.job import Job, Run, Step
+from tidelog.pipeline.inputs import source_measure, source_names
+from tidelog.pipeline.job import Job, Step
+from tidelog.pipeline.job_run import Run, RunGuards
 from tidelog.pipeline.job_settings import attempt, is_remote
 from tidelog.pipeline.run_reports import (
     FINISHED,
@@ -43,6 +44,7 @@ from tidelog.pipeline.run_reports import (
 )
 from tidelog.pipeline.version_folder import InputRecord, Manifest
 from tidelog.publish.object_storage import folder_name
+from tidelog.rewrite.dropped_rows import public_name, tables_of
 from tidelog.show.column_lineage import Dependency, lineage, published_dependencies
 from tidelog.show.picture import Arrow, Box, Graph
 from tidelog.show.picture_formats import document, svg
@@ -351,7 +353,7 @@ class _Observed:
         before = job.store.number
         if self._folder is not None:
             log_start(self._folder, self._name, self._run, self._started, self._number)
-        job.guarding = None
+        job.run_guards = None
         job.listeners.append(self._steps.append)
         try:
             if job.settings.openlineage is not None:
@@ -393,7 +395,7 @@ class _Observed:
         before: int | None,
         error: str | None,
     ) -> RunReport:
-        guarding = self._job.guarding
+        guards = self._job.run_guards
         engine, strategy, reason = self._job.settings.engine.name, "", ""
         for step in self._steps:
             if step.name == "deriving":
@@ -403,7 +405,7 @@ class _Observed:
         if version is not None and outcome is Outcome.PUBLISHED:
             strategy = strategy or version.reason
         inputs = version.inputs if version is not None else {}
-        findings = guarding.findings if guarding is not None else ()
+        findings = guards.findings if guards is not None else ()
         return RunReport(
             self._name,
             self._run,
@@ -416,13 +418,13 @@ class _Observed:
             self._number,
             None if version is None else version.version,
             before,
-            _sources(inputs, guarding),
-            _predicates(version, guarding, outcome),
+            _sources(inputs, guards),
+            _predicates(version, guards, outcome),
             tuple(_sinks(self._job, version, outcome)),
             tuple(_stages(self._steps)),
             findings,
-            () if guarding is None else assertions(guarding.guards, findings),
-            () if guarding is None else _dependencies(self._job.stated_program()),
+            () if guards is None else assertions(guards.guards, findings),
+            () if guards is None else _dependencies(self._job.stated_program()),
             error,
         )
 
@@ -462,10 +464,10 @@ class _Observed:
             self._warn(warning)
 
 
-def _sources(inputs: Mapping[str, InputRecord], guarding: RunGuards | None) -> tuple[SourceReport, ...]:
+def _sources(inputs: Mapping[str, InputRecord], guards: RunGuards | None) -> tuple[SourceReport, ...]:
     """Return what was read, as the guards measured it or, without guards, as the version says."""
-    if guarding is not None and guarding.measures is not None:
-        found = guarding.measures.sources
+    if guards is not None and guards.measures is not None:
+        found = guards.measures.sources
     else:
         found = tuple(source_measure(name, inputs[key]) for key, name in source_names(inputs).items())
     return tuple(
@@ -482,11 +484,11 @@ def _sources(inputs: Mapping[str, InputRecord], guarding: RunGuards | None) -> t
 
 
 def _predicates(
-    version: Manifest | None, guarding: RunGuards | None, outcome: Outcome
+    version: Manifest | None, guards: RunGuards | None, outcome: Outcome
 ) -> tuple[PredicateReport, ...]:
-    if version is None or guarding is None:
+    if version is None or guards is None:
         return ()
-    program, feed = guarding.program, version.feed if outcome is Outcome.PUBLISHED else {}
+    program, feed = guards.program, version.feed if outcome is Outcome.PUBLISHED else {}
     found = []
     for written, predicate in tables_of(program).items():
         table, name = version.tables.get(written), public_name(predicate.name)

@@ -19,10 +19,11 @@ from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.rows import Rows, distinct, joined, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.intervals import point_at
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
@@ -40,7 +41,6 @@ from tidelog.pipeline.contents import (
     time_arrays,
     times_in,
 )
-from tidelog.pipeline.expectations import aside_table, public_name, tables_of
 from tidelog.pipeline.version_folder import (
     REJECTS,
     InputRecord,
@@ -56,7 +56,9 @@ from tidelog.publish.published_schemas import is_same, normal, normal_type
 from tidelog.publish.table_files import found_in
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import aside_table, public_name, tables_of
 from tidelog.temporal.timed_changes import Times
 
 # ---- Facts of a reasoner as tables of a published folder.
@@ -197,14 +199,83 @@ def _has_forgotten(name: str) -> DataError:
     return DataError(Diagnostic(codes.DRIFT, message, help=help))
 
 
-def begun_in(published: Published, before: Manifest, reasoner: Reasoner) -> IntervalStarts:
+class ResidentReasoner:
+    """The reasoner of the published version, which may stay open from one run to the next. Mutates itself."""
+
+    def __init__(
+        self, store: Store, state: Callable[[], StateStore], reached: Callable[[str, str], None]
+    ) -> None:
+        self.reasoner: StoredReasoner | None = None
+        self._store = store
+        self._state = state
+        self._reached = reached
+        self._starts: tuple[StoredReasoner, IntervalStarts] | None = None
+
+    def open(self, before: Manifest) -> StoredReasoner | None:
+        """Return the reasoner of a version, which is opened unless it is open; None if there is no state."""
+        resident = self.reasoner
+        if resident is not None and StateStore.number_of(resident) == before.version and resident.is_in_place:
+            return resident
+        self.close()
+        self.reasoner = self._state().open(before.version)
+        if self.reasoner is not None:
+            restore_types(self.reasoner, before, unpublished=False)
+            self._reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
+        return self.reasoner
+
+    def close(self) -> None:
+        """Close the reasoner, so that others can change the state of the published version."""
+        self._starts = None
+        if self.reasoner is not None:
+            self.reasoner.close()
+            self.reasoner = None
+
+    def discard(self) -> None:
+        """Use the reasoner no longer, which may be ahead of what is published."""
+        self._starts = None
+        if self.reasoner is not None:
+            self.reasoner.abandon()
+            self.reasoner = None
+
+    def contents(self, reasoner: StoredReasoner) -> PublishedContents:
+        """Return what a reasoner holds, as it is published."""
+        is_advanced = reasoner.time.past.time is not None
+        current = self._store.current() if is_advanced else None
+        return PublishedContents(reasoner, starts=self._interval_starts(reasoner, current))
+
+    def advance(self, reasoner: StoredReasoner, before: Manifest, to: str) -> None:
+        """Advance time by a transaction that changes no fact: the state is still that of the version.
+
+        Rows that are dropped from memory stay in tables.
+        """
+        point, past = point_at(to), reasoner.time.past.time
+        if point.start is None or (past is not None and past >= point.start):
+            return
+        self._interval_starts(reasoner, before).advance(point, reasoner.program.timed)
+        try:
+            reasoner.advance(to)
+        except BaseException:
+            self.discard()
+            raise
+        self._reached("time advanced", to)
+
+    def _interval_starts(self, reasoner: StoredReasoner, before: Manifest | None) -> IntervalStarts:
+        """Return when the intervals began that a reasoner has forgotten in part."""
+        if self._starts is None or self._starts[0] is not reasoner:
+            self._starts = reasoner, IntervalStarts(reasoner.time)
+            if before is not None:
+                self._starts = reasoner, _starts_in(self._store.published, before, reasoner)
+        return self._starts[1]
+
+
+def _starts_in(published: Published, before: Manifest, reasoner: Reasoner) -> IntervalStarts:
     """Return when the intervals of published rows began that the reasoner has forgotten in part."""
-    begun = IntervalStarts(reasoner.time)
+    starts = IntervalStarts(reasoner.time)
     if reasoner.time.past.time is not None:
         for name, predicate in reasoner.program.predicates.items():
             if predicate.written in before.origin.times and name in reasoner.program.timed:
-                begun.add(name, *rows_open_in(published, before, predicate.written, reasoner))
-    return begun
+                starts.add(name, *rows_open_in(published, before, predicate.written, reasoner))
+    return starts
 
 
 def rows_open_in(

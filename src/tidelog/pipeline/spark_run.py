@@ -33,13 +33,11 @@ from tidelog.logic.type_inference import Columns, infer
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import no_rows
-from tidelog.pipeline.expectations import aside_table, tables_of
 from tidelog.pipeline.inputs import (
     SourceBinding,
     check_drift,
     check_rejects,
     differs,
-    digest,
     marks_of,
     stated_inputs,
     with_keys,
@@ -47,12 +45,22 @@ from tidelog.pipeline.inputs import (
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as Described
 from tidelog.pipeline.source_files import RowFilter, SourceChanges, VersionedSource, check_sources, feed_of
-from tidelog.pipeline.version_folder import APP, InputRecord, Manifest, StateStore, Store, VersionOrigin
+from tidelog.pipeline.version_folder import (
+    APP,
+    InputRecord,
+    Manifest,
+    StateStore,
+    Store,
+    VersionOrigin,
+    digest,
+)
 from tidelog.publish import Publication, Published
 from tidelog.publish.object_storage import StorageFolder, s3a_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
 from tidelog.publish.table_files import DELETE, INSERT, ROWS, read_file
+from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import aside_table, tables_of
 from tidelog.spark.frames import (
     FILES_SCHEMA,
     Derived,
@@ -192,7 +200,7 @@ class SparkInputReader:
         assert self._together is not None, "what is given is asked for first"
         return self._together.frames
 
-    def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
+    def _types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
         """Return the types of what inputs of predicates hold, where their rows are read."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
         return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
@@ -256,12 +264,15 @@ class SparkInputReader:
 
     # ---- what is applied
 
-    def replace(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
+    def replace(
+        self, reasoner: StoredReasoner, change: Change, before: Manifest, predicates: Sequence[str]
+    ) -> None:
         """Make the explicit facts of predicates, in a transaction, what their inputs give.
 
         All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
         published, others are compared here: no exchange is as cheap.
         """
+        reasoner.schemas.data.restore(self._types(predicates, before))
         compared = [name for name in predicates if not self._apply_feed(change, name, before)]
         items = [item for item in self._items if item.predicate in compared]
         with self._written(self._read(items, before, False)) as written:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +22,13 @@ from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import Columns
 from tidelog.pipeline.job_settings import Engine, Settings, is_remote
+from tidelog.plan.rule_text import Writing
 from tidelog.publish import Published, PublishedVersion
 from tidelog.publish.object_storage import StorageFolder
+from tidelog.reasoner.store_repair import read_rules, write_rules
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import restored_names
 from tidelog.store.forms import BatchId
 from tidelog.temporal.metric_rules import time_cycle
 from tidelog.temporal.temporal import NOT_CHANGED
@@ -564,7 +568,7 @@ def check_columns(before: Manifest, program: Program) -> None:
         raise DataError(faults)
 
 
-def reason_for_anew(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
+def reason_not_to_continue(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
     """Return why everything must be derived anew, to go on from a version with a program, if it must."""
     now, was = engine.treatment_in(program), before.origin.treatment
     if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms come and go as rules do
@@ -625,3 +629,49 @@ def no_advance(place: str | None = None) -> DataError:
     message = "time cannot advance in a pipeline by a change script"
     help = "give a stream of records an `event-time`: time advances by its watermark"
     return DataError(Diagnostic(codes.TIMED, message, place=place, help=help))
+
+
+# ---- Programs as a version keeps them: the rules and declarations written out, and a hash of what they mean.
+
+
+def digest(*texts: str) -> str:
+    """A hash of texts."""
+    made = blake2b(digest_size=16)
+    for text in texts:
+        made.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    return made.hexdigest()
+
+
+_described: list[tuple[Program, tuple[str, str | None]]] = []  # the last one, by what it consists of
+
+
+def described(program: Program) -> tuple[str, str | None]:
+    """A hash of what a program means, and its rules and declarations written out."""
+    for known, texts in _described:
+        if known.rules is program.rules and known.predicates is program.predicates:
+            return texts
+    found = hash_of(program), write_rules(program)
+    _described[:] = [(program, found)]
+    return found
+
+
+def hash_of(program: Program) -> str:
+    """A hash of the rules and of the predicates' columns: the same if only the writing differs."""
+    writing = Writing()
+    rules = sorted(writing.rule(rule) for rule in program.rules)
+    predicates = sorted(
+        f"{item.name}/{item.arity} {' '.join(kind.value for kind in item.types)}"
+        for item in program.predicates.values()
+    )
+    times = sorted(f"@ {name}" for name in program.given_times)
+    return digest(*rules, "", *predicates, *times, *(["integer time"] if program.is_integer_time else []))
+
+
+def published_program(origin: VersionOrigin, program: Program) -> Program | None:
+    """Return the program that a version was published with; None if that cannot be told any more.
+
+    `program` is today's, which it often is.
+    """
+    if hash_of(program) == origin.program:
+        return replace(program, facts=(), imports=())
+    return None if origin.rules is None else restored_names(read_rules(origin.rules), program)

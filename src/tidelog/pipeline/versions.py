@@ -31,7 +31,6 @@ from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.pipeline.contents import ChangedRows, TableLayout, ids_in, no_rows, times_in
-from tidelog.pipeline.expectations import public_name
 from tidelog.pipeline.job_settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.version_folder import Manifest, Store
@@ -40,6 +39,7 @@ from tidelog.publish.table_files import DELETE, INSERT
 from tidelog.reasoner.delta import ADDED as PLUS
 from tidelog.reasoner.delta import REMOVED as MINUS
 from tidelog.reasoner.delta import Delta, PredicateDelta, find_predicate
+from tidelog.rewrite.dropped_rows import public_name
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation
 
 # ---- Published versions as Python reads them: relations, and what changed between two versions.
