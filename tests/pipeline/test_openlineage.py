@@ -21,11 +21,12 @@ import tidelog as tl
 from tidelog.errors import Severity, Source
 from tidelog.io.toml_tables import Document
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity
+from tidelog.pipeline.job_file import read_openlineage
+from tidelog.pipeline.job_settings import OpenLineageSettings
 from tidelog.pipeline.run_reports import (
     Dataset,
     DatasetField,
     LineageJob,
-    OpenLineageSettings,
     Outcome,
     ParentRun,
     PredicateReport,
@@ -35,7 +36,6 @@ from tidelog.pipeline.run_reports import (
     emit,
     end_event,
     read_parent,
-    read_settings,
     start_event,
 )
 from tidelog.show.column_lineage import lineage
@@ -350,10 +350,10 @@ timeout = 2
 api-key-variable = "LINEAGE_KEY"
 """
     document = Document(Source("job.toml", text))
-    assert read_settings(document.root.table("openlineage")) == OpenLineageSettings(
+    assert read_openlineage(document.root.table("openlineage")) == OpenLineageSettings(
         "shop", "lineage.jsonl", "http://marquez:5000", seconds=2.0, key_variable="LINEAGE_KEY"
     )
-    assert read_settings(None) is None and document.faults == []
+    assert read_openlineage(None) is None and document.faults == []
     for wrong, code in (
         ('url = "ftp://x"', "E803"),
         ('url = "http://"', "E803"),
@@ -362,5 +362,5 @@ api-key-variable = "LINEAGE_KEY"
         ('file = "x"\nkey = "x"', "E802"),
     ):
         document = Document(Source("job.toml", f"[openlineage]\n{wrong}\n"))
-        read_settings(document.root.table("openlineage"))
+        read_openlineage(document.root.table("openlineage"))
         assert [fault.code for fault in document.faults] == [code]

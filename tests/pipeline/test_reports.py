@@ -13,6 +13,7 @@ import pytest
 from tidelog.errors import DataError, Source
 from tidelog.io.toml_tables import Document
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
+from tidelog.pipeline.job_file import read_report_folder
 from tidelog.pipeline.operating import MOST_BOXES, lineage_graph, report_page, write_report
 from tidelog.pipeline.run_reports import (
     LOG,
@@ -27,7 +28,6 @@ from tidelog.pipeline.run_reports import (
     log_start,
     read_log,
     read_report,
-    read_report_folder,
     report_text,
 )
 from tidelog.show.column_lineage import Dependency

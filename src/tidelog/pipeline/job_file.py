@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND, SHOWN
@@ -24,6 +25,7 @@ from tidelog.pipeline.job_settings import (
     FACTS,
     STATE_HELP,
     Engine,
+    OpenLineageSettings,
     Settings,
     Sink,
     Source,
@@ -31,8 +33,6 @@ from tidelog.pipeline.job_settings import (
     is_remote,
     read_retry,
 )
-from tidelog.pipeline.run_reports import read_report_folder
-from tidelog.pipeline.run_reports import read_settings as read_lineage_settings
 from tidelog.publish.object_storage import KEYS
 from tidelog.publish.published_folder import FORMATS as PUBLISHED_FORMATS
 from tidelog.publish.published_schemas import CHANGE_TYPE
@@ -99,7 +99,7 @@ def _settings(document: Document, folder: Path) -> Settings:
         format=form,
         guards=_guards(root),
         report=read_report_folder(root.table("report")),
-        openlineage=read_lineage_settings(root.table("openlineage")),
+        openlineage=read_openlineage(root.table("openlineage")),
         retry=read_retry(root.table("retry")),
         storage=_storage(root.table("storage")),
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
@@ -147,6 +147,41 @@ def _publish(root: Table) -> tuple[str, str | None]:
     form = table.choice("format", PUBLISHED_FORMATS, PUBLISHED_FORMATS[0]) if "format" in table else None
     table.close()
     return folder, form
+
+
+def read_report_folder(table: Table | None) -> str | None:
+    """Return the folder of reports that the `[report]` of a job file names, if there is one."""
+    if table is None:
+        return None
+    folder = table.required("folder", 'name the folder of reports: folder = "reports"')
+    table.close()
+    return folder or None
+
+
+def read_openlineage(table: Table | None) -> OpenLineageSettings | None:
+    """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
+    if table is None:
+        return None
+    url = table.text("url")
+    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
+        table.wrong("url", "is not the address of a server", 'write url = "http://marquez:5000"')
+    elif url is not None and "@" in urlsplit(url).netloc:
+        table.wrong(
+            "url", "has a user or a password", "let `api-key-variable` name a variable that has a key"
+        )
+    if "url" not in table and "file" not in table:
+        table.missing("url", "name a server by `url`, or a `file`, or both")
+    default = OpenLineageSettings()
+    settings = OpenLineageSettings(
+        table.text("namespace", default.namespace) or default.namespace,
+        table.text("file"),
+        url,
+        table.text("endpoint", default.endpoint) or default.endpoint,
+        table.number("timeout") or default.seconds,
+        table.text("api-key-variable"),
+    )
+    table.close()
+    return settings
 
 
 def _guards(root: Table) -> Guards:

@@ -23,7 +23,6 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import OPEN, Program, Sandbox
 from tidelog.pipeline.guards import NO_LIMITS, GuardLimits, Guards, read_duration
-from tidelog.pipeline.run_reports import OpenLineageSettings
 from tidelog.spark.session import NO_JAVA, NO_PYSPARK, NOT_STARTED, SessionSettings, load_pyspark
 from tidelog.spark.strategies import SETTINGS
 from tidelog.temporal.interval_fixpoint import PROCEDURES
@@ -299,6 +298,18 @@ class Stream:
     def shown(self) -> str:
         """What messages call it."""
         return self.path or self.table or f"<{self.format}>"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLineageSettings:
+    """Where OpenLineage events go."""
+
+    namespace: str = "tidelog"
+    file: str | None = None
+    url: str | None = None
+    endpoint: str = "api/v1/lineage"
+    seconds: float = 5.0
+    key_variable: str | None = None  # the environment variable that has the key of the server
 
 
 @dataclass(frozen=True)

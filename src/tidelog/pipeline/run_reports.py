@@ -18,8 +18,8 @@ from uuid import UUID
 
 from tidelog import __version__
 from tidelog.errors import DataError, Diagnostic, Severity, codes
-from tidelog.io.toml_tables import Table
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
+from tidelog.pipeline.job_settings import OpenLineageSettings
 from tidelog.show.column_lineage import Dependency, How, Lineage, Origin
 
 # ---- Reports of runs: what was read, derived and published, what guards found, and how long it took.
@@ -228,15 +228,6 @@ def load_report(path: Path) -> RunReport:
         raise _unreadable("not JSON", str(path)) from None
 
 
-def read_report_folder(table: Table | None) -> str | None:
-    """Return the folder of reports that the `[report]` of a job file names, if there is one."""
-    if table is None:
-        return None
-    folder = table.required("folder", 'name the folder of reports: folder = "reports"')
-    table.close()
-    return folder or None
-
-
 # ---- the log
 
 
@@ -312,7 +303,6 @@ def read_log(path: Path) -> RunLog:
 
 PRODUCER: Final = f"urn:tidelog:{__version__}"
 SPECIFICATION: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
-ENDPOINT: Final = "api/v1/lineage"
 _FACETS: Final = "https://openlineage.io/spec/facets"
 _OBJECT_STORES: Final = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfss": "abfss", "wasbs": "wasbs"}
 _DATABASES: Final = {"postgresql": "postgres"}  # where OpenLineage has another name than JDBC
@@ -363,44 +353,6 @@ class LineageJob:
     outputs: tuple[Dataset, ...] = ()
     parent: ParentRun | None = None
     is_streaming: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OpenLineageSettings:
-    """Where events go."""
-
-    namespace: str = "tidelog"
-    file: str | None = None
-    url: str | None = None
-    endpoint: str = ENDPOINT
-    seconds: float = 5.0
-    key_variable: str | None = None  # the environment variable that has the key of the server
-
-
-def read_settings(table: Table | None) -> OpenLineageSettings | None:
-    """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
-    if table is None:
-        return None
-    url = table.text("url")
-    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
-        table.wrong("url", "is not the address of a server", 'write url = "http://marquez:5000"')
-    elif url is not None and "@" in urlsplit(url).netloc:
-        table.wrong(
-            "url", "has a user or a password", "let `api-key-variable` name a variable that has a key"
-        )
-    if "url" not in table and "file" not in table:
-        table.missing("url", "name a server by `url`, or a `file`, or both")
-    default = OpenLineageSettings()
-    settings = OpenLineageSettings(
-        table.text("namespace", default.namespace) or default.namespace,
-        table.text("file"),
-        url,
-        table.text("endpoint", default.endpoint) or default.endpoint,
-        table.number("timeout") or default.seconds,
-        table.text("api-key-variable"),
-    )
-    table.close()
-    return settings
 
 
 def read_parent(text: str) -> ParentRun | None:
