@@ -73,9 +73,6 @@ class ChangedRows:
         return ChangedRows(without(before, after), without(after, before))
 
 
-Changes = Mapping[str, ChangedRows]  # by predicate
-
-
 def no_rows(arity: int) -> Rows:
     """Return no rows, of so many columns."""
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
@@ -153,23 +150,6 @@ def time_ids(times: Times, every: Integers | None, dictionary: Dictionary) -> tu
         unit = 1 if timeline.is_integer else 2 * timeline.scale
         columns.append(_points(every, unit, every == 0, dictionary))
     return tuple(columns)
-
-
-def always_ids(count: int, width: int, dictionary: Dictionary) -> tuple[Ids, ...]:
-    """The columns of facts that were said without a time: without bounds, which are not left out either."""
-    unbounded, no = dictionary.encode(UNBOUNDED), dictionary.encode(Value(Kind.BOOLEAN, 0))
-    held = (unbounded, unbounded, no, no, unbounded)
-    return tuple(np.full(count, each, np.int32) for each in held[:width])
-
-
-def is_always(rows: Rows, arguments: int, dictionary: Dictionary) -> npt.NDArray[np.bool_]:
-    """Which facts were said without a time."""
-    start, end, start_open, end_open = rows.columns[arguments : arguments + 4]
-    unbounded, no = dictionary.encode(UNBOUNDED), dictionary.encode(Value(Kind.BOOLEAN, 0))
-    found: npt.NDArray[np.bool_] = (
-        (start == unbounded) & (end == unbounded) & (start_open == no) & (end_open == no)
-    )
-    return found
 
 
 def _points(points: Integers, scale: int, is_infinite: Any, dictionary: Dictionary) -> Ids:
@@ -266,26 +246,6 @@ def _point(value: Value) -> Fraction | None:
 
 
 # ---- in files
-
-
-def time_types(rows: Rows, layout: TableLayout, dictionary: Dictionary) -> tuple[ColumnType, ...]:
-    """The types by which the columns that say when can be stored."""
-    types = []
-    for place, column in enumerate(rows.columns[layout.arguments :]):
-        kinds = set(np.unique(dictionary.kind[column]).tolist()) - {int(Kind.LITERAL)}
-        types.append(_type_of(kinds, column, layout.is_calendar and place < 2, dictionary))
-    return tuple(types)
-
-
-def _type_of(kinds: set[int], column: Ids, is_calendar: bool, dictionary: Dictionary) -> ColumnType:
-    if kinds == {int(Kind.BOOLEAN)}:
-        return ColumnType.BOOLEAN
-    if is_calendar and kinds <= {int(Kind.INTEGER), int(Kind.DATETIME)}:
-        whole = dictionary.payload[column[dictionary.kind[column] == Kind.INTEGER]]
-        return (
-            ColumnType.DATETIME if np.abs(whole).max(initial=0) <= MOST // MICROSECONDS else ColumnType.STRING
-        )
-    return ColumnType.INTEGER if kinds <= {int(Kind.INTEGER)} else ColumnType.STRING
 
 
 def time_arrays(

@@ -227,13 +227,6 @@ class RunningStreams:
             raise self._reason(error) from None
         return True if seconds is None else bool(ended)
 
-    def process_all(self) -> None:
-        """Return when all changes that are there have been taken."""
-        try:
-            self._query.processAllAvailable()
-        except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
-            raise self._reason(error) from None
-
     def _reason(self, error: Exception) -> BaseException:
         if self._batches.fault is not None:
             return self._batches.fault

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from tidelog import __version__
+from tidelog.durable import append_line
 from tidelog.errors import DataError, Diagnostic, Severity, codes
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.pipeline.job_settings import OpenLineageSettings
@@ -232,23 +233,8 @@ def load_report(path: Path) -> RunReport:
 
 
 def append(path: Path, event: Mapping[str, Any]) -> None:
-    """Append an event to a log, as one line that is on the disk when this returns.
-
-    The line is written in one call to a file that is open for appending, so that lines of two processes do
-    not mix. What a crash has left of a line before is ended first.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            line = b"\n" + line
-        while line:
-            line = line[os.write(descriptor, line) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Append an event to a log, as one line that is on the disk when this returns."""
+    append_line(path, json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def log_start(folder: Path, job: str, run: str, started: str, attempt: int = 1) -> None:

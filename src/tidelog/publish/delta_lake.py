@@ -111,7 +111,7 @@ class DeltaTables:
     # ---- tables
 
     def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
-        """Commit the files of a table; see `Tables`."""
+        """Commit the files of a table; see `TableFormat`."""
         folder = self._folder_of(plan.table)
         head = self._state(folder)
         before = head.files if head else {}
@@ -129,7 +129,7 @@ class DeltaTables:
         return self._put(folder, head, commit)
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
-        """Commit the content of a version again, with the reverse of the change; see `Tables`."""
+        """Commit the content of a version again, with the reverse of the change; see `TableFormat`."""
         folder = self._folder_of(table)
         if not folder.is_local:
             self._remove_changes(table, number)
@@ -138,7 +138,9 @@ class DeltaTables:
             return
         wanted = self._state(folder, base.format_version) if base else replace(head, files={})
         if wanted is None:
-            raise _damaged(folder, f"version {base.format_version if base else 0} of its log is not there")
+            raise files.damaged_table(
+                folder, f"version {base.format_version if base else 0} of its log is not there"
+            )
         added = tuple(file for path, file in wanted.files.items() if path not in head.files)
         removed = tuple(file for path, file in head.files.items() if path not in wanted.files)
         is_same = head.schema.equals(wanted.schema, check_metadata=True)
@@ -159,7 +161,7 @@ class DeltaTables:
         folder = self._folder_of(version.name)
         state = self._state(folder, version.format_version)
         if state is None:
-            raise _damaged(folder, f"version {version.format_version} of its log is not there")
+            raise files.damaged_table(folder, f"version {version.format_version} of its log is not there")
         return tuple(state.files.values())
 
     def changes(self, version: TableVersion, before: TableVersion | None) -> tuple[ChangeFile, ...]:
@@ -255,7 +257,7 @@ class DeltaTables:
             self._package.DeltaTable(address, storage_options=self._options).create_checkpoint()
 
     def forget(self, kept: tuple[PublishedVersion, ...]) -> None:
-        """Forget old versions, and shorten logs; see `Tables`."""
+        """Forget old versions, and shorten logs; see `TableFormat`."""
         self._forget_rows(kept[0].number)
         head = self._state(self._folder.below(VERSIONS))
         self._shorten(VERSIONS, head.version if head else 0)
@@ -312,7 +314,7 @@ class DeltaTables:
         except self._package.exceptions.TableNotFoundError:
             return None
         except self._package.exceptions.DeltaError as error:
-            raise _damaged(folder, str(error)) from error
+            raise files.damaged_table(folder, str(error)) from error
         metadata = table.metadata()
         schema = published_schemas.from_json(table.schema().to_json(), metadata.description)
         actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
@@ -456,9 +458,7 @@ class DeltaTables:
         """Add change files to the table of changes, which is partitioned by version."""
         folder = self.changes_folder(plan.table)
         head = self._state(folder)
-        schema = pa.schema(
-            [*published_schemas.columns_of_changes(plan.schema), pa.field(NUMBER, pa.int64(), False)]
-        )
+        schema = published_schemas.columns_of_feeds(plan.schema)
         is_same = head is not None and head.schema.equals(schema, check_metadata=True)
         commit = DeltaCommit(
             number, "WRITE", plan.changes or (), schema=None if is_same else schema, partition=number
@@ -590,8 +590,3 @@ def _log_number(path: str) -> int:
     """Return the number in the name of a file of a log; names without one are older than all."""
     digits = path.rpartition("/")[2].partition(".")[0]
     return int(digits) if digits.isdigit() else -1
-
-
-def _damaged(folder: StorageFolder, what: str) -> DataError:
-    message = f"`{folder.address}` is damaged: {what}"
-    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))

@@ -24,7 +24,7 @@ from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import delta_lake, iceberg
 from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import StorageFolder, delta_options, iceberg_options
-from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
+from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_feeds
 from tidelog.publish.table_files import DELETE, INSERT
 
 FORMATS: Final = ("delta", "iceberg")
@@ -196,9 +196,7 @@ def delta_changes(
     """
     folder, table = _delta(path, upto, storage)
     schema = pa.schema(table.schema().to_arrow())
-    target = pa.schema(
-        [*schema, pa.field(CHANGE_TYPE, pa.string(), False), pa.field(NUMBER, pa.int64(), False)]
-    )
+    target = columns_of_feeds(schema)
     if after > table.version():
         message = f"`{folder.address}` has no version {after}: the last one is {table.version()}"
         raise DataError(Diagnostic(codes.NO_CHANGES, message, help="the table was made anew: read it whole"))
@@ -356,9 +354,7 @@ def iceberg_changes(
     folder, table = _iceberg(path, storage)
     convert = iceberg.package("io.pyarrow").schema_to_pyarrow
     schema = convert(table.schema(), include_field_ids=False)
-    target = pa.schema(
-        [*schema, pa.field(CHANGE_TYPE, pa.string(), False), pa.field(NUMBER, pa.int64(), False)]
-    )
+    target = columns_of_feeds(schema)
     snapshots = []
     snapshot = _snapshot(folder, table, upto)
     last = snapshot.snapshot_id if snapshot else 0

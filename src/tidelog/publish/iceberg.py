@@ -23,7 +23,7 @@ from tidelog.publish import published_schemas
 from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import StorageFolder, folder_name, iceberg_options
 from tidelog.publish.published_schemas import NUMBER, SCHEMA, VERSIONS, PublishedVersion, TableVersion
-from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Range, TableFile, TablePlan
+from tidelog.publish.table_files import BOTH, CHANGES, ChangeFile, Range, TableFile, TablePlan
 
 CATALOG: Final = "_catalog.sqlite"
 PUBLISHED: Final = "published"
@@ -88,7 +88,7 @@ class IcebergTables:
     # ---- tables
 
     def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
-        """Commit the files of a table as a snapshot; see `Tables`."""
+        """Commit the files of a table as a snapshot; see `TableFormat`."""
         properties = {_NUMBER: str(number)}
         if plan.changes is not None:
             properties[_FILES] = json.dumps([file.path for file in plan.changes])
@@ -107,7 +107,7 @@ class IcebergTables:
         return int(table.current_snapshot().snapshot_id)
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
-        """Make the snapshot before a version the current one again; see `Tables`."""
+        """Make the snapshot before a version the current one again; see `TableFormat`."""
         self._remove_changes(table, lambda found: found == number)
         found = self._load(table)
         if found is None:
@@ -162,9 +162,7 @@ class IcebergTables:
         folder = self._folder_of(version.name)
         new = {file.path for file in self.files(version)}
         old = {file.path for file in self.files(before)} if before else set()
-        deleted = [ChangeFile(folder.location(path), DELETE, number) for path in sorted(old - new)]
-        inserted = [ChangeFile(folder.location(path), INSERT, number) for path in sorted(new - old)]
-        return (*deleted, *inserted)
+        return files.files_of_difference(folder, new, old, number)
 
     # ---- versions
 
@@ -224,7 +222,7 @@ class IcebergTables:
         """Do nothing: metadata are written whole with each commit."""
 
     def forget(self, kept: tuple[PublishedVersion, ...]) -> None:
-        """Forget old versions, and the snapshots that only these name; see `Tables`."""
+        """Forget old versions, and the snapshots that only these name; see `TableFormat`."""
         self._forget_rows(kept)
         named: dict[str, set[int]] = {}
         for version in kept:
@@ -339,10 +337,10 @@ class IcebergTables:
         except errors.NoSuchTableError:
             return None
         except FileNotFoundError as error:
-            raise _damaged(folder, f"{error}; Iceberg tables cannot be moved or copied") from error
+            raise files.damaged_table(folder, f"{error}; Iceberg tables cannot be moved or copied") from error
         if table.location() != folder.address:
             what = f"its files are in `{table.location()}`; Iceberg tables cannot be moved or copied"
-            raise _damaged(folder, what)
+            raise files.damaged_table(folder, what)
         return table
 
     def _created(
@@ -443,17 +441,12 @@ class IcebergTables:
                 snapshot.append_data_file(_data_file(transaction.table_metadata, folder, path, partition))
 
     def _damaged(self, table: str, what: str) -> DataError:
-        return _damaged(self._folder_of(table), what)
+        return files.damaged_table(self._folder_of(table), what)
 
 
 def _called(table: str) -> str:
     """Return a table's name in the catalogue, which has a table `_versions` of its own."""
     return folder_name(table) if table.startswith("_") else table
-
-
-def _damaged(folder: StorageFolder, what: str) -> DataError:
-    message = f"`{folder.address}` is damaged: {what}"
-    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))
 
 
 def _begins(snapshot: Any) -> bool:

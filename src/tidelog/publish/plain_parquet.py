@@ -17,7 +17,7 @@ from tidelog.publish import published_schemas
 from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import StorageFolder, folder_name
 from tidelog.publish.published_schemas import VERSIONS, PublishedVersion, TableVersion
-from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, TableFile, TablePlan
+from tidelog.publish.table_files import BOTH, CHANGES, ChangeFile, TableFile, TablePlan
 
 SNAPSHOTS: Final = "_snapshots"
 
@@ -75,9 +75,7 @@ class SnapshotTables:
             return tuple(ChangeFile(folder.location(path), BOTH, number) for path in record["changes"])
         new = {file.path for file in self.files(version) if file.rows}
         old = {file.path for file in self.files(before) if file.rows} if before else set()
-        deleted = [ChangeFile(folder.location(path), DELETE, number) for path in sorted(old - new)]
-        inserted = [ChangeFile(folder.location(path), INSERT, number) for path in sorted(new - old)]
-        return (*deleted, *inserted)
+        return files.files_of_difference(folder, new, old, number)
 
     # ---- versions
 

@@ -20,7 +20,7 @@ from tidelog.publish.iceberg import IcebergTables
 from tidelog.publish.object_storage import StorageFolder, folder_name
 from tidelog.publish.plain_parquet import SnapshotTables
 from tidelog.publish.publication import Pending, Publication, failed_version, recover, remove_failed
-from tidelog.publish.published_schemas import NUMBER, VERSIONS, PublishedVersion, TableVersion
+from tidelog.publish.published_schemas import VERSIONS, PublishedVersion, TableVersion
 from tidelog.publish.table_files import BOTH, CHANGES, ROWS, ChangeFile, TableFormat, read_pieces
 
 MARKER: Final = "_tidelog.json"  # says that a folder is published, and in which format
@@ -31,13 +31,6 @@ FORMATS: Final = ("delta", "iceberg", "parquet")
 
 def _nothing(_: str) -> None:
     pass
-
-
-def _numbered(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of changed rows: the columns of the table, the kind of change, and the version."""
-    return pa.schema(
-        [*published_schemas.columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)]
-    )
 
 
 class Published:
@@ -211,14 +204,16 @@ class Published:
         `_version`, the published version. Within a version a row is inserted or deleted at most once.
         """
         found, schema = self._changes(table, after, upto)
-        return pa.concat_tables([_numbered(schema).empty_table(), *self._pieces(found, schema, ROWS)])
+        return pa.concat_tables(
+            [published_schemas.columns_of_feeds(schema).empty_table(), *self._pieces(found, schema, ROWS)]
+        )
 
     def change_pieces(self, table: str, rows: int, after: int, upto: int | None = None) -> Iterator[pa.Table]:
         """Yield the rows that `changes` returns, so many at a time."""
         return self._pieces(*self._changes(table, after, upto), rows)
 
     def _pieces(self, found: Iterable[ChangeFile], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
-        target = _numbered(schema)
+        target = published_schemas.columns_of_feeds(schema)
         for file in found:
             path = self.folder.relative(file.location)
             held = published_schemas.columns_of_changes(schema) if file.kind == BOTH else schema

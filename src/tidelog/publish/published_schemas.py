@@ -178,6 +178,11 @@ def columns_of_changes(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, pa.field(CHANGE_TYPE, pa.string(), nullable=False)])
 
 
+def columns_of_feeds(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a change feed: the columns, the kind of change, and the version."""
+    return pa.schema([*columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)])
+
+
 # ---- Versions of a published folder: one row of the table `_versions` each.
 
 VERSIONS: Final = "_versions"

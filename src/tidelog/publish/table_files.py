@@ -429,6 +429,21 @@ class ChangeFile:
     number: int  # of the published version
 
 
+def files_of_difference(
+    folder: StorageFolder, new: Collection[str], old: Collection[str], number: int
+) -> tuple[ChangeFile, ...]:
+    """Return the data files that a version has removed, and those that it has added."""
+    deleted = [ChangeFile(folder.location(path), DELETE, number) for path in sorted(set(old) - set(new))]
+    inserted = [ChangeFile(folder.location(path), INSERT, number) for path in sorted(set(new) - set(old))]
+    return (*deleted, *inserted)
+
+
+def damaged_table(folder: StorageFolder, what: str) -> DataError:
+    """Return the error for a table whose files or metadata are not what they must be."""
+    message = f"`{folder.address}` is damaged: {what}"
+    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))
+
+
 @dataclass(frozen=True)
 class TablePlan:
     """What a table becomes: all files of its next version, and the exact change if the files do not tell it.
