@@ -249,7 +249,7 @@ def _point(value: Value) -> Fraction | None:
 
 
 def time_arrays(
-    rows: Rows, layout: TableLayout, types: tuple[ColumnType, ...], dictionary: Dictionary
+    rows: Rows, layout: TableLayout, types: Sequence[ColumnType], dictionary: Dictionary
 ) -> list[pa.Array]:
     """The columns that say when, as Arrow has them."""
     pairs = zip(rows.columns[layout.arguments :], types, strict=True)
@@ -494,16 +494,8 @@ class PublishedContents:
     def schema(self, predicate: Predicate) -> Any:
         """Return the Arrow schema of a predicate's table."""
         layout = self.layout(predicate)
-        if not layout.names:
-            return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
-        contents = self._contents(predicate)
-        fields = [
-            pa.field(name, arrow_type(each), nullable=False)
-            for name, each in zip(layout.names, contents, strict=False)
-        ]
-        times = zip(layout.names[layout.arguments :], self._time_types(layout), strict=True)
-        fields += [pa.field(name, of, nullable=not pa.types.is_boolean(of)) for name, (_, of) in times]
-        return pa.schema(fields)
+        times = [of for _, of in self._time_types(layout)]
+        return schema_of(layout.names, self._contents(predicate), times)
 
     def types(self, predicate: Predicate) -> tuple[str, ...]:
         """Return what the arguments of a predicate's table hold, as declarations say it."""
@@ -556,27 +548,19 @@ class PublishedContents:
             return [table.group_by(table.column_names, use_threads=False).aggregate([]).cast(schema)]
         if not rows.count:
             return [schema.empty_table()]
-        return [self._table(predicate, schema, _slice(rows, start)) for start in range(0, rows.count, PIECE)]
+        return [
+            self._table(predicate, schema, slice_of(rows, start)) for start in range(0, rows.count, PIECE)
+        ]
 
     def table(self, predicate: Predicate, rows: Rows) -> Any:
         """Return rows of a predicate as one Arrow table."""
         return pa.concat_tables(self.tables(predicate, rows))
 
     def _table(self, predicate: Predicate, schema: Any, rows: Rows) -> Any:
-        layout, dictionary = self.layout(predicate), self.engine.dictionary
-        if not layout.names:
-            return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
-        arrays = []
-        for ids, contents, name in zip(rows.columns, self._contents(predicate), layout.names, strict=False):
-            try:
-                arrays.append(to_typed(dictionary, ids, contents))
-            except Misfit as misfit:
-                raise misfit_error(misfit, name, predicate.written, contents) from None
-        if layout.times:
-            types = tuple(of for of, _ in self._time_types(layout))
-            arrays += time_arrays(rows, layout, types, dictionary)
-        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        layout = self.layout(predicate)
+        times = tuple(of for of, _ in self._time_types(layout))
+        contents = self._contents(predicate)
+        return typed_table(rows, predicate.written, layout, contents, times, schema, self.engine.dictionary)
 
     # ---- what a transaction changed
 
@@ -620,7 +604,41 @@ class PublishedContents:
         return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
 
 
-def _slice(rows: Rows, start: int) -> Rows:
+def schema_of(names: Sequence[str], contents: Schema, times: Sequence[Any]) -> Any:
+    """Return the Arrow schema of a table; `times` are the types of the last columns, which say when."""
+    if not names:
+        return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
+    types = [arrow_type(each) for each in contents]
+    fields = [pa.field(name, of, nullable=False) for name, of in zip(names, types, strict=False)]
+    last = zip(names[len(types) :], times, strict=False)
+    return pa.schema([*fields, *(pa.field(name, of, not pa.types.is_boolean(of)) for name, of in last)])
+
+
+def typed_table(
+    rows: Rows,
+    table: str,
+    layout: TableLayout,
+    contents: Schema,
+    times: Sequence[ColumnType],
+    schema: Any,
+    dictionary: Dictionary,
+) -> Any:
+    """Return rows of ids as an Arrow table of a schema; raise `DataError` for values that do not fit."""
+    if not layout.names:
+        return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
+    arrays = []
+    for ids, each, name in zip(rows.columns, contents, layout.names, strict=False):
+        try:
+            arrays.append(to_typed(dictionary, ids, each))
+        except Misfit as misfit:
+            raise misfit_error(misfit, name, table, each) from None
+    arrays += time_arrays(rows, layout, times, dictionary)
+    arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def slice_of(rows: Rows, start: int) -> Rows:
+    """Return the `PIECE` rows that begin at a place, or as many as there are."""
     columns = tuple(column[start : start + PIECE] for column in rows.columns)
     return Rows(columns, min(PIECE, rows.count - start))
 

@@ -354,20 +354,19 @@ def is_changed(item: SourceBinding, before: InputRecord | None) -> bool:
     }
 
 
-def check_drift(item: SourceBinding, before: InputRecord | None, is_full: bool) -> tuple[str, ...]:
-    """The columns of an input; raises `DataError` if they were others when it was last read."""
-    columns = item.columns()
+def check_drift(
+    shown: str, columns: tuple[str, ...], before: InputRecord | None, is_full: bool, span: Span | None
+) -> None:
+    """Raise `DataError` if an input has other columns than when it was last read, but for a full run."""
     if is_full or before is None or not before.columns or not columns or columns == before.columns:
-        return columns
+        return
     gone = [f"`{name}`" for name in before.columns if name not in columns]
     new = [f"`{name}`" for name in columns if name not in before.columns]
     said = [f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
     said += [f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
-    message = (
-        f"the columns of `{item.shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
-    )
+    message = f"the columns of `{shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
     help = "put the data right, or take it as it is now with --full"
-    raise DataError(Diagnostic(codes.DRIFT, message, item.span, help, place=item.shown))
+    raise DataError(Diagnostic(codes.DRIFT, message, span, help, place=shown))
 
 
 @dataclass
@@ -536,7 +535,8 @@ class InputReader:
         folder = self._store.rejects(self._number)
         for item in items:
             known = before.inputs.get(item.key) if before else None
-            columns = check_drift(item, known, full)
+            columns = item.columns()
+            check_drift(item.shown, columns, known, full, item.span)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
             relative = self._store.relative(rejects)
             yield OpenInput(item, rejects, relative, columns, item.stamps(known.files if known else {}))
@@ -588,7 +588,7 @@ class InputReader:
         tables = {item.key: item.table for item in items}
         of_table = next((item for item in items if item.table is not None), items[0])
         for item in items:
-            check_drift(item, before.inputs.get(item.key), False)
+            check_drift(item.shown, item.columns(), before.inputs.get(item.key), False, item.span)
         feed = feed_of(
             name, tables, lambda: of_table.filter, self._program, before, of_table.marks, self._reached
         )
@@ -617,8 +617,7 @@ class InputReader:
         """Return when the newest file of an input was written, in nanoseconds; None if it has no files."""
         found = next((item for item in self.items if item.key == key), None)
         if found is not None and found.table is not None:
-            written = found.table.found.written
-            return None if written is None else written * 1_000_000
+            return found.table.written
         return None if found is None else max(found.times(), default=None)
 
     def check_rejects(self) -> None:

@@ -364,23 +364,17 @@ class _Observed:
             refused = isinstance(error, GuardFailed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
             text = str(error) if isinstance(error, TidelogError) else f"{type(error).__name__}: {error}"
-            self._finish(outcome, perf_counter() - begun, None, before, text)
+            self._finish(self._report(outcome, perf_counter() - begun, None, before, text), None)
             raise
         finally:
             job.listeners.remove(self._steps.append)
         outcome = Outcome.PUBLISHED if done.is_new else Outcome.UNCHANGED
-        self._finish(outcome, perf_counter() - begun, done.version, before, None)
+        report = self._report(outcome, perf_counter() - begun, done.version, before, None)
+        self._finish(report, done.version)
         return done
 
-    def _finish(
-        self,
-        outcome: Outcome,
-        seconds: float,
-        version: Manifest | None,
-        before: int | None,
-        error: str | None,
-    ) -> None:
-        report = self._report(outcome, seconds, version, before, error)
+    def _finish(self, report: RunReport, version: Manifest | None) -> None:
+        """Send the event of the run, and write its report."""
         if self._program is not None:
             known = lineage(self._program, {one.predicate for one in report.sources})
             self._emit(end_event(self._described(self._program, version), report, known, _now()))

@@ -29,7 +29,6 @@ from tidelog.logic.types import MOMENT, Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import (
     EXACTLY,
-    HOLDS,
     PIECE,
     ChangedRows,
     IntervalStarts,
@@ -38,8 +37,10 @@ from tidelog.pipeline.contents import (
     TableLayout,
     ids_in,
     no_rows,
-    time_arrays,
+    schema_of,
+    slice_of,
     times_in,
+    typed_table,
 )
 from tidelog.pipeline.version_folder import (
     REJECTS,
@@ -50,7 +51,7 @@ from tidelog.pipeline.version_folder import (
     VersionOrigin,
     is_former,
 )
-from tidelog.pipeline.versions import encoded, predicate_of
+from tidelog.pipeline.versions import encoded, encoded_columns, predicate_of
 from tidelog.publish import Publication, Published, table_files
 from tidelog.publish.published_schemas import is_same, normal, normal_type
 from tidelog.publish.table_files import found_in
@@ -589,7 +590,7 @@ class _Conversion:
         base = publication.base.tables.get(name) if publication.base else None
         is_alike = then is not None and then["types"] == table["types"]
         if base is None or not is_alike or not is_same(base.schema, normal(schema)):
-            parts = (_slice(now, start) for start in range(0, now.count, PIECE))
+            parts = (slice_of(now, start) for start in range(0, now.count, PIECE))
             publication.write(name, schema, (self._arrow(each, table, layout, schema) for each in parts))
             return
         old = self._rows(then)
@@ -622,28 +623,17 @@ class _Conversion:
         if not types:
             return Rows((), found.num_rows)
         count = len(types) - part["times"]
-        parts: list[list[Any]] = [[] for _ in range(count)]
-        arguments = found.select(range(count))
-        names = tuple(table["columns"][:count])
-        for batch in from_python(arguments, types[:count], names, Faults(OnError.FAIL)):
-            for place, column in enumerate(batch.columns):
-                parts[place].append(self._engine.encode_column(column))
-        columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+        arguments, names = found.select(range(count)), tuple(table["columns"][:count])
+        columns = encoded_columns(arguments, types[:count], names, self._engine)
         for column, kind in zip(found.columns[count:], types[count:], strict=True):
             plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
             columns.append(ids_in(plain, kind, self._engine.dictionary))
         return Rows(tuple(columns), found.num_rows)
 
     def _arrow(self, rows: Rows, table: Any, layout: TableLayout, schema: Any) -> Any:
-        if not layout.names:
-            return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
-        dictionary = self._engine.dictionary
-        contents = _contents(table)
-        arrays = [to_typed(dictionary, ids, each) for ids, each in zip(rows.columns, contents, strict=False)]
-        if layout.times:
-            arrays += time_arrays(rows, layout, _TIMES[: layout.times], dictionary)
-        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        times = _TIMES[: layout.times]
+        contents, dictionary = _contents(table), self._engine.dictionary
+        return typed_table(rows, table["written"], layout, contents, times, schema, dictionary)
 
     # ---- what a version says of itself
 
@@ -692,18 +682,5 @@ def _contents(table: Any) -> tuple[Contents, ...]:
 
 def _schema(table: Any) -> Any:
     """Return the columns of the new table: as jobs publish them today."""
-    names, contents = table["columns"], _contents(table)
-    if not names:
-        return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
-    fields = [
-        pa.field(name, arrow_type(each), nullable=False) for name, each in zip(names, contents, strict=False)
-    ]
-    kinds = {ColumnType.STRING: pa.string(), ColumnType.BOOLEAN: pa.bool_()}
-    for name, kind in zip(names[len(contents) :], _TIMES, strict=False):
-        fields.append(pa.field(name, kinds[kind], nullable=kind is ColumnType.STRING))
-    return pa.schema(fields)
-
-
-def _slice(rows: Rows, start: int) -> Rows:
-    columns = tuple(column[start : start + PIECE] for column in rows.columns)
-    return Rows(columns, min(PIECE, rows.count - start))
+    arrow = {ColumnType.STRING: pa.string(), ColumnType.BOOLEAN: pa.bool_()}
+    return schema_of(table["columns"], _contents(table), [arrow[kind] for kind in _TIMES])

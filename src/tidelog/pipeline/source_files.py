@@ -418,6 +418,12 @@ class VersionedSource:
         return table_of(self.source, self.settings)
 
     @property
+    def written(self) -> int | None:
+        """When the version was committed, in nanoseconds, if that is known."""
+        milliseconds = self.found.written
+        return None if milliseconds is None else milliseconds * 1_000_000
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """What the table calls its columns, with their types."""
         return tuple(sorted(f"{each.name}: {each.type}" for each in self.found.schema))

@@ -38,6 +38,7 @@ from tidelog.pipeline.inputs import (
     check_drift,
     check_rejects,
     differs,
+    key_of,
     marks_of,
     stated_inputs,
     with_keys,
@@ -181,7 +182,7 @@ class SparkInputReader:
         """Return inputs that are read together, those in one scan that Spark reads alike."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
-            check_columns(item, readings[item.key], before, full)
+            self._check_drift(item, readings[item.key].columns, before, full)
         self._together = together(readings, read_by(self._program, ()))
         return self._together
 
@@ -249,8 +250,7 @@ class SparkInputReader:
         """Return when the newest file of an input was written, in nanoseconds, if that is known."""
         item = next((item for item in self._items if item.key == key), None)
         if item is not None and item.table is not None:
-            written = item.table.found.written
-            return None if written is None else written * 1_000_000
+            return item.table.written
         files = self._input(item).files if item is not None else {}
         return max((time for _, time, _ in files.values() if time >= 0), default=None)
 
@@ -338,7 +338,7 @@ class SparkInputReader:
                 return None
             for item in items:
                 if item.table is not None:
-                    _check_drift(item, item.table.columns, before, False)
+                    self._check_drift(item, item.table.columns, before, False)
             predicate = self._program.predicates[name]
             self._feeds[name] = feed_of(
                 name,
@@ -350,6 +350,13 @@ class SparkInputReader:
                 self._reached,
             )
         return self._feeds[name]
+
+    @staticmethod
+    def _check_drift(
+        item: SparkBinding, columns: tuple[str, ...], before: Manifest | None, full: bool
+    ) -> None:
+        known = before.inputs.get(item.key) if before else None
+        check_drift(item.source.shown, columns, known, full, item.source.span)
 
     def _still(self, change: Change, item: SparkBinding, feed: SourceChanges) -> Rows:
         """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
@@ -660,8 +667,7 @@ def fetched_input(
 
 def _item(source: Described, program: Program, settings: Settings | None = None) -> SparkBinding:
     predicate = program.find(source.predicate)
-    name = source.predicate if predicate is None else predicate.name
-    key = f"{name} < {', '.join(source.paths) or source.shown}"
+    name, key = source.predicate if predicate is None else predicate.name, key_of(source, program)
     made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
     if source.kind == "versioned" and settings is not None:
         table = VersionedSource(source, settings, program)
@@ -694,17 +700,3 @@ def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
         status = None if file.local is None or not file.is_open else file.local.stat()
         found[file.address] = (-1, -1, "") if status is None else (status.st_size, status.st_mtime_ns, "")
     return found
-
-
-def check_columns(item: SparkBinding, reading: Reading, before: Manifest | None, full: bool) -> None:
-    """Raise `DataError` if an input has other columns than when it was last read."""
-    _check_drift(item, reading.columns, before, full)
-
-
-def _check_drift(item: SparkBinding, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
-    known = before.inputs.get(item.key) if before else None
-    shown, span = item.source.shown, item.source.span
-    feeding = SourceBinding(
-        item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span
-    )
-    check_drift(feeding, known, full)

@@ -171,15 +171,22 @@ def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -
     predicate = predicate_of(name, manifest)
     if not predicate.arity and not manifest.origin.times.get(name):
         return Rows((), table.num_rows)
-    parts: list[list[Any]] = [[] for _ in range(predicate.arity)]
     arguments = table.select(range(predicate.arity))
-    for batch in from_python(arguments, predicate.types, predicate.columns, Faults(OnError.FAIL)):
-        for place, column in enumerate(batch.columns):
-            parts[place].append(engine.encode_column(column))
-    columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+    columns = encoded_columns(arguments, predicate.types, predicate.columns, engine)
     for column in table.columns[predicate.arity :]:
         columns.append(ids_in(column, _TIMES[str(column.type)], engine.dictionary))
     return Rows(tuple(columns), table.num_rows)
+
+
+def encoded_columns(
+    table: Any, types: tuple[ColumnType, ...], names: tuple[str | None, ...], engine: ColumnarEngine
+) -> list[Any]:
+    """Return the columns of a table as ids."""
+    parts: list[list[Any]] = [[] for _ in types]
+    for batch in from_python(table, types, names, Faults(OnError.FAIL)):
+        for place, column in enumerate(batch.columns):
+            parts[place].append(engine.encode_column(column))
+    return [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
 
 
 _TIMES = {
