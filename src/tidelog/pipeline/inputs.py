@@ -619,11 +619,3 @@ class InputReader:
         if found is not None and found.table is not None:
             return found.table.written
         return None if found is None else max(found.times(), default=None)
-
-    def check_rejects(self) -> None:
-        """Raise `DataError` if more rows are rejected than the job allows."""
-        check_rejects(self.inputs, self._settings, self._store.path)
-
-    def differs(self, before: Mapping[str, InputRecord]) -> bool:
-        """Whether an input tells something else than before, apart from when its files were written."""
-        return differs(self.inputs, before)

@@ -34,7 +34,7 @@ from tidelog.pipeline.guards import (
     resolve,
     stop_on_failure,
 )
-from tidelog.pipeline.inputs import InputReader, key_of, source_measure, source_names
+from tidelog.pipeline.inputs import InputReader, check_rejects, differs, key_of, source_measure, source_names
 from tidelog.pipeline.job_settings import Settings, check_pyspark
 from tidelog.pipeline.publishing import (
     check_values,
@@ -105,12 +105,6 @@ class RunInputs(Protocol):
 
     def newest(self, key: str) -> int | None:
         """Return when the newest file of an input was written, in nanoseconds, if that is known."""
-
-    def check_rejects(self) -> None:
-        """Raise `DataError` if more rows are rejected than the job allows."""
-
-    def differs(self, before: Mapping[str, InputRecord]) -> bool:
-        """Return whether an input differs from before, apart from when its files were written."""
 
 
 @dataclass(frozen=True)
@@ -278,11 +272,11 @@ def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: 
         dropped = reasoner.program.predicates.keys() - program.predicates.keys()
         edited += [name for name in dropped if name not in edited]
     inputs.replace(reasoner, change, before, edited)
-    inputs.check_rejects()
+    check_rejects(inputs.inputs, job.settings, job.store.path)
     after = run.bare_program if has_new_rules else reasoner.program
     reason = "refresh" if refreshed else "incremental"
     origin = version.origin(reason, after, hash_of(program), inputs.inputs, before.batch)
-    has_news = has_new_rules or inputs.differs(before.inputs)
+    has_news = has_new_rules or differs(inputs.inputs, before.inputs)
 
     def check_guards(delta: Delta) -> None:
         # Before the transaction is committed to the state: what fails is not published later, either.
@@ -323,7 +317,7 @@ def _derive(run: _JobRun) -> Manifest:
     reasoner = state.begin(version.number, program)
     try:
         inputs.feed(reasoner, before, run.full)
-        inputs.check_rejects()
+        check_rejects(inputs.inputs, job.settings, job.store.path)
         given = [(reasoner.engine.size(each.name), each.arity) for each in program.predicates.values()]
         state.check_memory(given, "what is given")
         reasoner.materialise()
@@ -366,7 +360,7 @@ def _derive_in_tasks(run: _JobRun) -> Manifest:
         given, frames, choice, version.publication, job.store.published, state, job.session
     )
     inputs.note()
-    inputs.check_rejects()
+    check_rejects(inputs.inputs, job.settings, job.store.path)
     heads = run.program.derived
     tables = {name for name, each in tables_of(run.program).items() if public_name(each.name) in heads}
     derived = sum(rows for name, rows in written.rows.items() if name in tables)

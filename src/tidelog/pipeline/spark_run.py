@@ -36,8 +36,6 @@ from tidelog.pipeline.contents import no_rows
 from tidelog.pipeline.inputs import (
     SourceBinding,
     check_drift,
-    check_rejects,
-    differs,
     key_of,
     marks_of,
     stated_inputs,
@@ -121,7 +119,8 @@ class SparkInputReader:
         self._stated = list(stated_inputs(program))
         check_sources(settings, program)
         items = [_item(source, program, settings) for source in settings.sources]
-        self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
+        items += (_imported(transfer, program) for transfer in program.imports)
+        self._items: list[SparkBinding] = with_keys(items)
         self._readings: dict[str, Reading] = {}
         self._together: Together | None = None
         self._feeds: dict[str, SourceChanges | None] = {}  # what changed in tables, by predicate
@@ -253,14 +252,6 @@ class SparkInputReader:
             return item.table.written
         files = self._input(item).files if item is not None else {}
         return max((time for _, time, _ in files.values() if time >= 0), default=None)
-
-    def check_rejects(self) -> None:
-        """Raise `DataError` if more rows are rejected than the job allows."""
-        check_rejects(self.inputs, self._settings, self._store.path)
-
-    def differs(self, before: Mapping[str, InputRecord]) -> bool:
-        """Whether an input tells something else than before, apart from when its files were written."""
-        return differs(self.inputs, before)
 
     # ---- what is applied
 
@@ -474,39 +465,61 @@ def derive_on_spark(
     session: SparkSession,
 ) -> WrittenTables:
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
-    tables = tables_of(given.program)
-    names, wanted = list(tables), [each.name for each in tables.values()]
-    derived = given.derive(frames, wanted, "fail", "fail", choice)
-    has_state = choice.tasks == 1 and len(derived.around) < len(names)
+    tables = [each.name for each in tables_of(given.program).values()]
+    derived = given.derive(frames, tables, "fail", "fail", choice)
+    has_state = choice.tasks == 1 and len(derived.around) < len(tables)
     if has_state and derived.around:  # the state has all facts
-        derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
+        derived = given.derive(frames, tables, "fail", "fail", choice, goes_around_tasks=False)
+    written = _write_tables(
+        derived, list(tables_of(given.program)), publication, state if has_state else None
+    )
+    _replace_tables(written, publication, published, session)
+    return written
+
+
+def _write_tables(
+    derived: Derived, names: Sequence[str], publication: Publication, state: StateStore | None
+) -> WrittenTables:
+    """Write the rows of tables, by tasks, and the state if it is given."""
     storage, filesystem = publication.folder.storage, publication.folder.filesystem
     folders = {name: StorageFolder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
-    if has_state:
+    if state is not None:
         kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
     paths = {name: folder.path() for name, folder in folders.items()}
     target = Target("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
     files: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, file, rows in derived.write(target):
         if name == STATE:
+            assert state is not None
             state.take(publication.number, file)
         elif rows:
             files[name][file] = rows
     for name in derived.around:
         files[name] = write_files(derived[name], folders[name], schemas[name], publication.run)
-    base = publication.base.tables if publication.base else {}
-    for name, found in files.items():
-        old = base.get(name)
-        if old is None or not is_same(old.schema, schemas[name]):
-            publication.replace(name, schemas[name], found)
-        else:
-            now = read_files(session, folders[name], found, schemas[name])
-            _replace(session, publication, published, name, schemas[name], found, now)
-    for name in base.keys() - files.keys():
-        publication.drop(name)
     return WrittenTables(derived, files, folders, schemas)
+
+
+def _replace_tables(
+    written: WrittenTables, publication: Publication, published: Published, session: SparkSession
+) -> None:
+    """Make what was written the content of the tables; what differs from the version before is found too."""
+    base = publication.base.tables if publication.base else {}
+    for name, files in written.files.items():
+        old, schema = base.get(name), written.schemas[name]
+        if old is None or not is_same(old.schema, schema):
+            publication.replace(name, schema, files)
+            continue
+        now = read_files(session, written.folders[name], files, schema)
+        then = published_frame(session, published, name, publication.base.number if publication.base else 0)
+        folder = StorageFolder(publication.changes_folder_of(name), publication.folder.storage)
+        rows, with_kinds = differences(then, now), columns_of_changes(schema)
+        changes = write_files(rows, folder, with_kinds, publication.run, "cdc-")
+        if changes:
+            publication.replace(name, schema, files, changes)
+    for name in base.keys() - written.files.keys():
+        publication.drop(name)
 
 
 def arrow_schema(derived: Derived, name: str) -> Any:
@@ -527,23 +540,6 @@ def described_types(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
     outputs = derived.outputs.items()
     names = {name: each.predicate.name for name, each in outputs if each.predicate.name != name}
     return replace(origin, types=types, times=times, names=names, is_calendar=calendar)
-
-
-def _replace(
-    session: SparkSession,
-    publication: Publication,
-    published: Published,
-    name: str,
-    schema: Any,
-    files: Iterable[str],
-    now: DataFrame,
-) -> None:
-    """Make files the content of a table, with what differs from the version before, found by Spark."""
-    then = published_frame(session, published, name, publication.base.number if publication.base else 0)
-    folder = StorageFolder(publication.changes_folder_of(name), publication.folder.storage)
-    changes = write_files(differences(then, now), folder, columns_of_changes(schema), publication.run, "cdc-")
-    if changes:
-        publication.replace(name, schema, files, changes)
 
 
 def published_frame(session: SparkSession, published: Published, name: str, version: int) -> DataFrame:
@@ -642,10 +638,9 @@ def fetched_input(
         return readings[0]
 
     def read(faults: Faults) -> Iterator[Batch]:
-        shape, rows = reading().input.reading(), 0
+        shape = reading().input.reading()
         with telling():
             for table in fetched_by_files(reading().frame, incoming):
-                rows += table.num_rows
                 yield from shape.batches(table, source.shown, faults)
             for row in reading().rejects.toLocalIterator():
                 faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
