@@ -15,12 +15,12 @@ SOURCES = Path(__file__).parents[2] / "src"
 ROOT = SOURCES / "tidelog"
 EXCEPTIONS = {"BaseException", "Exception", "RuntimeError", "ValueError", "ArithmeticError", "Warning"}
 # Behind each figure: what is to be reached.
-FILES = 292  # 300
+FILES = 293  # 300
 FILES_AROUND_SPARK = 45  # 45
 MODULES_OF_A_PACKAGE = 18  # 18
-LINES = 911  # 700
+LINES = 807  # 700
 ENGINES_OF_ANY_TYPE = 51  # 0
-SHARED_CLASS_NAMES = 109  # 0
+SHARED_CLASS_NAMES = 90  # 0
 ODD_DOCSTRINGS = 0  # 0
 DEPTH = 5  # 3
 DEPTH_OF_ENGINES = 5  # 2

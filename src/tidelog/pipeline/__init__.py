@@ -1,6 +1,17 @@
 """The data pipeline: jobs from sources to published versions, in runs and in streams.
 
-`Job` and its like are imported when they are first used: the processes of Spark need only the readers.
+Begin with `job_run`: `run_job` is a run step by step, on the columnar engine and on Spark. Around it:
+
+- `job` has what users call; `job_settings` and `job_file` describe a job; `operating` adds attempts, reports
+  and events.
+- `inputs`, `source_files` and `spark_run` read sources; `versions` reads published versions and writes sinks.
+- `contents` and `publishing` turn the facts of a reasoner into published tables; `version_folder` has the
+  manifests of versions and the state beside them.
+- `guards` decides whether a version may be published; `run_reports` says what a run did.
+- `micro_batches`, `stream_sources` and `stream_records` make a version of each batch of a stream.
+
+May import everything but `cli`. Only `spark_run`, `stream_sources` and what they call need pyspark, which is
+imported when a job first needs it; so are the public names, as the processes of Spark need only the readers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What a reasoner holds, as it is published: Arrow tables of facts and changes, with times."""
+"""The facts of a reasoner as they are published: Arrow tables of rows and changes, with times.
+
+`ChangedRows` are rows of ids, inserted and deleted. `TableLayout` and the functions below it convert
+between intervals and the columns of published rows that say when. `TimedContents` and `PublishedContents`
+take facts out of a reasoner.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +40,6 @@ from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.time_columns import Bound
 from tidelog.temporal.timed_changes import TimedRows, Times
 from tidelog.temporal.timed_relation import BOUNDS, EVERY, PeriodicRelation
-
-# ---- Rows of ids that come and go, between a reasoner and its published tables.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,11 @@ def no_rows(arity: int) -> Rows:
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
 
 
-# ---- Times in published rows: behind the arguments, columns that say from when to when, as `run --output`
-# does.
+# ---- Times in published rows: columns behind the arguments that say from when to when, as in `run --output`.
 #
-# As ids, a bound has one value in whatever units and files it comes: a whole number, else a moment in
-# microseconds, else an exact text; none of these where there is no end (`UNBOUNDED`, which files leave out).
-# So rows with times are rows like any others: they are compared, put together and stored as such.
+# As an id, a bound has one value whatever its unit and source: a whole number, else a moment in microseconds,
+# else an exact text, and `UNBOUNDED` where there is no end, which files leave out. So rows with times are
+# compared, concatenated and stored like any others.
 
 Ids = npt.NDArray[np.int32]
 UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # no data has this
@@ -93,7 +95,7 @@ MOST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """What the columns of a table are called, and how many at the end say when."""
+    """The names of the columns of a table, and how many at the end say when."""
 
     names: tuple[str, ...]
     times: int = 0
@@ -101,12 +103,12 @@ class TableLayout:
 
     @property
     def arguments(self) -> int:
-        """How many columns are arguments."""
+        """Return how many columns are arguments."""
         return len(self.names) - self.times
 
 
 def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calendar: bool) -> TableLayout:
-    """The columns of a predicate's table."""
+    """Return the columns of a predicate's table."""
     names = column_names(predicate)
     if not is_timed:
         return TableLayout(table_names(names))
@@ -135,7 +137,7 @@ def table_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def time_ids(times: Times, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
-    """The columns of rows that hold in intervals, with the period by which each repeats if that is told."""
+    """Return the columns of intervals, with the period by which each repeats if `every` is given."""
     timeline, left, right = times.timeline, times.left, times.right
     scale = 1 if timeline.is_integer else timeline.scale
     columns = []
@@ -153,7 +155,7 @@ def time_ids(times: Times, every: Integers | None, dictionary: Dictionary) -> tu
 
 
 def _points(points: Integers, scale: int, is_infinite: Any, dictionary: Dictionary) -> Ids:
-    """The ids of points in units of 1 / `scale`."""
+    """Return the ids of points in units of 1 / `scale`."""
     ids = np.full(len(points), dictionary.encode(UNBOUNDED), np.int32)
     whole = ~is_infinite & (points % scale == 0)
     ids[whole] = dictionary.encode_numbers(Kind.INTEGER, points[whole] // scale)
@@ -164,7 +166,7 @@ def _points(points: Integers, scale: int, is_infinite: Any, dictionary: Dictiona
 
 
 def _fractions(points: Integers, scale: int, dictionary: Dictionary) -> Ids:
-    """The ids of points that are not whole."""
+    """Return the ids of points that are not whole."""
     if MICROSECONDS % scale == 0 and int(np.abs(points).max()) <= MOST // (MICROSECONDS // scale):
         return dictionary.encode_numbers(Kind.DATETIME, points * (MICROSECONDS // scale))
     distinct, places = np.unique(points, return_inverse=True)
@@ -187,7 +189,7 @@ def _value(point: Fraction) -> Value:
 def times_in(
     rows: Rows, layout: TableLayout, dictionary: Dictionary, is_integer: bool
 ) -> tuple[Times, Integers | None]:
-    """When rows hold, and by what they repeat, 0 if not at all; None if that is not told."""
+    """Return when rows hold, and the periods by which they repeat, 0 if not; None without such a column."""
     columns = rows.columns[layout.arguments :]
     bounds = [columns[0], columns[1], *columns[4:5]]
     distinct, places = np.unique(np.concatenate(bounds), return_inverse=True)
@@ -202,7 +204,7 @@ def times_in(
 
 
 def _numbers(ids: Ids, dictionary: Dictionary) -> tuple[Integers, int]:
-    """Points in units of 1 / a scale, and the scale; those without end are beyond all others."""
+    """Return points in units of 1 / a scale, and the scale; those without end are beyond all others."""
     kinds, payload = dictionary.kind[ids], dictionary.payload[ids]
     moments, is_text = kinds == Kind.DATETIME, kinds == Kind.STRING
     divisor = int(np.gcd.reduce(np.append(payload[moments], MICROSECONDS)))
@@ -251,7 +253,7 @@ def _point(value: Value) -> Fraction | None:
 def time_arrays(
     rows: Rows, layout: TableLayout, types: Sequence[ColumnType], dictionary: Dictionary
 ) -> list[pa.Array]:
-    """The columns that say when, as Arrow has them."""
+    """Return the columns that say when, as Arrow arrays."""
     pairs = zip(rows.columns[layout.arguments :], types, strict=True)
     return [_array(column, kind, layout.is_calendar, dictionary) for column, kind in pairs]
 
@@ -277,7 +279,7 @@ def _array(ids: Ids, column_type: ColumnType, is_calendar: bool, dictionary: Dic
 
 
 def ids_in(column: pa.ChunkedArray, column_type: ColumnType, dictionary: Dictionary) -> Ids:
-    """The ids of a column that says when, as it was stored."""
+    """Return the ids of a stored column that says when."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if column_type is ColumnType.BOOLEAN:
         return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(array).astype(np.int64))
@@ -301,18 +303,17 @@ def _read(text: str) -> Fraction:
     return point
 
 
-# ---- What a reasoner holds at times, as it is published: a row for each fact and interval, as long as it can
-# be.
+# ---- Facts at times: a row for each fact and maximal interval.
 #
-# A transaction tells which points of time came and went. In a table, intervals come and go: one that grows is
-# another one.
+# A transaction inserts and deletes points of time; a table has intervals, of which one that grows is deleted
+# and inserted again.
 
 
 class IntervalStarts:
-    """When intervals began that time has advanced into: the reasoner forgets it, and tables keep them whole.
+    """When intervals began that time has advanced into, which the reasoner forgets and tables keep.
 
-    Of each fact, it has the points before the time that was advanced to of the interval that reaches up to
-    it. Mutates itself.
+    It has, of each fact, the points before the time that was advanced to, of the interval that reaches up to
+    that time. Mutates itself.
     """
 
     def __init__(self, time: Temporal) -> None:
@@ -352,7 +353,7 @@ class IntervalStarts:
         self._tables[name] = TimedTable.of(name, tuple(columns[:, reaches]), *ends)
 
     def whole(self, name: str, facts: Table, lists: Lists) -> Lists:
-        """The lists of facts, with the points that were forgotten of their intervals."""
+        """Return the lists of facts, with the points that were forgotten of their intervals."""
         timeline = self._time.store.timeline
         if timeline.scale != self._timeline.scale:
             factor = timeline.scale // self._timeline.scale
@@ -376,12 +377,12 @@ class TimedContents:
         self.names = reasoner.program.timed
 
     def layout(self, predicate: Predicate) -> TableLayout:
-        """The columns of a predicate's table."""
+        """Return the columns of a predicate's table."""
         is_timed, is_periodic = predicate.name in self.names, self._time.periodic is not None
         return layout_of(predicate, is_timed, is_periodic, self._time.store.timeline.is_calendar)
 
     def _rows(self, columns: Sequence[np.ndarray], times: Times, every: Integers | None = None) -> Rows:
-        """Facts with their intervals, and with the period of each where there are periods."""
+        """Return facts with their intervals, and with the period of each where there are periods."""
         if self._time.periodic is not None and every is None:
             every = np.zeros(len(times.left), np.int64)
         ids = time_ids(times, every, self._engine.dictionary)
@@ -390,7 +391,7 @@ class TimedContents:
     # ---- all facts
 
     def facts(self, name: str) -> Rows:
-        """All facts of a predicate."""
+        """Return all facts of a predicate."""
         found = self._time.relation(self._predicates[name])
         every = found.every if isinstance(found, PeriodicRelation) else None
         return self._rows(found.coded.columns, Times(found.timeline, found.left, found.right), every)
@@ -398,7 +399,7 @@ class TimedContents:
     # ---- what a transaction changed
 
     def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> ChangedRows:
-        """The intervals of a predicate that went and that came, of points that did."""
+        """Return the intervals of a predicate that are deleted and inserted, given the points that are."""
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
         numbers = np.union1d(less.numbers, more.numbers)
@@ -409,7 +410,7 @@ class TimedContents:
         return ChangedRows.between(then, since)
 
     def since(self, name: str, columns: Sequence[np.ndarray], times: Times) -> ChangedRows:
-        """The intervals that went and came since rows were published, of all that time has not passed.
+        """Return the intervals deleted and inserted since rows were published, where time has not passed.
 
         The rows are those that reach up to the time that was advanced to, or beyond.
         """
@@ -444,9 +445,9 @@ class TimedContents:
         return self._rows(tuple(columns), Times(self._time.store.timeline, left, right))
 
 
-# ---- What a reasoner holds, as it is published: Arrow tables of facts, and of what changed in them.
+# ---- All facts: Arrow tables, and what changed in them.
 #
-# Their schemas follow from the program and from the types of what is given, never from the rows.
+# Schemas follow from the program and from the types of the explicit facts, never from the derived rows.
 #
 # Where equality is treated by rewriting, facts are listed with every member of each class, or with the
 # smallest one; the table of `=` has the classes.
@@ -479,7 +480,7 @@ class PublishedContents:
     ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
-        self._program = program  # what a transaction that is open makes of the reasoner's
+        self._program = program  # that of a transaction that is open, if there is one
         self._listing = reasoner.listing()
         self._timed = TimedContents(reasoner, starts)
         self._bound = bound
@@ -581,7 +582,7 @@ class PublishedContents:
         return name in self._timed.names and self.reasoner.time.past.time is not None
 
     def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> ChangedRows:
-        """Return what has changed since rows were published that reach into what is not forgotten."""
+        """Return the changes since these rows were published, which reach into what is not forgotten."""
         return self._timed.since(name, *rows)
 
     def changes_of(self, net: NetChange) -> TableChanges:
@@ -652,7 +653,7 @@ def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
 def _changes(
     removed: Mapping[str, Rows], added: Mapping[str, Rows], known: Mapping[str, Predicate]
 ) -> dict[str, ChangedRows]:
-    """Return what went and what came, by predicate."""
+    """Return what is deleted and inserted, by predicate."""
     return {
         name: ChangedRows(
             removed.get(name, no_rows(known[name].arity)), added.get(name, no_rows(known[name].arity))

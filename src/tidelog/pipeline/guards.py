@@ -1,4 +1,11 @@
-"""Guards and expectations: what must be true of a run before its version is published, and in job files."""
+"""Guards and expectations: what must be true of a run before its version is published.
+
+A guard is a limit on how many rows a source or a predicate has. An expectation is a predicate that rules
+derive and that should be empty: each of its rows is a violation. `check` compares the measures of a run with
+the limits and with the last published version; it knows neither how rows are read nor where they go.
+`source_limits` and `read_guards` read guards from job files, and `resolve` finds the predicates and columns
+that they name.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +21,6 @@ from tidelog.errors import DataError, Diagnostic, Severity, Span, TidelogError, 
 from tidelog.io.toml_tables import Table
 from tidelog.logic.program import BOTTOM, Predicate, Program
 from tidelog.rewrite.dropped_rows import Drop
-
-# ---- Guards and expectations: what must be true of a run before its version is published.
-#
-# A guard is a limit on how many rows a source or a predicate has. An expectation is a predicate that rules
-# derive and that should be empty: each of its rows is a violation. `check` compares what a run has measured
-# with the limits and with the last published version. It knows neither how rows are read nor where they go.
 
 EMPTIED: Final = "allow-empty"  # the guard against a source that has become empty
 EXPECT: Final = "expect"
@@ -45,12 +46,12 @@ class GuardSeverity(StrEnum):
 class Amount:
     """A number of rows, or a share of them."""
 
-    text: str  # as it is written
+    text: str  # as the job file has it
     rows: int | None = None
     share: Fraction | None = None
 
     def of(self, total: int) -> Fraction:
-        """Return how many rows of a total that is.
+        """Return the number of rows that this is of a total.
 
         >>> read_amount("20 %").of(1000), read_amount(7).of(1000)
         (Fraction(200, 1), Fraction(7, 1))
@@ -455,15 +456,10 @@ def _duration(length: timedelta) -> str:
     return f"{round(seconds / _SECONDS[unit], 1):g} {unit}"
 
 
-# ---- Guards in job files, and what they mean for a program.
-#
-# `source_limits` and `read_guards` read them key by key, `resolve` finds the predicates and columns that they
-# name.
-
 _LIMITS: Final = ("min-rows", "max-rows", "max-drop")
 _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as "20 %"'
 
-# ---- the job file
+# ---- job files
 
 
 def source_limits(table: Table) -> GuardLimits:
@@ -599,7 +595,7 @@ def resolve(guards: Guards, program: Program) -> Guards:
 
 
 class _Names:
-    """The names of a program, and those that were asked for and are not there. Mutable."""
+    """The names of a program, and errors for those that it does not have. Mutable."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

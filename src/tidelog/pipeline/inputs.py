@@ -1,5 +1,7 @@
-"""What a run takes in: the sources of a job, the imports of its program, what the program states, and what
-has changed.
+"""The inputs of a run: the sources of a job, the imports of its program, and the facts in the program.
+
+Each input says whether it has changed since a version was published, and yields its rows as batches. Rows
+that cannot be read are rejected, never lost. `InputReader` reads those that have changed.
 """
 
 from __future__ import annotations
@@ -43,17 +45,15 @@ from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import Times
 from tidelog.temporal.timed_relation import INTERVAL
 
-# ---- Rows with times of which some cannot be read: these are rejected one by one, and the others taken.
-
 Timed = tuple[Batch, Times]  # rows, and when each holds
 
 
 def readable(
     batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str, begin: int = 0
 ) -> Iterator[tuple[int, Batch, Times]]:
-    """The rows whose last columns say when, in parts, with where each begins in the batch.
+    """Yield the rows whose last columns can be read as times, in parts, with where each begins in the batch.
 
-    The batch is halved until the others are found.
+    The batch is halved until the rows that cannot be read are found, which are rejected.
     """
     try:
         yield begin, *split_batch(batch, names, is_integer)
@@ -79,24 +79,19 @@ def _rejected(row: Batch, fault: Diagnostic, place: str) -> BadRow:
     return BadRow(Diagnostic(fault.code, reason, place=place), text)
 
 
-# ---- What facts come from: the sources of a job, the imports of its program, and what the program states.
-#
-# Each input tells whether it has changed since a version was published, and gives its rows as batches. Rows
-# that cannot be read are rejected, never lost.
-
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
 ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
 
-STATED = "the program"  # what the facts are called that a program states
+STATED = "the program"  # how messages call the facts that a program states
 
 _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
 class SourceBinding:
-    """An input of a job: the predicate it feeds, and how it is read.
+    """An input of a job: the predicate whose facts it has, and how it is read.
 
-    `read` gives its rows; `columns` what the data calls its columns, where that can be told.
+    `read` yields its rows; `columns` returns the names of its columns, where the data has some.
     """
 
     key: str
@@ -110,18 +105,18 @@ class SourceBinding:
     filter: RowFilter | None = None
     on_error: str = "reject"
     volatile: bool = False
-    time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
+    time: tuple[str, ...] = ()  # what its last columns say of when a fact holds
     table: VersionedSource | None = None  # what `read` reads, if that has versions
-    held: Columns = ()  # the types of its values, whatever rows there are, where they do not say that
+    held: Columns = ()  # the types of its values, where the rows do not tell
     span: Span | None = field(default=None, compare=False)
 
     def times(self) -> Iterator[int]:
-        """When its files were written, in nanoseconds."""
+        """Yield when its files were written, in nanoseconds."""
         yield from (path.stat().st_mtime_ns for path in self.files)
         yield from (file.place_of[1].written for file in self.data if isinstance(file, StoredFile))
 
     def stamps(self, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-        """What tells whether its files have changed; those of an object store are not read for that."""
+        """Return the stamps of its files; those of an object store are not read for that."""
         found = stamps_of(self.files, known)
         for file in self.data:
             if isinstance(file, StoredFile):
@@ -136,7 +131,7 @@ def feedings(
     on_spark: Callable[[Source, Program], SourceBinding] | None = None,
     read_files: ReadFiles | None = None,
 ) -> list[SourceBinding]:
-    """All inputs of a job. Sources that only Spark has are made by `on_spark`."""
+    """Return all inputs of a job; `on_spark` makes those that only Spark can read."""
     read_files = read_files or read_in_process
     found = [*stated_inputs(program), *_imported(program, read_files)]
     faults: list[Diagnostic] = []
@@ -156,7 +151,7 @@ def feedings(
 
 
 def with_keys(found: Iterable[Any]) -> list[Any]:
-    """The inputs, dataclasses with a `key`, each with a key of its own."""
+    """Return the inputs, dataclasses with a `key`, each with a key of its own."""
     seen: dict[str, int] = {}
     keyed = []
     for item in found:
@@ -167,7 +162,7 @@ def with_keys(found: Iterable[Any]) -> list[Any]:
 
 
 def stated_inputs(program: Program) -> Iterator[SourceBinding]:
-    """The facts that the program states."""
+    """Yield the facts that the program states, as inputs."""
     by_predicate: dict[str, list[Fact]] = {}
     timed: dict[str, list[TimedFact]] = {}
     for fact in program.facts:
@@ -185,7 +180,7 @@ def stated_inputs(program: Program) -> Iterator[SourceBinding]:
 
 
 def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
-    """Facts, and behind their arguments the intervals at which they hold."""
+    """Return a reader of facts, with the intervals at which they hold behind their arguments."""
 
     def read_facts(faults: Faults) -> Iterator[Batch]:
         faults.rows += len(facts)
@@ -197,7 +192,7 @@ def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faul
 
 
 def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding]:
-    """The files that the program imports."""
+    """Yield the files that the program imports."""
     for transfer in program.imports:
         file = import_file(transfer, program.predicates[transfer.predicate])
         paths = () if file.path is None else (file.path,)
@@ -220,7 +215,7 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding
 
 
 def _of_files(source: Source, settings: Settings, program: Program, read_files: ReadFiles) -> SourceBinding:
-    """The files of a source."""
+    """Return the files of a source, as an input."""
     predicate = find_predicate_of(source, program)
     files = data_files_of(source, settings, program, predicate)
     marks = replace(source, span=None, path=())
@@ -243,7 +238,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
 
 
 def held_in(file: DataFile) -> Columns:
-    """The types of the values that a file may have: texts say nothing of them, but by declared types."""
+    """Return the types of the values that a file may have; those of text follow from declared types alone."""
     types = [kind for kind in file.types or () if kind is not ColumnType.SKIP]
     types = types[: len(types) - file.times]
     found = []
@@ -255,10 +250,10 @@ def held_in(file: DataFile) -> Columns:
 
 
 def _of_table(source: Source, settings: Settings, program: Program) -> SourceBinding:
-    """The table of others that a source names."""
+    """Return the foreign table that a source names, as an input."""
     predicate = find_predicate_of(source, program)
     table = VersionedSource(source, settings, program)
-    table.wanted  # noqa: B018 - what is wrong with the source is raised with what is wrong with others
+    table.wanted  # noqa: B018 - errors of the source are raised with those of others
     return SourceBinding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
@@ -275,26 +270,26 @@ def _of_table(source: Source, settings: Settings, program: Program) -> SourceBin
 
 
 def marks_of(source: Source) -> str:
-    """What tells whether a table is read in another way; the same for all engines."""
+    """Return a hash of how a table is read; it is the same for all engines."""
     return digest(repr(replace(source, span=None, path=(), version=None)))
 
 
 def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch]:
-    """The rows of files, read here."""
+    """Yield the rows of files, read in this process."""
     threads = os.cpu_count() or 1
     for file in files:
         yield from read(file, faults, threads)
 
 
 def source_measure(name: str, found: InputRecord, newest: int | None = None) -> SourceMeasure:
-    """Return what was read of an input; `newest` is when its newest file was written, in nanoseconds."""
+    """Return the measure of an input; `newest` is when its newest file was written, in nanoseconds."""
     written = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
     rows = found.rows - found.filtered
     return SourceMeasure(name, found.predicate, rows, found.rejected, found.filtered, written)
 
 
 def source_names(inputs: Mapping[str, InputRecord]) -> dict[str, str]:
-    """Return what messages call the sources and imports among inputs, by their keys; no two are the same."""
+    """Return how messages call the sources and imports among inputs, by their keys; no two are the same."""
     shown = [found.shown for found in inputs.values()]
     return {
         key: found.shown if shown.count(found.shown) == 1 else key
@@ -314,7 +309,7 @@ def key_of(source: Source, program: Program) -> str:
 
 
 def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """What tells whether files have changed; a file of the size and time that are known is not read."""
+    """Return the stamps of files; a file of the known size and time is not read."""
     found: dict[str, Stamp] = {}
     for path in files:
         name = str(path)
@@ -327,7 +322,7 @@ def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, St
 
 
 def are_unchanged(files: Iterable[Path], stamps: Mapping[str, Stamp]) -> bool:
-    """Whether files are all there, with the content that they had."""
+    """Return whether all files are there, with the content that they had."""
     try:
         return stamps_of(files, stamps) == stamps
     except OSError:
@@ -343,7 +338,7 @@ def _content(path: Path) -> str:
 
 
 def is_changed(item: SourceBinding, before: InputRecord | None) -> bool:
-    """Whether an input may give other rows than when it was last read."""
+    """Return whether an input may have other rows than when it was last read."""
     if before is None or item.volatile or item.marks != before.marks:
         return True
     if item.table is not None:
@@ -371,7 +366,7 @@ def check_drift(
 
 @dataclass
 class OpenInput:
-    """An input that is being read; once it has been, `input` tells what was found. Mutates itself."""
+    """An input that is being read; `input` describes it once it has been. Mutates itself."""
 
     item: SourceBinding
     rejects: Path  # the file for rows that are rejected
@@ -385,7 +380,7 @@ class OpenInput:
         self.filtered = 0
 
     def batches(self) -> Iterator[Batch]:
-        """The rows that can be read and that the filter lets through."""
+        """Yield the rows that can be read and that satisfy the filter."""
         try:
             for batch in self.item.read(self.faults):
                 kept = batch if self.item.filter is None else self.item.filter.keep(batch)
@@ -397,7 +392,7 @@ class OpenInput:
         self._check_some()
 
     def timed(self, is_integer: bool) -> Iterator[Timed]:
-        """The same of an input with times, each part with when its rows hold."""
+        """Yield the same rows of an input with times, each part with when its rows hold."""
         for batch in self.batches():
             parts = readable(batch, self.item.time, is_integer, self.faults, self.item.shown)
             yield from ((part, times) for _, part, times in parts)
@@ -414,7 +409,7 @@ class OpenInput:
         self._check_some()
 
     def _check_some(self) -> None:
-        """Nothing, unless there were rows and all were rejected: then the whole input is wrong."""
+        """Raise `DataError` if there were rows and all were rejected: then the whole input is wrong."""
         if not self.faults.skipped or self.faults.rows:
             return
         message = f"no row of `{self.item.shown}` could be read: {self.faults.skipped:,} rejected"
@@ -426,7 +421,7 @@ class OpenInput:
 
     @property
     def input(self) -> InputRecord:
-        """What the manifest tells of it."""
+        """The record of it in the manifest."""
         report = self.faults.report
         found = InputRecord(
             self.item.predicate,
@@ -455,15 +450,12 @@ def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder:
 
 
 def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]) -> bool:
-    """Return whether an input tells something else than before, apart from when its files were written."""
+    """Return whether an input differs from before, apart from when its files were written."""
     return any(item.told != before[key].told if key in before else True for key, item in inputs.items())
 
 
-# ---- What a run takes in: the inputs that have changed, read, with what was rejected written aside.
-
-
 class InputReader:
-    """The inputs of one run, and what was found in those that were read. Mutates itself."""
+    """The inputs of one run, read in this process, and what is known of them. Mutates itself."""
 
     def __init__(
         self,
@@ -496,9 +488,9 @@ class InputReader:
         )
 
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
-        """The predicates whose inputs are others than in a version; the other inputs are kept.
+        """Return the predicates whose inputs differ from those of a version; the records of others are kept.
 
-        Those of predicates that are read `again` are said to be others in any case, and are read whole.
+        Predicates that are read `again` are among them in any case, and their inputs are read whole.
         """
         self._again = again
         keys = {item.key for item in self.items}
@@ -515,23 +507,23 @@ class InputReader:
     def read(
         self, before: Manifest | None, full: bool, items: Sequence[SourceBinding]
     ) -> Iterator[OpenInput]:
-        """Inputs that are read, for the version of this number.
+        """Yield inputs that are read.
 
-        The rows of an input must have been taken when the next one is asked for.
+        The rows of an input must have been read when the next one is requested.
         """
         for taken in self.taken(items, before, full):
             yield taken
             self.note(taken)
 
     def rows(self, before: Manifest, items: Sequence[SourceBinding]) -> Iterator[Batch]:
-        """All rows that inputs give."""
+        """Yield all rows of inputs."""
         for taken in self.read(before, False, items):
             yield from taken.batches()
 
     def taken(
         self, items: Iterable[SourceBinding], before: Manifest | None, full: bool
     ) -> Iterator[OpenInput]:
-        """Inputs that are being read; raises `DataError` if one has other columns than before."""
+        """Yield inputs that are being read; raise `DataError` if one has other columns than before."""
         folder = self._store.rejects(self._number)
         for item in items:
             known = before.inputs.get(item.key) if before else None
@@ -542,20 +534,18 @@ class InputReader:
             yield OpenInput(item, rejects, relative, columns, item.stamps(known.files if known else {}))
 
     def note(self, taken: OpenInput) -> None:
-        """Tell what was found in an input that has been read."""
+        """Record and report an input that has been read."""
         found = self.inputs[taken.item.key] = taken.input
         rejected = f", {found.rejected:,} rejected" if found.rejected else ""
         filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
         self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{rejected}")
 
-    # ---- what becomes of it
-
     def feed(self, reasoner: Reasoner, before: Manifest | None, full: bool) -> None:
-        """Load all that the inputs contain into a reasoner without facts."""
+        """Load the rows of all inputs into a reasoner without facts."""
         self.load(reasoner, self.read(before, full, self.items))
 
     def load(self, reasoner: Reasoner, inputs: Iterable[OpenInput]) -> None:
-        """Load inputs that are read here into a reasoner without facts."""
+        """Load inputs into a reasoner without facts."""
         for taken in inputs:
             self._note_types(reasoner, [taken.item])
             if taken.item.time:
@@ -581,7 +571,7 @@ class InputReader:
         self.replace_times(change, before, predicates)
 
     def _apply_feed(self, change: Change, before: Manifest, name: str) -> bool:
-        """Apply what changed in the only table that gives a predicate's facts; return whether it is known."""
+        """Apply the changes of the only table that has a predicate's facts; return whether they are known."""
         items = self.of([name])
         if not items or name in self._again:
             return False
@@ -600,7 +590,7 @@ class InputReader:
         return True
 
     def replace_times(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
-        """The same of facts that are given with times."""
+        """Replace explicit facts with times, in the same way."""
         timed = [item for item in self.of(predicates) if item.time]
         for name in predicates:
             if name in change.program.timed:
@@ -610,7 +600,7 @@ class InputReader:
                 change.insert_timed(taken.item.predicate, batch, times)
 
     def of(self, predicates: Collection[str]) -> list[SourceBinding]:
-        """The inputs of predicates."""
+        """Return the inputs of predicates."""
         return [item for item in self.items if item.predicate in predicates]
 
     def newest(self, key: str) -> int | None:

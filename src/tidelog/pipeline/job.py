@@ -79,7 +79,7 @@ class _Read:
 class Job:
     """A pipeline: sources, a program, sinks, and a folder of published versions.
 
-    In a `with` block the reasoner of the current version stays at hand from one run to the next.
+    In a `with` block the reasoner of the current version stays open from one run to the next.
 
     >>> import tempfile, tidelog as tl
     >>> program = tl.parse("reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .")
@@ -173,7 +173,7 @@ class Job:
         return run_job(self, full, refresh)
 
     def check(self) -> None:
-        """Raise all that is found wrong with the job without running anything or starting Spark."""
+        """Raise all errors of the job that can be found without running anything or starting Spark."""
         faults: list[Diagnostic] = []
         try:
             program = self.program()
@@ -200,7 +200,7 @@ class Job:
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Run:
         """Publish the version in which a change script has been applied, one transaction.
 
-        Inputs are not looked at: a later run with changed inputs makes of their predicates what they say.
+        Inputs are not read: a later run with changed inputs replaces the facts of their predicates.
         """
         start = self.start_clock()
         manifest = self.transact(lambda change: change.apply(script, name=name), "changes", missing=missing)
@@ -219,7 +219,7 @@ class Job:
     ) -> Manifest:
         """Publish the version in which a transaction has been applied.
 
-        A stream says which `batch` it is before that, and has its `summary` afterwards. First of all, time
+        A stream gives its `batch` before the commit, and the `summary` of it afterwards. First of all, time
         may advance to what its last batch has made final.
         """
         with new_version(self) as version:
@@ -321,7 +321,7 @@ class Job:
     # ---- the program
 
     def program(self) -> Program:
-        """Return the program, as its file is now, with rules that leave out what expectations say."""
+        """Return the program as its file is now, without the rows that expectations leave out."""
         program, guards = self.stated_program(), self.settings.guards
         dropping = tuple(one for one in guards.expectations if one.severity is GuardSeverity.DROP)
         if not dropping:
@@ -331,7 +331,7 @@ class Job:
         return with_drops(program, drops, {each.name for each in found if each is not None})
 
     def stated_program(self) -> Program:
-        """Return the program, as its file is now."""
+        """Return the program as its file is now."""
         program, sandbox = self.settings.program, self.settings.sandbox
         if not isinstance(program, str):
             return with_times(as_program(program, sandbox), self.settings)
@@ -349,7 +349,7 @@ class Job:
         return self._start
 
     def reached(self, name: str, detail: str = "") -> None:
-        """Tell the listeners that a step has been reached."""
+        """Notify the listeners that a step has been reached."""
         step = Step(name, detail, perf_counter() - self._start)
         for listener in self.listeners:
             listener(step)
@@ -359,7 +359,7 @@ class Job:
         self._subscribers.append((predicate, callback))
 
     def announce(self, manifest: Manifest) -> None:
-        """Tell the subscribers what a version has changed."""
+        """Notify the subscribers of what a version has changed."""
         if not self._subscribers:
             return
         version = Version(self.store, manifest)
@@ -397,7 +397,7 @@ class Job:
     ) -> BatchPublisher:
         """Return a function for `foreachBatch` of a query of your own: `writeStream.foreachBatch(…)`.
 
-        Each batch is one transaction and publishes one version; one that comes again is passed over. The
+        Each batch is one transaction and publishes one version; one that comes again is skipped. The
         rows are records of a predicate, as for `stream`. The job must have been run. Over Spark Connect the
         function runs in a process of the server, on whose disks the published folder lies then.
         """
@@ -412,7 +412,7 @@ class Job:
 
     @property
     def session(self) -> Any:
-        """The session of Spark, started when it is first needed; the listeners are told which one it is."""
+        """The session of Spark, started when it is first needed; listeners learn which one it is."""
         if not self._has_session:
             self.reached("starting Spark")
             self._session = start_session(self.settings.engine, self._session)
@@ -422,5 +422,5 @@ class Job:
 
     @property
     def stages(self) -> str:
-        """How far the stages are that Spark runs now; nothing if it runs none."""
+        """How far the stages are that Spark runs now; empty if it runs none."""
         return stages_of(self._session) if self._has_session else ""

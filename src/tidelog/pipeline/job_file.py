@@ -67,13 +67,13 @@ TIME_HELP = (
 
 
 def load_settings(path: Path | str) -> Settings:
-    """The job in a file; raises `DataError` with all that is wrong with it."""
+    """Return the job in a file; raise `DataError` with all of its errors."""
     path = Path(path)
     return _settings(read_document(path), path.parent)
 
 
 def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> Settings:
-    """The job of a text; relative paths in it lie in `folder`."""
+    """Return the job of a text; relative paths in it lie in `folder`."""
     return _settings(Document(Text(name, text)), Path(folder))
 
 
@@ -114,7 +114,7 @@ def _settings(document: Document, folder: Path) -> Settings:
 
 
 def _storage(table: Table | None) -> dict[str, str]:
-    """Return how object stores are reached; a value is a text, or the name of an environment variable."""
+    """Return the settings of object stores; a value is a text, or the name of an environment variable."""
     found: dict[str, str] = {}
     if table is None:
         return found
@@ -138,7 +138,7 @@ def _storage(table: Table | None) -> dict[str, str]:
 
 
 def _publish(root: Table) -> tuple[str, str | None]:
-    """Return the folder of published versions, and the format of its tables if that is said."""
+    """Return the folder of published versions, and the format of its tables if it is given."""
     table = root.table("publish") if root.is_table("publish") else None
     if table is None:
         help = 'name the folder of published versions: publish = "published"'
@@ -236,7 +236,7 @@ def _source(table: Table) -> Source:
 
 
 def _check_place(table: Table, given: str | None, has_path: bool, has_query: bool = False) -> None:
-    """Note what is missing, or is too much, to tell where data is."""
+    """Note keys that are missing, or make no sense, to say where data is."""
     if given == "jdbc":
         if "url" not in table:
             table.missing("url", 'such as url = "jdbc:postgresql://host/database"')
@@ -349,7 +349,7 @@ def _memory(table: Table) -> int | None:
 
 
 def _time(table: Table) -> tuple[str, ...]:
-    """What columns behind the arguments tell of when a fact holds."""
+    """Return what columns behind the arguments say of when a fact holds."""
     names = table.texts("time") or ()
     if len(names) not in (0, 1, 2, 4):
         table.wrong("time", "does not name the columns that say when", TIME_HELP)
@@ -357,7 +357,7 @@ def _time(table: Table) -> tuple[str, ...]:
 
 
 def _horizon(table: Table) -> str | None:
-    """From when to when anything is derived, as text."""
+    """Return from when to when facts are derived, as text."""
     text = table.text("horizon")
     try:
         Engine(horizon=text).time_settings  # noqa: B018 - it is read to see whether it can be
@@ -383,7 +383,7 @@ def _streams(root: Table) -> tuple[Stream, ...]:
         table = root.table("stream")
         return (_stream(table),) if table is not None else ()
     tables = root.tables("stream")
-    for table in tables[1:]:  # what is said of the query is said once
+    for table in tables[1:]:  # settings of the query are given once
         table.refuse(("trigger", "marking", "checkpoint"), "is for all streams: write it in the first one")
     return tuple(map(_stream, tables))
 
@@ -427,7 +427,7 @@ def _stream(table: Table) -> Stream:
 
 
 def _check_stream(table: Table, stream: Stream) -> None:
-    """Note what is missing in a stream, or does not go together."""
+    """Note keys of a stream that are missing, or do not go together."""
     given = stream.format
     if given in (*FILE_STREAMS, "changes"):
         if "path" not in table:

@@ -1,6 +1,4 @@
-"""Runs as a scheduler sees them: attempts, a report, its page and a log of each run, and events for a
-catalogue.
-"""
+"""Runs as a scheduler sees them: attempts, the report and the page of each, a log, and OpenLineage events."""
 
 from __future__ import annotations
 
@@ -49,9 +47,9 @@ from tidelog.show.column_lineage import Dependency, lineage, published_dependenc
 from tidelog.show.picture import Arrow, Box, Graph
 from tidelog.show.picture_formats import document, svg
 
-# ---- The report of a run as a page of HTML that needs nothing else: no network, no scripts, light and dark.
+# ---- The report of a run as one page of HTML: no network, no scripts, light and dark.
 
-MOST_BOXES: Final = 80  # beyond that a picture shows nothing that a table does not show better
+MOST_BOXES: Final = 80  # beyond that a table shows it better
 _LONGEST: Final = 44  # characters of a name in a box
 _MINUS: Final = "−"
 
@@ -116,7 +114,7 @@ def _badge(report: RunReport) -> str:
 
 
 def _error(report: RunReport) -> str:
-    """Return the error, but for what findings say already."""
+    """Return the error, unless the findings have it already."""
     is_told = report.outcome is Outcome.REFUSED and any(one.is_failure for one in report.findings)
     if report.error is None or is_told:
         return ""
@@ -299,7 +297,7 @@ def _moment(text: str) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Return a time as people read it.
+    """Return a duration as people read it.
 
     >>> _seconds(0.0042), _seconds(12.34), _seconds(4000)
     ('4 ms', '12.3 s', '66 min 40 s')
@@ -311,7 +309,7 @@ def _seconds(seconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
-# ---- Runs as a scheduler sees them: attempts, a report and a log of each run, and events for a catalogue.
+# ---- Runs with attempts, reports and events.
 
 Retrying = Callable[[int, float, Exception], None]
 Warn = Callable[[Diagnostic], None]
@@ -322,8 +320,8 @@ def operate(
 ) -> Run:
     """Run a job as its settings say: as often as they allow, with reports and events.
 
-    `retrying` is told of each attempt that failed and is followed by another one, `warn` of each event that
-    could not be sent.
+    `retrying` is called for each attempt that failed and is followed by another one, `warn` for each event
+    that could not be sent.
     """
     run = str(uuid4())
     return attempt(
@@ -345,7 +343,7 @@ class _Observed:
         self._folder = None if folder is None else job.settings.resolve(folder)
 
     def run(self, full: bool, refresh: Sequence[str]) -> Run:
-        """Run the job, and write what there is to write before and after it."""
+        """Run the job, with the log, events and the report around it."""
         job = self._job
         if self._folder is None and job.settings.openlineage is None:
             return job.run(full, refresh)

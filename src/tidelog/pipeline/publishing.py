@@ -1,4 +1,9 @@
-"""Facts of a reasoner as tables of a published folder; versions derived again, gone back to, or converted."""
+"""Facts of a reasoner as tables of a published folder; states rebuilt, versions rolled back or converted.
+
+`publish_facts` writes the tables that change. `ResidentReasoner` keeps the reasoner of the published version
+open. `rebuild` makes a state from tables, `roll_back` publishes what an earlier version held, `convert`
+reads the folders of versions that jobs published before there were tables.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +67,6 @@ from tidelog.reasoner.transaction import Change
 from tidelog.rewrite.dropped_rows import aside_table, public_name, tables_of
 from tidelog.temporal.timed_changes import Times
 
-# ---- Facts of a reasoner as tables of a published folder.
-
 
 def publish_facts(
     publication: Publication,
@@ -74,7 +77,7 @@ def publish_facts(
     changes: TableChanges,
     origin: VersionOrigin,
 ) -> VersionOrigin:
-    """Write the tables that change, and return what the version says of itself with what is known of all.
+    """Write the tables that change, and return the origin of the version with what is known of all tables.
 
     Of a predicate without a table, or one whose columns are others or mean something else, all facts are
     written, whatever has changed.
@@ -113,9 +116,9 @@ def publish_facts(
 
 
 def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
-    """Raise `DataError` if a table cannot hold what a transaction brings, which is not committed yet.
+    """Raise `DataError` if a table cannot hold the rows of a transaction, which is not committed yet.
 
-    Once the state has it, it must be published: nothing may fail then because of a value.
+    Once the state has it, it must be published: no value may make that fail.
     """
     data, known = reasoner.schemas.data, reasoner.predicates()
     before = reasoner.schemas
@@ -128,7 +131,7 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
         contents = now.of(predicate)
         columns = added[name].columns if name in added else ()
         if name in then and then[name] != contents and name not in change.program.timed:
-            columns = reasoner.engine.rows(name)[0]  # all rows are written anew
+            columns = reasoner.engine.rows(name)[0]  # all rows are written again
         for ids, each, column in zip(columns, with_mixed(contents, EXACTLY), predicate.names, strict=False):
             try:
                 to_typed(dictionary, ids, each)
@@ -137,16 +140,16 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
 
 
 def given_types(reasoner: Reasoner) -> dict[str, list[list[str]]]:
-    """Return the types of what a reasoner was given, which its store does not keep."""
+    """Return the types of a reasoner's explicit facts, which its store does not keep."""
     noted = reasoner.schemas.data.noted()
     return {name: [sorted(each.value for each in types) for types in some] for name, some in noted.items()}
 
 
 def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> None:
-    """Tell a reasoner that was opened the types of what it was given, so that tables keep their columns.
+    """Give a reasoner that was opened the types of its explicit facts, so that tables keep their columns.
 
-    A version may not say the types, if tasks derived it: what its tables hold does instead. What the reasoner
-    was given after the version, if there is anything `unpublished`, is looked at.
+    A version that tasks derived may lack the types: those of its tables are used instead. Facts that came
+    after the version, if some are `unpublished`, are looked at.
     """
     data, given = reasoner.schemas.data, before.origin.given
     data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
@@ -159,7 +162,7 @@ def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> No
 
 
 def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
-    """Return the types that the arguments of a table hold, as far as its columns tell."""
+    """Return the types of the arguments of a table, as far as its columns determine them."""
     found = []
     for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
         types = types_of_column(ColumnType(kind))
@@ -232,7 +235,7 @@ class ResidentReasoner:
             self.reasoner = None
 
     def discard(self) -> None:
-        """Use the reasoner no longer, which may be ahead of what is published."""
+        """Abandon the reasoner, which may be ahead of what is published."""
         self._starts = None
         if self.reasoner is not None:
             self.reasoner.abandon()
@@ -284,7 +287,7 @@ def rows_open_in(
 ) -> tuple[list[Any], Times]:
     """Return the rows of a table that reach up to the time that was advanced to, or beyond, and their times.
 
-    The table is read some rows at a time, and constants of other rows do not come into the reasoner.
+    The table is read some rows at a time, and constants of other rows are not added to the reasoner.
     """
     origin, time = before.origin, reasoner.time
     layout = TableLayout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
@@ -327,15 +330,15 @@ def change_between(publication: Publication, name: str, then: Any, now: Any) -> 
         publication.change(name, inserted, deleted)
 
 
-# ---- The state of a version derived again: from its own tables if it has none, or some predicates of it.
+# ---- The state of a version, or some predicates of it, derived again.
 
 
 def rebuild(state: StateStore, store: Store, before: Manifest, program: Program) -> bool:
-    """Make the state of a version from the tables of what was given; return whether that can be done.
+    """Make the state of a version from the tables of explicit facts; return whether that can be done.
 
-    It cannot where a predicate is given and derived, where facts hold at times or terms are equal, or where
-    columns do not tell all of a value: tables do not say then which facts were given. It is not done either
-    if other facts follow than were published.
+    It cannot where a predicate is explicit and derived, where facts hold at times or terms are equal, or
+    where columns do not have all of a value: the tables do not determine the explicit facts then. It is not
+    done either if other facts follow than were published.
     """
     given = {name for name in program.predicates if name in before.origin.given}
     if not _is_told(before, program, given):
@@ -346,7 +349,7 @@ def rebuild(state: StateStore, store: Store, before: Manifest, program: Program)
         table = program.predicates[name].written
         reasoner.load(name, _batches(table, store, before))
         aside = aside_table(table, before.origin.names)
-        if aside is not None:  # what is left out was given, too
+        if aside is not None:  # rows that are left out were explicit, too
             reasoner.load(name, _batches(aside, store, before, without=1))
     reasoner.materialise()
     names = {each.name: table for table, each in tables_of(program).items()}
@@ -373,9 +376,9 @@ def depended_on(program: Program, names: Iterable[str]) -> set[str]:
 
 
 def differing(reasoner: Reasoner, names: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
-    """Derive predicates again, from what is given alone; return those of which a reasoner holds other facts.
+    """Derive predicates again from explicit facts; return those of which a reasoner holds other facts.
 
-    It holds nothing at times, and no equality.
+    The reasoner has no facts at times, and no equality.
     """
     program = reasoner.program
     needed = depended_on(program, names)
@@ -441,9 +444,9 @@ def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> It
     yield from from_python(arguments, types, names, Faults(OnError.FAIL))
 
 
-# ---- Going back: a new version that holds what an earlier one held.
+# ---- Rollback: a new version that holds what an earlier one held.
 #
-# Numbers only grow, so that whoever follows the changes learns of this one like of any other.
+# Numbers only grow, so that readers of changes see this one like any other.
 
 
 def roll_back(
@@ -472,29 +475,29 @@ def roll_back(
             publication.drop(name)
         # The state is of another version. It goes first: a process that ends here must not leave one that
         # says it is of the version to come.
-        # Of tables at an address only the job knows where it is, and finds out by itself that it is outdated.
+        # Of tables at an address only the job knows the state, and finds out by itself that it is outdated.
         if store.beside is not None:
             state = StateStore(store.beside, {})
             state.discard()
             state.remove_unpublished(None)
             state.settle()
-        # What a stream has brought it does not bring again.
+        # A stream does not send its batches again.
         origin = replace(target.origin, reason="rollback", batch=current.batch)
         return Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
 
 
-# ---- Folders of versions as jobs published them before there were tables that others read, made such tables.
+# ---- Conversion of folders of versions as jobs published them before there were tables.
 #
 #     CURRENT                      the number of the current version
 #     versions/7/manifest.json     what version 7 consists of: for each predicate, the files of its rows
 #     versions/7/facts/…           a base, and with the versions after it the rows that came and went
 #     versions/7/rejects/…         rows that were rejected
 #
-# Each version becomes one of the new folder, with what it said of itself; what changed between two is found
-# by comparing them. A conversion that was stopped goes on where it was.
+# Each version becomes one of the new folder, with its origin; what changed between two is found by comparing
+# them. A conversion that was stopped continues where it was.
 
 LAYOUT: Final = 1  # of manifests that are read here
-CONVERTED: Final = "converted"  # the key, in what a version says of itself, of the number it had
+CONVERTED: Final = "converted"  # the key, in the details of a version, of the number it had
 _TIMES: Final = (
     ColumnType.STRING,
     ColumnType.STRING,
@@ -507,7 +510,7 @@ _TIMES: Final = (
 def convert(
     folder: Path, target: Path, form: str | None, reached: Callable[[int, int], None] = lambda *_: None
 ) -> Published:
-    """Convert a folder of versions into published tables in another one; `reached` is told both numbers."""
+    """Convert a folder of versions into tables in another one; `reached` is called with both numbers."""
     if not is_former(folder):
         message = f"`{folder}` has no versions in the format of before"
         help = "nothing has to be converted" if (folder / "_tidelog.json").is_file() else None
@@ -602,7 +605,7 @@ class _Conversion:
     # ---- rows
 
     def _rows(self, table: Any) -> Rows:
-        """Return the rows that the files of a table say."""
+        """Return the rows of the files of a table."""
         rows = no_rows(len(table["types"]))
         for part in table["facts"]:
             some = self._part(part, table)
@@ -635,7 +638,7 @@ class _Conversion:
         contents, dictionary = _contents(table), self._engine.dictionary
         return typed_table(rows, table["written"], layout, contents, times, schema, dictionary)
 
-    # ---- what a version says of itself
+    # ---- origins
 
     def _origin(self, manifest: Any) -> VersionOrigin:
         tables, time = manifest["tables"], manifest.get("time")

@@ -1,4 +1,11 @@
-"""Reports of runs: what was read, derived and published, what guards found; OpenLineage events."""
+"""Reports of runs: what was read, derived and published, and what guards found; OpenLineage events.
+
+A report is data, written as JSON, which `read_report` reads again; `operating` makes a page of it. A log has
+one line for each run that began and one for each that ended, so that a killed run shows. An OpenLineage event
+is JSON, made by `start_event` and `end_event`, and goes to a file or to a server by `emit`; errors there are
+warnings: lineage is worth less than the run. Its structure is that of the OpenLineage specification 2-0-2 and
+of its facets.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +29,6 @@ from tidelog.errors import DataError, Diagnostic, Severity, codes
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.pipeline.job_settings import OpenLineageSettings
 from tidelog.show.column_lineage import Dependency, How, Lineage, Origin
-
-# ---- Reports of runs: what was read, derived and published, what guards found, and how long it took.
-#
-# A report is data. It is written as JSON, which `read_report` reads again; `report_page` makes a page of it.
-# A log has one line for each run that began and one for each that ended, so that a run which was killed
-# shows.
 
 FORMAT: Final = "tidelog-run"
 VERSION: Final = 1  # of the JSON; a new key does not change it
@@ -129,7 +130,7 @@ class RunReport:
 
 
 def read_report(values: object, place: str = "<report>") -> RunReport:
-    """Return the report that `to_json` made these values of; raise `DataError` if they are no report."""
+    """Return the report of which `to_json` made these values; raise `DataError` if they are no report."""
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise _unreadable("not a report of a run", place)
     version = values.get("format_version")
@@ -247,8 +248,8 @@ def log_start(folder: Path, job: str, run: str, started: str, attempt: int = 1) 
 class RunLog:
     """The runs in a log, in the order in which they ended.
 
-    `unfinished` are the ids of runs that began and did not end: they go on, or were killed. `damaged` lines
-    cannot be read: a crash left them unfinished.
+    `unfinished` are the ids of runs that began and did not end: they still run, or were killed. `damaged`
+    lines cannot be read: a crash left them unfinished.
     """
 
     runs: tuple[RunReport, ...]
@@ -280,12 +281,7 @@ def read_log(path: Path) -> RunLog:
     return RunLog(tuple(runs), tuple(run for run, _ in begun), damaged)
 
 
-# ---- OpenLineage events of runs: which datasets a run reads and writes, and which columns come from which.
-#
-# An event is JSON, made by `start_event` and `end_event`, and goes to a file or to a server by `emit`. What
-# goes wrong there is a warning: lineage is worth less than the run.
-#
-# The structure is that of the OpenLineage specification 2-0-2 and of its facets.
+# ---- OpenLineage: which datasets a run reads and writes, and which columns come from which.
 
 PRODUCER: Final = f"urn:tidelog:{__version__}"
 SPECIFICATION: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
@@ -375,7 +371,7 @@ def dataset_name(place: str, table: str | None = None) -> tuple[str, str]:
     if scheme == "file":
         return "file", _folder(slash + path)
     scheme = _OBJECT_STORES.get(scheme, scheme)
-    if scheme not in ("abfss", "wasbs"):  # what stands before their @ is a container, elsewhere it is a user
+    if scheme not in ("abfss", "wasbs"):  # before their @ is a container, in other schemes a user
         authority = authority.rpartition("@")[2]
     folder = _folder(slash + path)
     return f"{scheme}://{authority}", folder.lstrip("/") if scheme in _OBJECT_STORES.values() else folder
@@ -413,9 +409,9 @@ def start_event(job: LineageJob, run: str, at: str) -> Event:
 
 
 def end_event(job: LineageJob, report: RunReport, lineage: Lineage, at: str) -> Event:
-    """Return the event of a run that has ended: `COMPLETE`, or `FAIL` if it has published nothing it should.
+    """Return the event of a run that has ended: `COMPLETE`, or `FAIL` if it failed or was refused.
 
-    Outputs are named if they were written: a run that finds nothing changed writes none.
+    Outputs are named if they were written: a run without changes writes none.
     """
     failed = report.outcome in (Outcome.FAILED, Outcome.REFUSED)
     event = _event("FAIL" if failed else "COMPLETE", job, report.run, at)
@@ -527,7 +523,7 @@ def _output(one: Dataset, job: LineageJob, report: RunReport, lineage: Lineage) 
 
 
 def _column_lineage(one: Dataset, inputs: Sequence[Dataset], lineage: Lineage) -> dict[str, Any] | None:
-    """Return the facet of column lineage: what decides about the rows of all columns stands there once."""
+    """Return the facet of column lineage: origins that all columns share are listed once."""
     columns = list(lineage.of(one.predicate).values())
     if not columns or len(columns) != len(one.fields):
         return None
@@ -585,7 +581,7 @@ def _facet(schema: str, /, **values: Any) -> dict[str, Any]:
     return {"_producer": PRODUCER, "_schemaURL": schema, **values}
 
 
-# ---- where events go
+# ---- sending events
 
 
 def emit(

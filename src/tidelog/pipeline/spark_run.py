@@ -1,6 +1,7 @@
-"""What a run does on Spark: Spark reads the sources, and tasks derive and write the files of tables.
+"""A run on Spark: Spark reads the sources, and tasks derive and write the files of tables.
 
-What changed in sources is found by comparing them with what is published. Only changes come to this process.
+Changes of sources are found by comparing them with the published tables. Only changes are fetched to this
+process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -81,7 +82,7 @@ from tidelog.spark.stages import Given, held_by, read_by, tagged_rows
 from tidelog.spark.strategies import Choice
 from tidelog.spark.worker import NONE, READ, STATE, TAG, ReadFiles, StateFolder, Target, WriteRows
 
-MOST_ROWS: Final = 1_000_000  # of a table that is compared here
+MOST_ROWS: Final = 1_000_000  # of a table that is compared in this process
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class SparkBinding:
     source: Source
     on_error: str
     is_volatile: bool
-    table: VersionedSource | None = None  # what is read, if that has versions
-    marks: str = ""  # … and what tells whether it is read in another way
+    table: VersionedSource | None = None  # what is read, if it has versions
+    marks: str = ""  # … and a hash of how it is read
 
 
 class SparkInputReader:
@@ -127,12 +128,12 @@ class SparkInputReader:
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
-    # ---- what has changed
+    # ---- changed inputs
 
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
-        """Return the predicates whose inputs are others than in a version; the other inputs are kept.
+        """Return the predicates whose inputs differ from those of a version; the records of others are kept.
 
-        Those of predicates that are read `again` are said to be others in any case, and are read whole.
+        Predicates that are read `again` are among them in any case, and their inputs are read whole.
         """
         self._again = again
         found = {item.key: self._input(item) for item in self._items}
@@ -148,7 +149,7 @@ class SparkInputReader:
         return edited
 
     def _input(self, item: SparkBinding) -> InputRecord:
-        """Return what tells whether an input has changed, before a row of it is read."""
+        """Return the record of an input before a row of it is read: it says whether the input has changed."""
         if item.table is not None:
             return item.table.noted(InputRecord(item.predicate, item.source.shown, item.marks))
         files = (
@@ -185,7 +186,7 @@ class SparkInputReader:
         self._together = together(readings, read_by(self._program, ()))
         return self._together
 
-    # ---- everything
+    # ---- all inputs
 
     def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> Given:
         """Return the program with all of its inputs."""
@@ -197,18 +198,18 @@ class SparkInputReader:
     @property
     def frames(self) -> Frames:
         """The frames of all inputs, by the names that `given` has."""
-        assert self._together is not None, "what is given is asked for first"
+        assert self._together is not None, "`given` comes first"
         return self._together.frames
 
     def _types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
-        """Return the types of what inputs of predicates hold, where their rows are read."""
+        """Return the types of the inputs of predicates, where their rows are read."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
         return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
-    # ---- what was found
+    # ---- records of inputs
 
     def note(self) -> None:
-        """Note how many rows were read and rejected, after a job; executors write the rejected ones."""
+        """Record how many rows were read and rejected, after a job; executors write the rejected ones."""
         for item in self._items:
             if self._together is not None and item.key in self._together.readings:
                 self._note(item, self._together.counts(item.key))
@@ -220,7 +221,7 @@ class SparkInputReader:
         if rejected:
             folder = self._rejects(item)
             others = [file for file in counts["files"] if file not in reading.written]
-            if others or not counts["files"]:  # what is no file has none
+            if others or not counts["files"]:  # tables and queries have no files
                 rows = reading.rejects_of(others, counts.get("marks", ()))
                 with telling():
                     rows.write.mode("append").option("header", True).csv(str(folder))
@@ -253,15 +254,15 @@ class SparkInputReader:
         files = self._input(item).files if item is not None else {}
         return max((time for _, time, _ in files.values() if time >= 0), default=None)
 
-    # ---- what is applied
+    # ---- changes of facts
 
     def replace(
         self, reasoner: StoredReasoner, change: Change, before: Manifest, predicates: Sequence[str]
     ) -> None:
-        """Make the explicit facts of predicates, in a transaction, what their inputs give.
+        """Replace the explicit facts of predicates, in a transaction, by what their inputs contain.
 
-        All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
-        published, others are compared here: no exchange is as cheap.
+        All inputs are read by one job, whose tasks write files. Spark compares large ones with the published
+        tables; others are compared in this process, which is cheaper than any exchange.
         """
         reasoner.schemas.data.restore(self._types(predicates, before))
         compared = [name for name in predicates if not self._apply_feed(change, name, before)]
@@ -282,7 +283,7 @@ class SparkInputReader:
 
     @contextmanager
     def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
-        """Return the facts of inputs, by their keys, in files that are there for the block."""
+        """Return the facts of inputs, by their keys, in files that exist within the block."""
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
         taken = slots({name: each.spark for name, each in found.inputs.items()})
         schemas = {
@@ -307,7 +308,7 @@ class SparkInputReader:
             yield facts
 
     def _apply_feed(self, change: Change, name: str, before: Manifest) -> bool:
-        """Apply what the table of a predicate says has changed; return whether it says that."""
+        """Apply the changes of the table of a predicate; return whether they are known."""
         feed = self.feed(name, before)
         if feed is None:
             return False
@@ -318,7 +319,7 @@ class SparkInputReader:
         return True
 
     def feed(self, name: str, before: Manifest) -> SourceChanges | None:
-        """Return what changed in the only table of a predicate, None if rows must be compared."""
+        """Return the changes of the only table of a predicate, None if rows must be compared."""
         if name not in self._feeds:
             items = [item for item in self._items if item.predicate == name]
             inputs = {item.key: item.table for item in items}
@@ -350,7 +351,7 @@ class SparkInputReader:
         check_drift(item.source.shown, columns, known, full, item.source.span)
 
     def _still(self, change: Change, item: SparkBinding, feed: SourceChanges) -> Rows:
-        """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
+        """Return the facts of deleted rows that other rows of the table still have, found by Spark."""
         now = self._of(item)
         gone = self._session().createDataFrame(feed.went)
         then = read_source(self._session(), replace(item.source, frame=gone), self._program)
@@ -365,7 +366,7 @@ class SparkInputReader:
         return joined(rows) if rows else no_rows(then.input.predicate.arity)
 
     def _is_comparable(self, name: str, items: Sequence[SparkBinding], before: Manifest) -> bool:
-        """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
+        """Return whether the table of a predicate has exactly its sources' rows, in types of Spark."""
         written = self._program.predicates[name].written if name in self._program.predicates else name
         types = before.origin.types.get(written, ())
         return (
@@ -384,7 +385,7 @@ class SparkInputReader:
         session = self._session()
         then = published_frame(session, self._store.published, written, before.version)
         aside = aside_table(written, before.origin.names)
-        if aside is not None:  # what is left out was given, too
+        if aside is not None:  # rows that are left out were explicit, too
             left = published_frame(session, self._store.published, aside, before.version)
             then = then.unionAll(left.select(*map(quoted, then.columns)))
         frames = []
@@ -438,7 +439,7 @@ class _Facts:
 
 @dataclass(frozen=True)
 class WrittenTables:
-    """What tasks have written: the files of each table, below its folder, and the rows of each file."""
+    """The tables that tasks have written: the files of each, below its folder, and the rows of each file."""
 
     derived: Derived
     files: Mapping[str, Mapping[str, int]]
@@ -504,7 +505,7 @@ def _write_tables(
 def _replace_tables(
     written: WrittenTables, publication: Publication, published: Published, session: SparkSession
 ) -> None:
-    """Make what was written the content of the tables; what differs from the version before is found too."""
+    """Make the files the content of the tables, with what differs from the version before."""
     base = publication.base.tables if publication.base else {}
     for name, files in written.files.items():
         old, schema = base.get(name), written.schemas[name]
@@ -528,7 +529,7 @@ def arrow_schema(derived: Derived, name: str) -> Any:
 
 
 def described_types(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
-    """Return what a version says of itself, with the types of all tables."""
+    """Return the origin of a version, with the types of all tables."""
     types, times, calendar = {}, {}, False
     for name, output in derived.outputs.items():
         types[name] = tuple(
@@ -549,9 +550,9 @@ def published_frame(session: SparkSession, published: Published, name: str, vers
 
 
 def read_files(session: SparkSession, folder: StorageFolder, files: Iterable[str], schema: Any) -> DataFrame:
-    """Return the rows of files of a folder as a frame: Spark reads disks, tasks of ours object stores.
+    """Return the rows of files of a folder as a frame: Spark reads disks, our tasks object stores.
 
-    Spark as it comes has no file system for these.
+    Plain Spark has no file system for these.
     """
     paths, columns = [folder.relative(file) for file in files], from_arrow_schema(schema)
     if not paths:
@@ -566,7 +567,7 @@ def read_files(session: SparkSession, folder: StorageFolder, files: Iterable[str
 def write_files(
     frame: DataFrame, folder: StorageFolder, schema: Any, run: str, prefix: str = ""
 ) -> dict[str, int]:
-    """Write the rows of a frame into a folder, and return how many each file has; who writes is who reads."""
+    """Write the rows of a frame into a folder, and return how many each file has; see `read_files`."""
     if folder.is_local:
         name = f"{prefix}part-{run}-rows"
         with telling():
@@ -580,7 +581,7 @@ def write_files(
 
 
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
-    """Return the rows that came and those that went, by one pass over both; missing values are equal."""
+    """Return the inserted and deleted rows, by one pass over both; missing values are equal."""
     names = [quoted(name) for name in previous.columns]
     both = previous.select(*names, F.lit(1).alias("_then"), F.lit(0).alias("_now"))
     both = both.unionAll(current.select(*names, F.lit(0).alias("_then"), F.lit(1).alias("_now")))
@@ -599,7 +600,7 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 
 
 def reaching(session: SparkSession, settings: Settings) -> SparkSession:
-    """Return the session, able to read sources in object stores; raise `DataError` if it is not."""
+    """Return the session, set up to read sources in object stores; raise `DataError` if it cannot."""
     remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
     if not remote:
         return session
@@ -666,7 +667,7 @@ def _item(source: Described, program: Program, settings: Settings | None = None)
     made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
     if source.kind == "versioned" and settings is not None:
         table = VersionedSource(source, settings, program)
-        table.wanted  # noqa: B018 - what is wrong with the source is raised before Spark is started
+        table.wanted  # noqa: B018 - errors of the source are raised before Spark is started
         made = replace(made, storage=settings.storage)
         return SparkBinding(key, name, made, source.on_error, False, table, marks_of(source))
     return SparkBinding(key, name, made, source.on_error, source.kind != "file")
@@ -689,7 +690,7 @@ def _is_same(one: InputRecord, other: InputRecord | None) -> bool:
 
 
 def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
-    """Return what tells whether files have changed: their sizes, and when they were written."""
+    """Return the stamps of files: their sizes, and when they were written."""
     found = {}
     for file in files:
         status = None if file.local is None or not file.is_open else file.local.stat()

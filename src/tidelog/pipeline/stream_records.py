@@ -1,5 +1,18 @@
-"""Records of a stream: rows that say of a fact that it comes or goes, as one change of a predicate's
-facts.
+"""Records of a stream: rows that insert or delete a fact, gathered into one change of a predicate's facts.
+
+What holds of a batch of records, in their order, or in that of their column `order`:
+
+- **the last record counts**: of several records of one fact the last one decides;
+- **duplicates** (an explicit fact is inserted again, or a record repeats another) change nothing;
+- **missing** ones (a fact is deleted that is not explicit) change nothing, and are rejected unless ignored;
+- **late** ones (the order is lower than one of an earlier batch) are rejected;
+- **malformed** ones are rejected.
+
+Rejected records are counted and written to a file with the reason, and the rest of the batch is applied.
+
+With times, the same holds of points of time: of several records about one point of one fact the last one
+counts. A record is a duplicate if its fact is explicit for all of its interval already, and missing if it
+deletes points that are not explicit.
 """
 
 from __future__ import annotations
@@ -31,19 +44,6 @@ from tidelog.temporal.interval_table import Integers, Lists, Table, TimedTable, 
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_changes import TimedRows, Times
 
-# ---- Records of a stream: rows that say of a fact that it comes or goes, as one change of a predicate's
-# facts.
-#
-# What holds of a batch of records, in their order, or in that of their column `order`:
-#
-# - **the last word counts**: of several records of one fact the last one decides;
-# - **duplicates** (a fact that is explicit already comes again, or a record repeats another) change nothing;
-# - **missing** (a fact goes that is not explicit) change nothing, and are rejected unless they are ignored;
-# - **late** (the order is lower than one of an earlier batch) are rejected;
-# - **malformed** ones are rejected.
-#
-# Rejected records are counted and written aside with the reason, and the rest of the batch is carried out.
-
 INSERTS = frozenset({"+", "insert", "add", "update_postimage"})
 DELETES = frozenset({"-", "−", "delete", "remove", "update_preimage"})
 Positions = npt.NDArray[np.int64]  # a row for each record: its file, and its number in it
@@ -59,13 +59,13 @@ class RecordShape:
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     has_order: bool
-    time: tuple[str, ...] = ()  # what the last columns tell of when facts hold
+    time: tuple[str, ...] = ()  # what the last columns say of when facts hold
     has_op: bool = True  # otherwise all records are inserted
-    is_feed: bool = False  # of a table: of equal order, what is deleted comes first
+    is_feed: bool = False  # of a table: of equal order, deletions come first
 
     @staticmethod
     def of(stream: Stream, predicate: Predicate, program: Program) -> RecordShape:
-        """The columns that a stream's records have."""
+        """Return the columns of a stream's records."""
         order = (stream.order,) if stream.order else ()
         op = () if stream.append else (stream.op,)
         types = (ColumnType.STRING,) * len(op), program.types_of(predicate), (ColumnType.ANY,) * len(order)
@@ -79,7 +79,7 @@ class RecordShape:
 
 @dataclass
 class RecordCounts:
-    """What became of a batch's records. Mutates itself."""
+    """The counts of a batch's records, and the highest order. Mutates itself."""
 
     records: int = 0
     duplicates: int = 0
@@ -89,7 +89,7 @@ class RecordCounts:
 
 
 class Records:
-    """The records of one batch, gathered; `changed` is what they come to. Mutates itself."""
+    """The records of one batch, gathered; `changed` returns what they change. Mutates itself."""
 
     def __init__(
         self,
@@ -111,14 +111,12 @@ class Records:
         self.place = "<stream>"  # of the records that are read, as messages tell it
         self.tally = RecordCounts(order=highest)
 
-    # ---- in
-
     def take(self, batch: Batch, positions: Positions) -> None:
-        """Gather records that come as columns, in any order: positions tell which come first."""
+        """Gather records in any order: positions say which come first."""
         self._note(batch, positions)
 
     def _note(self, batch: Batch, positions: Positions) -> npt.NDArray[np.bool_]:
-        """Gather records that come as columns without times; which of them are well formed."""
+        """Gather records without times; return which of them are well formed."""
         shape = self._shape
         operations = ["+"] * batch.rows
         if shape.has_op:
@@ -139,10 +137,8 @@ class Records:
             self._ranks.append(ids[arity][known])
         return known
 
-    # ---- out
-
     def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """The records in their order: facts, whether they come, and which of the records they are."""
+        """Return the records in their order: facts, whether they are inserted, and their places."""
         rows, signs = joined(self._rows), np.concatenate(self._signs)
         positions = np.concatenate(self._positions)
         first = signs if self._shape.is_feed else np.zeros(len(signs), bool)
@@ -151,7 +147,7 @@ class Records:
         return Rows(tuple(column[places] for column in rows.columns), len(places)), signs[places], places
 
     def changed(self) -> ChangedRows:
-        """The facts that go and that come, each once, as far as that changes something."""
+        """Return the facts to delete and to insert, each once, as far as that changes something."""
         arity = self._shape.predicate.arity
         if not self._rows:
             return ChangedRows(no_rows(arity), no_rows(arity))
@@ -168,7 +164,7 @@ class Records:
     def _in_order(
         self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """The places of records in their order, without those that come too late."""
+        """Return the places of records in their order, without those that come too late."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
         values = self._engine.dictionary.decode_all(distinct.tolist())
@@ -207,12 +203,12 @@ class Records:
         self._refuse(code, reason, f"{sign} {text}")
 
     def _refuse(self, code: str, reason: str, text: str) -> None:
-        """Write a record aside."""
+        """Write a record to the file of rejected ones."""
         self._faults.add(BadRow(Diagnostic(code, reason, place=self.place), text))
 
 
 def _last(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows are not followed by an equal one."""
+    """Return which rows are not followed by an equal one."""
     if not rows.columns:
         last = np.zeros(rows.count, bool)
         last[-1:] = True
@@ -224,15 +220,8 @@ def _last(rows: Rows) -> npt.NDArray[np.bool_]:
     return last
 
 
-# ---- Records of a stream that say of a fact that it comes, or goes, for an interval. Mutates itself.
-#
-# What holds of records holds of points of time: of several records about one point of one fact the last one
-# counts. A record is a duplicate if its fact is given for all of its interval already, and missing if it
-# takes away points that are not given.
-
-
 class TimedRecords(Records):
-    """The records of one batch, gathered; `fill` puts what they come to into a transaction."""
+    """The records of one batch that hold at times; `fill` adds what they change to a transaction."""
 
     def __init__(self, time: Temporal, *parts: Any) -> None:
         super().__init__(*parts)
@@ -240,13 +229,11 @@ class TimedRecords(Records):
         self._intervals: list[Times] = []
 
     def take(self, batch: Batch, positions: Positions) -> None:
-        """Gather records that come as columns, of which the last ones say when."""
+        """Gather records, of which the last columns say when."""
         is_integer = self._time.store.timeline.is_integer
         for start, part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
             known = self._note(part, positions[start : start + part.rows])
             self._intervals.append(Times(times.timeline, times.left[known], times.right[known]))
-
-    # ---- out
 
     def fill(self, change: Change) -> None:
         """Add the points to delete and the points to insert to a transaction."""
@@ -281,7 +268,7 @@ class TimedRecords(Records):
             self._refuse(codes.LATE, reason, f"{'+' if signs[place] else '-'} {written}")
 
     def _ends(self) -> tuple[Integers, Integers]:
-        """The ends of all intervals, in units that what is given is written in too."""
+        """Return the ends of all intervals, in the units of the explicit facts."""
         store = self._time.store
         for times in self._intervals:
             store.adopt(times.timeline)
@@ -303,7 +290,7 @@ class TimedRecords(Records):
 
 
 class _Going:
-    """The points of facts that go, and those that come afterwards. Mutable: they become more."""
+    """The points of facts to delete, and those to insert afterwards. Mutable: they become more."""
 
     def __init__(self, time: Temporal, name: str, facts: Table) -> None:
         self._time = time
@@ -314,7 +301,7 @@ class _Going:
         self._known = self._given.facts.find(facts, facts.shape[1])
 
     def absent(self, records: Integers, lists: Lists) -> Lists:
-        """The points of records, of one fact each, that are not given as it stands."""
+        """Return the points of records, of one fact each, that are not explicit as it stands."""
         every, numbers = np.arange(len(records)), self.numbers[records]
         held = nothing(len(records)).united(self._given.lists, every, self._known[records])
         held = held.without(self.gone.lists, every, numbers).united(self.come.lists, every, numbers)
@@ -328,13 +315,13 @@ class _Going:
         self.come.lose(self.numbers[records[go]], lists.taken(go))
 
     def rows(self, table: TimedTable) -> TimedRows:
-        """The points as rows."""
+        """Return the points as rows."""
         columns, left, right = table.rows()
         return TimedRows(tuple(columns), len(left), Times(self._time.store.timeline, left, right))
 
 
 def _rounds(numbers: Integers) -> list[Integers]:
-    """The records of a batch in rounds: in each, those that come next of their facts."""
+    """Return the records of a batch in rounds, each with the next one of each fact."""
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1) != 0)
     counts = np.diff(np.append(starts, len(order)))

@@ -1,7 +1,7 @@
 """Streams of a job as frames, and the records of their batches: Spark reads and checks them in its tasks.
 
 Of a folder, Spark says which files a batch consists of; they are read as those of sources are. Rejected
-records are written by tasks. Only those that are well formed come to this process, some at a time.
+records are written by tasks. Only well-formed ones are fetched to this process, some at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as spark_types
 
 from tidelog.data.columns import Batch
@@ -123,7 +123,7 @@ class IncomingStream:
         return source, program
 
     def records(self, batch: DataFrame, watermark: str | None) -> IncomingRecords:
-        """Return the records of a batch. Nothing runs, but that the files of a folder are listed."""
+        """Return the records of a batch; only the files of a folder are listed for that."""
         session = batch.sparkSession
         if self.stream.format not in FILE_STREAMS:
             return IncomingRecords(self, self._of_rows(batch, session), (), watermark)

@@ -1,5 +1,12 @@
-"""The published folder of a job: its versions, what each says of itself, the state beside, and whether a
-job can go on from it.
+"""The published folder of a job: manifests of versions, the tables, the state, and what a job continues from.
+
+    reach/, hops/ …     a table for each predicate
+    _versions/          which version of each table belongs together
+    _state/             the reasoner of the current version
+    _rejects/7/         rows that version 7 has rejected
+
+Numbers of rows and schemas of tables are in the published folder; all else that a `Manifest` has is kept with
+the version as JSON.
 """
 
 from __future__ import annotations
@@ -34,22 +41,18 @@ from tidelog.temporal.metric_rules import time_cycle
 from tidelog.temporal.temporal import NOT_CHANGED
 from tidelog.temporal.timed_relation import BOUNDS
 
-# ---- What a published version says of itself: its tables, what changed in them, and where all of it came
-# from.
-#
-# Tables and their numbers of rows are known to the published folder; all else is kept with the version as
-# JSON.
+# ---- Manifests: the tables of a version, what changed in them, and where its facts came from.
 
-LAYOUT = 2  # of what is kept with a version
+LAYOUT = 2  # of the JSON that is kept with a version
 
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """Something that facts were read from, as it was then.
+    """An input that facts were read from, as it was then.
 
-    `files` holds, for each file, its size, the time of its last change and a hash of its content; `marks`
-    tells all else that matters: how it is read, or what the program states itself. Rejected rows are in the
-    file or folder `rejects`.
+    `files` has, for each file, its size, the time of its last change and a hash of its content; `marks` is a
+    hash of all else that matters: how it is read, or the facts that the program states. Rejected rows are in
+    the file or folder `rejects`.
     """
 
     predicate: str
@@ -64,11 +67,11 @@ class InputRecord:
     volatile: bool = False  # whether only reading it tells if it has changed
     version: int | None = None  # of a Delta or Iceberg table
     identity: str | None = None  # … and which table that is
-    is_edited: bool = False  # whether facts of its predicate were changed otherwise since
+    is_edited: bool = False  # whether facts of its predicate were changed in another way since
 
     @property
     def told(self) -> InputRecord:
-        """What matters of it, apart from when its files were written and where rejected rows are."""
+        """The same, apart from when its files were written and where rejected rows are."""
         return replace(self, files={}, rejects=None)
 
 
@@ -83,7 +86,7 @@ class StreamProgress:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """A micro-batch of a job's streams: what it brought, and what became of its records.
+    """A micro-batch of a job's streams: its files, and what became of its records.
 
     All times before the `watermark` are final: the next batch cannot change what holds then.
     """
@@ -119,17 +122,19 @@ class VersionOrigin:
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
     times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table say when
     names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, where tables differ
-    given: Mapping[str, list[list[str]]] = field(default_factory=dict)  # types of what was read, by predicate
+    given: Mapping[str, list[list[str]]] = field(
+        default_factory=dict
+    )  # types of explicit facts, by predicate
     is_integer_time: bool = False
     is_calendar: bool = False  # whether points of time are moments
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept with the version."""
+        """Return the JSON that is kept with the version."""
         return {"layout": LAYOUT, **asdict(self)}
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> VersionOrigin:
-        """Return what was kept with a version."""
+        """Return the origin of this JSON."""
         made: VersionOrigin = _made(VersionOrigin, found)
         inputs = {name: _input(item) for name, item in found["inputs"].items()}
         batch = None if found["batch"] is None else _batch(found["batch"])
@@ -137,7 +142,7 @@ class VersionOrigin:
         return replace(made, inputs=inputs, batch=batch, types=types)
 
     def knowing(self, known: Mapping[str, Columns]) -> VersionOrigin:
-        """Return the same with the types of what was read."""
+        """Return the same with the types of the explicit facts."""
         given = {
             name: [sorted(each.value for each in types) for types in columns]
             for name, columns in known.items()
@@ -217,12 +222,12 @@ class Manifest:
 
     @property
     def added(self) -> int:
-        """How many facts came."""
+        """How many facts were inserted."""
         return sum(feed.added for feed in self.feed.values())
 
     @property
     def removed(self) -> int:
-        """How many facts went."""
+        """How many facts were deleted."""
         return sum(feed.removed for feed in self.feed.values())
 
     @property
@@ -250,7 +255,7 @@ def _batch(item: dict[str, Any]) -> MicroBatch:
 
 
 def _made(kind: Any, item: Mapping[str, Any]) -> Any:
-    """A dataclass of plain values; JSON's arrays are tuples."""
+    """Return a dataclass of plain values; arrays of JSON become tuples."""
     known = {one.name for one in fields(kind)}
     return kind(
         **{
@@ -261,16 +266,11 @@ def _made(kind: Any, item: Mapping[str, Any]) -> Any:
     )
 
 
-# ---- The published folder of a job: its versions, and what lies beside their tables.
-#
-# reach/, hops/ …     a table for each predicate
-# _versions/          which version of each table belongs together
-# _state/             the reasoner of the current version
-# _rejects/7/         rows that version 7 has rejected
+# ---- The folder.
 
 REJECTS = "_rejects"
 INCOMING = "_incoming"
-FAILED = "failed"  # how a version is called that a guard has kept from being published
+FAILED = "failed"  # the name of a version that a guard has kept from being published
 
 
 class Store:
@@ -301,7 +301,7 @@ class Store:
         return self.beside
 
     def _check_format(self, path: Path) -> None:
-        """Raise `DataError` for a folder of versions as they were published before there were tables."""
+        """Raise `DataError` for a folder of versions in the former format, from before there were tables."""
         if is_former(path):
             message = f"`{path}` has versions in a format of its own, which is no longer read"
             help = f"convert it, `tidelog convert {path}`, or publish into another folder"
@@ -317,7 +317,7 @@ class Store:
         return None if self.published.is_empty else Manifest.of(self.published.current())
 
     def manifest(self, version: int | None = None) -> Manifest:
-        """Return a version, by default the current one; raise `DataError` if there is none such."""
+        """Return a version, by default the current one; raise `DataError` if it is not there."""
         if version is None:
             found = self.current()
             if found is None:
@@ -366,7 +366,7 @@ class Store:
 
     @contextmanager
     def _understood(self, table: str) -> Iterator[None]:
-        """Tell of files that are missing, or are not what they should be."""
+        """Raise `DataError` for files that are missing or damaged."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -381,15 +381,15 @@ class Store:
 
     @property
     def incoming(self) -> Path:
-        """The folder for facts on their way from tasks to this process."""
+        """The folder for facts that tasks write for this process."""
         return self.path / INCOMING
 
     def remove_incoming(self) -> None:
-        """Remove what a process has left behind that was killed."""
+        """Remove what a killed process has left behind."""
         shutil.rmtree(self.incoming, ignore_errors=True)
 
     def remove_rejects(self, numbers: Iterable[int]) -> None:
-        """Remove the rows that versions have rejected, unless a later version still names them."""
+        """Remove the rejected rows of versions, unless a later version still names them."""
         if self.beside is None:
             return
         named = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
@@ -404,7 +404,7 @@ class Store:
 
 
 def is_former(path: Path) -> bool:
-    """Whether a folder has versions as they were published before there were tables that others read."""
+    """Return whether a folder has versions in the former format, from before there were tables."""
     return (path / "CURRENT").is_file() and (path / "versions").is_dir()
 
 
@@ -418,14 +418,13 @@ def store_of(settings: Settings) -> Store:
         raise DataError(replace(each, span=each.span or span) for each in error.diagnostics) from error
 
 
-# ---- The reasoner of a published folder: a durable store beside the tables. Mutates the disk.
+# ---- The state: a durable store of the reasoner beside the tables. Mutates the disk.
 #
-# With it a change derives only what it touches, in this process or in a later one.
+# With it a change derives only what it affects, in this process or in a later one.
 #
-# A store says of which version it is. One that is made for a new version lies beside the current one until
-# that version is published. What a transaction does is committed to the store first, then published. A
-# process that ends in between leaves a store that is one version ahead: `expected` says what was to be
-# published then.
+# A store knows of which version it is. One that is made for a new version lies beside the current one until
+# that version is published. A transaction is committed to the store first, then published. A process that
+# ends in between leaves a store that is one version ahead; `expected` returns what was to be published then.
 
 APP: Final = "published"  # the application whose transactions a store counts: their numbers are versions
 FOLDER: Final = "_state"
@@ -433,7 +432,7 @@ EXPECTED: Final = "_expected.json"
 
 
 class StateStore:
-    """The store of a published folder."""
+    """The durable store of the reasoner of a published folder."""
 
     def __init__(self, published: Path, settings: Mapping[str, Any], max_memory: int | None = None) -> None:
         self._published = published
@@ -449,10 +448,10 @@ class StateStore:
         """Return the folder of a store that is made for a version to come."""
         return self._published / f"{FOLDER}.{number}"
 
-    # ---- a new one
+    # ---- a new store
 
     def begin(self, number: int, program: Program) -> StoredReasoner:
-        """Return a reasoner without facts, whose store is made by `begin` for a version to come."""
+        """Return a reasoner without facts, whose `begin` makes the store of a version to come."""
         path = self.path_for(number)
         shutil.rmtree(path, ignore_errors=True)  # left by a process that did not finish
         reasoner = open_store(path, program, later=True, **self._settings)
@@ -492,7 +491,7 @@ class StateStore:
             if path != current:
                 shutil.rmtree(path, ignore_errors=True)
 
-    # ---- the one that is there
+    # ---- the current store
 
     @staticmethod
     def batch(number: int) -> BatchId:
@@ -524,10 +523,10 @@ class StateStore:
         """Return the version that a reasoner is of."""
         return reasoner.batches[APP].number if APP in reasoner.batches else 0
 
-    # ---- what is to be published
+    # ---- the version that is to be published
 
     def expect(self, number: int, origin: VersionOrigin) -> None:
-        """Note what a version will say of itself, before its transaction is committed to the store."""
+        """Write the origin of a version before its transaction is committed to the store."""
         text = json.dumps({"version": number, "origin": origin.to_json()})
         write_text(self._published / EXPECTED, text)
 
@@ -537,7 +536,7 @@ class StateStore:
         return (self._published / EXPECTED).exists()
 
     def expected(self, number: int) -> VersionOrigin | None:
-        """Return what a version was to say of itself that was not published."""
+        """Return the origin of a version that was not published, if it is the expected one."""
         try:
             found = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -545,11 +544,11 @@ class StateStore:
         return VersionOrigin.from_json(found["origin"]) if found["version"] == number else None
 
     def settle(self) -> None:
-        """Expect nothing more: what the store has is published."""
+        """Forget the expected version: what the store has is published."""
         (self._published / EXPECTED).unlink(missing_ok=True)
 
 
-# ---- Whether a job can go on from a version: what it must not differ in, and what is derived anew otherwise.
+# ---- Whether a job can continue from a version, or everything must be derived again.
 
 
 def check_columns(before: Manifest, program: Program) -> None:
@@ -569,7 +568,7 @@ def check_columns(before: Manifest, program: Program) -> None:
 
 
 def reason_not_to_continue(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
-    """Return why everything must be derived anew, to go on from a version with a program, if it must."""
+    """Return why everything must be derived again, to continue from a version with a program, if it must."""
     now, was = engine.treatment_in(program), before.origin.treatment
     if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms come and go as rules do
         shown = [text or "no such treatment" for text in (was, now)]
@@ -586,7 +585,7 @@ def reason_not_to_continue(before: Manifest, then: Program, program: Program, en
 
 
 def edited_inputs(inputs: Mapping[str, InputRecord], change: Change) -> Mapping[str, InputRecord]:
-    """The inputs; tables of predicates whose facts a transaction changes no longer tell all of these."""
+    """Return the inputs; those with versions are marked if facts of their predicates change."""
     names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
     return {
         key: replace(each, is_edited=True) if each.version is not None and each.predicate in names else each
@@ -595,7 +594,7 @@ def edited_inputs(inputs: Mapping[str, InputRecord], change: Change) -> Mapping[
 
 
 def reason_in(error: ProgramError) -> str:
-    """Why everything must be derived anew, as maintaining what holds at times has told; else raises it."""
+    """Return why facts at times cannot be maintained, so that all are derived again; else raise the error."""
     for fault in error.diagnostics:
         if fault.code == NOT_CHANGED:
             return fault.message
@@ -603,7 +602,7 @@ def reason_in(error: ProgramError) -> str:
 
 
 def reason_not_to_open(error: DataError) -> str:
-    """Return why everything must be derived anew, as opening the state has told; else raise the error."""
+    """Return why the state cannot be opened, so that all is derived again; else raise the error."""
     for fault in error.diagnostics:
         if fault.code == NOT_STORABLE:  # other settings than it was made with
             return fault.message
@@ -611,7 +610,7 @@ def reason_not_to_open(error: DataError) -> str:
 
 
 def _times_of(name: str, program: Program, engine: Engine) -> int:
-    """How many columns of a predicate's table tell when."""
+    """Return how many columns of a predicate's table say when."""
     if name not in program.timed:
         return 0
     is_periodic = engine.horizon is None and bool(time_cycle(program.timed_rules))
@@ -619,23 +618,23 @@ def _times_of(name: str, program: Program, engine: Engine) -> int:
 
 
 def has_changed(what: str) -> DataError:
-    """The error for a change without a run, while the job is another one than that of the last version."""
+    """Return the error for a change without a run, where the job differs from that of the last version."""
     message = f"{what} has changed since the last version was published"
     return DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
 
 
 def no_advance(place: str | None = None) -> DataError:
-    """The error for time that is to advance."""
+    """Return the error for a change script that advances time."""
     message = "time cannot advance in a pipeline by a change script"
     help = "give a stream of records an `event-time`: time advances by its watermark"
     return DataError(Diagnostic(codes.TIMED, message, place=place, help=help))
 
 
-# ---- Programs as a version keeps them: the rules and declarations written out, and a hash of what they mean.
+# ---- Programs as a version keeps them: the text of rules and declarations, and a hash of their meaning.
 
 
 def digest(*texts: str) -> str:
-    """A hash of texts."""
+    """Return a hash of texts."""
     made = blake2b(digest_size=16)
     for text in texts:
         made.update(text.encode("utf-8", "surrogateescape") + b"\0")
@@ -646,7 +645,7 @@ _described: list[tuple[Program, tuple[str, str | None]]] = []  # the last one, b
 
 
 def described(program: Program) -> tuple[str, str | None]:
-    """A hash of what a program means, and its rules and declarations written out."""
+    """Return a hash of what a program means, and the text of its rules and declarations."""
     for known, texts in _described:
         if known.rules is program.rules and known.predicates is program.predicates:
             return texts
@@ -656,7 +655,7 @@ def described(program: Program) -> tuple[str, str | None]:
 
 
 def hash_of(program: Program) -> str:
-    """A hash of the rules and of the predicates' columns: the same if only the writing differs."""
+    """Return a hash of the rules and of the predicates' columns: the same if only the layout differs."""
     writing = Writing()
     rules = sorted(writing.rule(rule) for rule in program.rules)
     predicates = sorted(
@@ -668,9 +667,9 @@ def hash_of(program: Program) -> str:
 
 
 def published_program(origin: VersionOrigin, program: Program) -> Program | None:
-    """Return the program that a version was published with; None if that cannot be told any more.
+    """Return the program that a version was published with; None if it cannot be read back.
 
-    `program` is today's, which it often is.
+    `program` is the current one, which is often the same.
     """
     if hash_of(program) == origin.program:
         return replace(program, facts=(), imports=())

@@ -1,6 +1,4 @@
-"""Published versions as Python reads them, and sinks: facts of a version for those who do not read
-published folders.
-"""
+"""Published versions as Python reads them, and sinks: copies of facts outside published folders."""
 
 from __future__ import annotations
 
@@ -41,8 +39,6 @@ from tidelog.reasoner.delta import REMOVED as MINUS
 from tidelog.reasoner.delta import Delta, PredicateDelta, find_predicate
 from tidelog.rewrite.dropped_rows import public_name
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation
-
-# ---- Published versions as Python reads them: relations, and what changed between two versions.
 
 PIECE: Final = 1 << 15  # rows of a piece
 
@@ -102,9 +98,9 @@ class Version:
         return None if before is None else self.store.manifest(before)
 
     def changed_pieces(self, name: str) -> Iterator[tuple[str, Relation]] | None:
-        """Return what `changes` does, some rows at a time: whether they came or went, and the rows.
+        """Return the changes some rows at a time: whether they were inserted or deleted, and the rows.
 
-        None if no change feed says it: rows of the two versions have to be compared.
+        None without a change feed: rows of the two versions have to be compared.
         """
         table, earlier = find_predicate(name, self.predicates).written, self._earlier()
         after = earlier.version if earlier else 0
@@ -251,7 +247,7 @@ def _changed(
 ) -> tuple[ChangedRows, Manifest]:
     """Return what changed in a table after a version, None if there was none, and whose columns it has.
 
-    The change feed of the table says it, or comparing all rows if that does not.
+    It is read from the change feed of the table, or found by comparing all rows.
     """
     old, new = low.tables.get(table) if low else None, high.tables.get(table)
     of = high if new is not None or low is None else low
@@ -328,7 +324,7 @@ def write_tables(session: Any, sink: Sink, tables: Iterator[pa.Table], mode: str
 
 
 def write_frame(frame: Any, sink: Sink, mode: str) -> None:
-    """The rows of a DataFrame are where a sink says."""
+    """Write the rows of a DataFrame where a sink says."""
     try:
         _write(frame, sink, mode)
     except Exception as error:  # noqa: BLE001 - Py4J raises what the driver raises
@@ -350,11 +346,11 @@ def _write(frame: Any, sink: Sink, mode: str) -> None:
     writer.save()
 
 
-# ---- Sinks: facts of a version, or what it changed, for those who do not read published folders.
+# ---- Sinks: facts of a version, or its changes, for readers that know no published folders.
 #
-# Sinks are written after the pointer has moved. A file names the version whose sinks are written, so that a
-# run that was stopped in between is made up for. Facts replace what the sink held; changes get a file, or
-# rows, of their own for each version, so that nothing is written twice.
+# Sinks are written after the version has become the current one. A file names the version whose sinks are
+# written, so that the next run completes one that was stopped in between. Facts replace the content of the
+# sink; changes get a file, or rows, of their own for each version, so that no change is written twice.
 
 WRITTEN = ".sinks"  # the version whose sinks are written
 _SIGNS = {INSERT: PLUS, DELETE: MINUS}
@@ -472,7 +468,7 @@ class Sinks:
 
 
 def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
-    """The rows of a relation as a sink wants them; tables and databases hold text alone by default."""
+    """Return the rows of a relation as a sink has them; tables and databases hold text by default."""
     if sink.kind == "file":
         assert sink.format is not None
         return file_table(relation, sink.format, sink.terms, types)
@@ -485,7 +481,7 @@ def _types(predicate: Predicate) -> tuple[ColumnType, ...]:
 
 
 def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:
-    """The table with first columns that tell the version and the sign of its rows."""
+    """Return the table with first columns for the version and the sign of its rows."""
     for label, value in (("change", sign), ("version", version)):
         name = label
         while name in table.column_names:

@@ -1,7 +1,7 @@
 """Tables of Delta Lake, by the package `deltalake`; commits on a disk are written here.
 
 The package commits added and removed files, but has no action for change files (`cdc`), without which a
-change feed reports all rows of a file that was written anew. On a disk a commit is therefore one file of
+change feed reports all rows of a file that was rewritten. On a disk a commit is therefore one file of
 JSON lines that is written here, and created only if no other commit has its number. Object stores have no
 such operation in Arrow: there the package commits, and exact changes go to a table of their own,
 `_changes/<table>`, to which rows are only added.

@@ -1,4 +1,4 @@
-"""Tables of others: Delta and Iceberg tables as sources, with their changes as Arrow.
+"""Foreign tables: Delta and Iceberg tables of other writers as sources, with their changes as Arrow.
 
 A table with a feature that would have to be applied to be read rightly, and is not, is refused by the name of
 the feature (E912). What is read is never a guess.
@@ -36,7 +36,7 @@ _ADDED, _DELETED = 1, 2  # states of entries in Iceberg's manifests
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A Parquet file of a table of others; values of partition columns may be missing in the file."""
+    """A Parquet file of a foreign table; values of partition columns may be missing in the file."""
 
     location: str
     rows: int | None
@@ -45,7 +45,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A version of a table of others: `version` is that of a Delta log, or the id of an Iceberg snapshot."""
+    """A version of a foreign table: `version` is that of a Delta log, or the id of an Iceberg snapshot."""
 
     format: str
     version: int
@@ -86,7 +86,7 @@ class SourceTable:
             yield batch.select(names)
 
     def plain_files(self) -> tuple[SourceFile, ...]:
-        """Return the files, if a reader that knows nothing of the format finds all columns by their names."""
+        """Return the files, if a reader of plain Parquet finds all columns by their names."""
         if self._renamed:
             names = ", ".join(f"`{name}`" for name in self._renamed)
             message = f"columns of the Iceberg table have had other names, which files still have: {names}"
@@ -110,9 +110,9 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class ForeignTable:
-    """A table of others as it is now, or as it was in a version: which one that is, without a row being read.
+    """A foreign table, now or in a version: which one that is, without a row being read.
 
-    `identity` is another one if the table was made anew at the same place.
+    `identity` differs if the table was created again at the same place.
     """
 
     format: str
@@ -349,7 +349,7 @@ def iceberg_changes(
     `upto` is the snapshot to stop at, by default the current one.
 
     Iceberg has no change feed: rows of files that were added and removed are compared, per snapshot. Rows
-    that were only written anew are not among the changes. `_version` is the id of the snapshot.
+    that were only rewritten are not among the changes. `_version` is the id of the snapshot.
     """
     folder, table = _iceberg(path, storage)
     convert = iceberg.package("io.pyarrow").schema_to_pyarrow

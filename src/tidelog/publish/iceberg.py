@@ -432,7 +432,7 @@ class IcebergTables:
         properties: dict[str, str],
         partition: int | None = None,
     ) -> None:
-        """Add a snapshot to a transaction: files that go, and files that come."""
+        """Add a snapshot to a transaction: removed files, and added ones."""
         update = transaction.update_snapshot(snapshot_properties=properties)
         with update.overwrite() if removed or not added else update.merge_append() as snapshot:
             for file in removed:

@@ -192,12 +192,12 @@ class StorageFolder:
             raise DataError(Diagnostic(codes.STORAGE, message)) from error
 
     def check(self) -> None:
-        """Raise a diagnostic if the object store cannot be reached, or lets nobody in with these settings."""
+        """Raise a diagnostic if the object store cannot be reached, or denies access with these settings."""
         if self.is_local:
             return
         bucket = self.address.removeprefix("s3://").partition("/")[0]
         try:
-            # Listing is what all libraries do first; a bucket that is not there is only told so.
+            # Listing is what all libraries do first; a missing bucket shows in no other way.
             if self.filesystem.get_file_info(bucket).type == pafs.FileType.NotFound:
                 message = f"there is no bucket `{bucket}`"
                 raise DataError(Diagnostic(codes.STORAGE, message, help=_STORAGE_HELP, place=self.address))
@@ -295,7 +295,7 @@ class StorageFolder:
             self.filesystem.delete_file(self.path(name))
 
     def sync(self, names: Iterable[str]) -> None:
-        """Force files that were written elsewhere to the disk, and their names."""
+        """Force files that other processes have written to the disk, and their names."""
         if not self.is_local:
             return
         folders = set()

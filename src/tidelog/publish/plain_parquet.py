@@ -39,7 +39,7 @@ class SnapshotTables:
     # ---- tables
 
     def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
-        """Write the list of a table's files; nobody reads it before the version is published."""
+        """Write the list of a table's files, which is not read before the version is published."""
         record = {
             "schema": json.loads(published_schemas.to_json(plan.schema)),
             "files": [

@@ -256,7 +256,7 @@ class Publication:
         """Delete rows from a table, and insert others.
 
         Tables are sets: the rows to delete are there (E908 otherwise), the rows to insert are not, and no row
-        is in both. Files that hold rows to delete are written anew, one at a time; the others stay.
+        is in both. Files that hold rows to delete are rewritten, one at a time; the others stay.
         """
         base = self._begun(table)
         if base is None and inserted is None:
@@ -384,7 +384,7 @@ class Publication:
 
         `details` are JSON values, and come back unchanged. `before_switch` is called when all tables are
         committed and nothing of the version is seen yet; the docstring of this module says what it is for.
-        `time` is that of a version that was published before, elsewhere.
+        `time` is that of a version that was published before in another folder.
         """
         if self._is_committing:
             raise DataError(Diagnostic(codes.TWICE, f"version {self.number} is committed already"))

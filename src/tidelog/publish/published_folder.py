@@ -263,7 +263,7 @@ class Published:
         """Begin a version: take the lock, recover from a writer that did not end well, and return it.
 
         `decide` says whether a job's own state has a version whose hook may have run; see
-        `tidelog.publish.publication`. `on_step` is told each step; tests end the process there.
+        `tidelog.publish.publication`. `on_step` is called at each step; tests end the process there.
         """
         lock = self._locked()
         try:

@@ -1,4 +1,8 @@
-"""Data files: footers, rows written and deleted; what a table format does for a published folder."""
+"""Data files of published tables: footers, rows written and deleted; the protocol of table formats.
+
+A file is never changed. Rows are deleted by writing the other rows of their file into a new one; which files
+hold them is decided by statistics first, then by reading one file at a time.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,6 @@ import pyarrow.parquet as pq
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.publish.object_storage import StorageFolder
 from tidelog.publish.published_schemas import CHANGE_TYPE, PublishedVersion, TableVersion, normal_type
-
-# ---- Data files: what their footers say of them, how rows are written, and how rows are deleted from them.
-#
-# A file is never changed. Rows are deleted by writing the other rows of their file anew; which files hold
-# them is decided by statistics first, then by reading one file at a time.
 
 ROWS: Final = 1 << 18  # of a file that is written here, so that deleting a row rewrites no more
 BUFFER: Final = 1 << 20  # bytes that are read at once of a file that is read in pieces
@@ -123,7 +122,7 @@ def _range(metadata: Any, column: int) -> Range:
 
 
 def _bounds(low: Any, high: Any) -> tuple[Value | None, Value | None]:
-    """Return bounds as they are kept: none of floating-point columns, as footers say nothing of NaN."""
+    """Return bounds as they are kept: none of floating-point columns, as footers do not count NaN."""
     if isinstance(low, str):
         top = high if len(high) <= _TEXT else high[:_TEXT] + "\U0010ffff"
         return low[:_TEXT], top
@@ -410,7 +409,7 @@ class Deletion:
         return paths
 
 
-# ---- What a table format does for a published folder: commit files, list those of a version, and go back.
+# ---- Table formats: commit files, list those of a version, and restore an earlier one.
 
 INSERT, DELETE, BOTH = "insert", "delete", "both"
 CHANGES: Final = "_changes"  # the folder of change files, where the format has no place of its own
@@ -481,7 +480,7 @@ class TableFormat(Protocol):
         ...
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
-        """Bring a table back to a version after a commit that is not published; None: it was not there.
+        """Bring a table back to a version, None if it was not there, after a commit that is not published.
 
         `number` is that of the version that was not completed. Does nothing where nothing was committed.
         """
