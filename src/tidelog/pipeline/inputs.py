@@ -82,7 +82,7 @@ def _rejected(row: Batch, fault: Diagnostic, place: str) -> BadRow:
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
 ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
 
-STATED = "the program"  # how messages call the facts that a program states
+IN_PROGRAM = "the program"  # how messages call the facts that a program states
 
 _CHUNK = 1 << 22
 
@@ -125,7 +125,7 @@ class SourceBinding:
         return found
 
 
-def feedings(
+def source_bindings(
     settings: Settings,
     program: Program,
     on_spark: Callable[[Source, Program], SourceBinding] | None = None,
@@ -133,7 +133,7 @@ def feedings(
 ) -> list[SourceBinding]:
     """Return all inputs of a job; `on_spark` makes those that only Spark can read."""
     read_files = read_files or read_in_process
-    found = [*stated_inputs(program), *_imported(program, read_files)]
+    found = [*program_inputs(program), *_imported(program, read_files)]
     faults: list[Diagnostic] = []
     for source in settings.sources:
         try:
@@ -161,7 +161,7 @@ def with_keys(found: Iterable[Any]) -> list[Any]:
     return keyed
 
 
-def stated_inputs(program: Program) -> Iterator[SourceBinding]:
+def program_inputs(program: Program) -> Iterator[SourceBinding]:
     """Yield the facts that the program states, as inputs."""
     by_predicate: dict[str, list[Fact]] = {}
     timed: dict[str, list[TimedFact]] = {}
@@ -172,14 +172,16 @@ def stated_inputs(program: Program) -> Iterator[SourceBinding]:
             by_predicate.setdefault(fact.predicate, []).append(fact)
     for name, facts in by_predicate.items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
-        yield SourceBinding(f"{name} in the program", name, STATED, digest(*texts), _stating(facts))
+        yield SourceBinding(f"{name} in the program", name, IN_PROGRAM, digest(*texts), _fact_reader(facts))
     for name, some in timed.items():
         texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
         key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
-        yield SourceBinding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))
+        yield SourceBinding(
+            key, name, IN_PROGRAM, digest(*texts), _fact_reader(some, times), time=(INTERVAL,)
+        )
 
 
-def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
+def _fact_reader(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
     """Return a reader of facts, with the intervals at which they hold behind their arguments."""
 
     def read_facts(faults: Faults) -> Iterator[Batch]:
@@ -294,7 +296,7 @@ def source_names(inputs: Mapping[str, InputRecord]) -> dict[str, str]:
     return {
         key: found.shown if shown.count(found.shown) == 1 else key
         for key, found in inputs.items()
-        if found.shown != STATED
+        if found.shown != IN_PROGRAM
     }
 
 
@@ -398,16 +400,6 @@ class OpenInput:
             yield from ((part, times) for _, part, times in parts)
         self.faults.check()
 
-    def tell(self, reject: Callable[[Faults], None], rows: int, filtered: int) -> None:
-        """Take what was told of an input that was read elsewhere: rejected rows, and counts."""
-        try:
-            reject(self.faults)
-            self.faults.check()
-        finally:
-            self.faults.close()
-        self.faults.rows, self.filtered = rows, filtered
-        self._check_some()
-
     def _check_some(self) -> None:
         """Raise `DataError` if there were rows and all were rejected: then the whole input is wrong."""
         if not self.faults.skipped or self.faults.rows:
@@ -435,7 +427,7 @@ class OpenInput:
             self.relative if report.skipped else None,
             self.item.volatile,
         )
-        return found if self.item.table is None else self.item.table.noted(found)
+        return found if self.item.table is None else self.item.table.with_version(found)
 
 
 def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder: Path) -> None:
@@ -472,18 +464,18 @@ class InputReader:
         self._reached = reached
         self._program = program
         self._is_integer_time = program.is_integer_time
-        self.items = self._feedings(program, session)
+        self.items = self._bindings(program, session)
         self.inputs: dict[str, InputRecord] = {}
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
 
-    def _feedings(self, program: Program, session: Callable[[], Any]) -> list[SourceBinding]:
+    def _bindings(self, program: Program, session: Callable[[], Any]) -> list[SourceBinding]:
         """Return the inputs; those that only Spark has are read there, and come to this process."""
         if not self._settings.needs_spark:
-            return feedings(self._settings, program)
+            return source_bindings(self._settings, program)
         from tidelog.pipeline.spark_run import fetched_input
 
         folders = self._settings.folder, self._store.incoming
-        return feedings(
+        return source_bindings(
             self._settings, program, lambda source, known: fetched_input(source, known, session, *folders)
         )
 

@@ -179,7 +179,7 @@ class Job:
             program = self.program()
         except DataError as error:  # of expectations: the others are looked at all the same
             faults += error.diagnostics
-            program = self.stated_program()
+            program = self.program_as_written()
         for look in (
             lambda: check_sinks(self.settings, program),
             lambda: RunGuards(self.settings, program),
@@ -322,7 +322,7 @@ class Job:
 
     def program(self) -> Program:
         """Return the program as its file is now, without the rows that expectations leave out."""
-        program, guards = self.stated_program(), self.settings.guards
+        program, guards = self.program_as_written(), self.settings.guards
         dropping = tuple(one for one in guards.expectations if one.severity is GuardSeverity.DROP)
         if not dropping:
             return program
@@ -330,7 +330,7 @@ class Job:
         found = (program.find(source.predicate) for source in self.settings.sources)
         return with_drops(program, drops, {each.name for each in found if each is not None})
 
-    def stated_program(self) -> Program:
+    def program_as_written(self) -> Program:
         """Return the program as its file is now."""
         program, sandbox = self.settings.program, self.settings.sandbox
         if not isinstance(program, str):

@@ -366,7 +366,7 @@ def _derive_in_tasks(run: _JobRun) -> Manifest:
     derived = sum(rows for name, rows in written.rows.items() if name in tables)
     batch = before.batch if before else None
     origin = version.origin("full", run.bare_program, hash_of(run.program), inputs.inputs, batch)
-    origin = described_types(written.derived, origin).knowing(held_by(given.inputs.values())[0])
+    origin = described_types(written.derived, origin).with_types(held_by(given.inputs.values())[0])
     job.reached("derived", counted(derived, "fact"))
     try:
         run.guards.check(inputs, before, TableRows(written.rows, written.head))

@@ -363,7 +363,7 @@ class BatchPublisher:
 
         program = self.job.open_reasoner.program
         predicate = find_named(str(stream.predicate), program, stream.span)
-        return IncomingStream.of(stream, predicate, program, self.job.settings)
+        return IncomingStream.of(stream, predicate, program)
 
     def records(self, shape: RecordShape, stream: Stream, faults: Faults, highest: str | None) -> Records:
         """Return what gathers the records of a stream."""

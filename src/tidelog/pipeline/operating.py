@@ -355,7 +355,7 @@ class _Observed:
         job.listeners.append(self._steps.append)
         try:
             if job.settings.openlineage is not None:
-                self._program = job.stated_program()
+                self._program = job.program_as_written()
                 self._emit(start_event(self._described(self._program), self._run, self._started))
             done = job.run(full, refresh)
         except BaseException as error:
@@ -416,7 +416,7 @@ class _Observed:
             tuple(_stages(self._steps)),
             findings,
             () if guards is None else assertions(guards.guards, findings),
-            () if guards is None else _dependencies(self._job.stated_program()),
+            () if guards is None else _dependencies(self._job.program_as_written()),
             error,
         )
 

@@ -429,7 +429,7 @@ class VersionedSource:
         """The names of its columns, with their types."""
         return tuple(sorted(f"{each.name}: {each.type}" for each in self.found.schema))
 
-    def noted(self, found: InputRecord) -> InputRecord:
+    def with_version(self, found: InputRecord) -> InputRecord:
         """Return an input with the version that is read."""
         return replace(found, version=self.found.version, identity=self.found.identity)
 
@@ -499,16 +499,22 @@ class VersionedSource:
             raise NoFeedError(error.diagnostics[0].message) from error
         is_deleted = pc.equal(changes.column(CHANGE_TYPE), DELETE)
         rows = changes.drop_columns([CHANGE_TYPE, NUMBER])
-        came, went = rows.filter(pc.invert(is_deleted)), rows.filter(is_deleted)
-        parts = [self._facts(each.select(list(self.read_columns)), filter) for each in (came, went)]
+        new_rows, old_rows = rows.filter(pc.invert(is_deleted)), rows.filter(is_deleted)
+        parts = [self._facts(each.select(list(self.read_columns)), filter) for each in (new_rows, old_rows)]
         (inserted, more), (deleted, less) = parts
         tally = replace(
             before,
-            rows=before.rows + came.num_rows - went.num_rows,
+            rows=before.rows + new_rows.num_rows - old_rows.num_rows,
             filtered=before.filtered + more - less,
         )
         return SourceChanges(
-            self, filter, tuple(inserted), tuple(deleted), went, came.num_rows, self.noted(tally)
+            self,
+            filter,
+            tuple(inserted),
+            tuple(deleted),
+            old_rows,
+            new_rows.num_rows,
+            self.with_version(tally),
         )
 
     def _facts(self, rows: Any, filter: RowFilter | None) -> tuple[list[Batch], int]:
@@ -533,15 +539,15 @@ class SourceChanges:
     filter: RowFilter | None
     inserted: tuple[Batch, ...]
     deleted: tuple[Batch, ...]
-    went: Any = field(repr=False)  # the rows that were deleted
-    came: int
+    deleted_rows: Any = field(repr=False)  # of the table
+    inserted_count: int
     input: InputRecord  # the record of the source in the new manifest
 
     @property
     def shown(self) -> str:
         """How the step of a run describes it."""
-        found = self.input
-        return f"{found.shown}: +{self.came:,} −{self.went.num_rows:,} to version {found.version}"
+        found, deleted = self.input, self.deleted_rows.num_rows
+        return f"{found.shown}: +{self.inserted_count:,} −{deleted:,} to version {found.version}"
 
     def apply(self, change: Change, name: str, still: Callable[[Rows], Rows] | None = None) -> None:
         """Apply the changes to facts of a predicate; `still` returns the deleted rows that still hold."""
@@ -562,7 +568,7 @@ class SourceChanges:
         """Return the values of deleted rows, in columns where no other value means the same."""
         found = {}
         for name in self.table.read_columns:
-            values = pc.unique(self.went.column(name))
+            values = pc.unique(self.deleted_rows.column(name))
             is_plain = pa.types.is_integer(values.type) or pa.types.is_date(values.type)
             if is_plain and not values.null_count and len(values) <= MOST_LOOKED_UP:
                 found[name] = values

@@ -39,7 +39,7 @@ from tidelog.pipeline.inputs import (
     check_drift,
     key_of,
     marks_of,
-    stated_inputs,
+    program_inputs,
     with_keys,
 )
 from tidelog.pipeline.job_settings import Settings
@@ -117,7 +117,7 @@ class SparkInputReader:
         self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
         self._reached = reached
         self.inputs: dict[str, InputRecord] = {}
-        self._stated = list(stated_inputs(program))
+        self._program_inputs = list(program_inputs(program))
         check_sources(settings, program)
         items = [_item(source, program, settings) for source in settings.sources]
         items += (_imported(transfer, program) for transfer in program.imports)
@@ -137,7 +137,9 @@ class SparkInputReader:
         """
         self._again = again
         found = {item.key: self._input(item) for item in self._items}
-        found |= {item.key: InputRecord(item.predicate, item.shown, item.marks) for item in self._stated}
+        found |= {
+            item.key: InputRecord(item.predicate, item.shown, item.marks) for item in self._program_inputs
+        }
         changed = [
             each.predicate
             for key, each in found.items()
@@ -151,7 +153,7 @@ class SparkInputReader:
     def _input(self, item: SparkBinding) -> InputRecord:
         """Return the record of an input before a row of it is read: it says whether the input has changed."""
         if item.table is not None:
-            return item.table.noted(InputRecord(item.predicate, item.source.shown, item.marks))
+            return item.table.with_version(InputRecord(item.predicate, item.source.shown, item.marks))
         files = (
             {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
         )
@@ -213,7 +215,7 @@ class SparkInputReader:
         for item in self._items:
             if self._together is not None and item.key in self._together.readings:
                 self._note(item, self._together.counts(item.key))
-        for stated in self._stated:
+        for stated in self._program_inputs:
             self.inputs[stated.key] = InputRecord(stated.predicate, stated.shown, stated.marks)
 
     def _note(self, item: SparkBinding, counts: Mapping[str, Any]) -> None:
@@ -269,13 +271,12 @@ class SparkInputReader:
         items = [item for item in self._items if item.predicate in compared]
         with self._written(self._read(items, before, False)) as written:
             for name in compared:
-                own = [written[item.key] for item in items if item.predicate == name]
+                own_items = [item for item in items if item.predicate == name]
+                own = [written[item.key] for item in own_items]
                 shown = self._program.predicates[name].written if name in self._program.predicates else name
                 held = before.tables[shown].rows if shown in before.tables else 0
                 is_large = max(held, sum(each.rows for each in own)) > MOST_ROWS
-                if is_large and self._is_comparable(
-                    name, [item for item in items if item.predicate == name], before
-                ):
+                if is_large and self._is_comparable(name, own_items, before):
                     self._apply_difference(change, name, own, before)
                 else:
                     change.replace_batches(name, self._batches(name, own))
@@ -323,7 +324,7 @@ class SparkInputReader:
         if name not in self._feeds:
             items = [item for item in self._items if item.predicate == name]
             inputs = {item.key: item.table for item in items}
-            inputs |= {item.key: None for item in self._stated if item.predicate == name}
+            inputs |= {item.key: None for item in self._program_inputs if item.predicate == name}
             found = next((item for item in items if item.table is not None), None)
             if found is None or name in self._again:
                 self._feeds[name] = None
@@ -353,7 +354,7 @@ class SparkInputReader:
     def _still(self, change: Change, item: SparkBinding, feed: SourceChanges) -> Rows:
         """Return the facts of deleted rows that other rows of the table still have, found by Spark."""
         now = self._of(item)
-        gone = self._session().createDataFrame(feed.went)
+        gone = self._session().createDataFrame(feed.deleted_rows)
         then = read_source(self._session(), replace(item.source, frame=gone), self._program)
         one, other = then.frame.alias("one"), now.frame.alias("other")
         names = [quoted(name) for name in then.input.columns]
@@ -376,7 +377,7 @@ class SparkInputReader:
             and not before.origin.times.get(written)
             and bool(types)
             and ColumnType.TERM.value not in types
-            and not any(item.predicate == name for item in self._stated)
+            and not any(item.predicate == name for item in self._program_inputs)
             and all(self.reading(item).input.fields is None for item in items)
         )
 
@@ -410,7 +411,7 @@ class SparkInputReader:
     def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
         """Yield all rows of a predicate's inputs, some at a time."""
         faults = Faults(OnError.FAIL)
-        for stated in self._stated:
+        for stated in self._program_inputs:
             if stated.predicate == name and not stated.time:
                 yield from stated.read(faults)
         for each in facts:

@@ -32,7 +32,7 @@ from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import FILE_STREAMS
-from tidelog.pipeline.job_settings import Settings, Stream
+from tidelog.pipeline.job_settings import Stream
 from tidelog.pipeline.stream_records import DELETES, INSERTS, RecordShape
 from tidelog.spark.frames import fetched_by_files, few, quoted
 from tidelog.spark.reading.source_columns import (
@@ -71,23 +71,16 @@ class IncomingStream:
     stream: Stream
     shape: RecordShape
     program: Program
-    folder: Path
 
     @staticmethod
-    def of(stream: Stream, predicate: Predicate, program: Program, settings: Settings) -> IncomingStream:
+    def of(stream: Stream, predicate: Predicate, program: Program) -> IncomingStream:
         """Return how the records of a stream change a predicate."""
-        return IncomingStream(stream, RecordShape.of(stream, predicate, program), program, settings.folder)
+        return IncomingStream(stream, RecordShape.of(stream, predicate, program), program)
 
     @property
     def name(self) -> str:
         """The predicate that is changed, as the program writes it."""
         return self.shape.predicate.written
-
-    # ---- as a streaming frame
-
-    def read(self, session: SparkSession) -> DataFrame:
-        """Return the stream as a frame; of a folder, its rows are files."""
-        return read_stream(session, self.stream, self.folder)
 
     # ---- records
 

@@ -141,7 +141,7 @@ class VersionOrigin:
         types = {name: tuple(each) for name, each in found["types"].items()}
         return replace(made, inputs=inputs, batch=batch, types=types)
 
-    def knowing(self, known: Mapping[str, Columns]) -> VersionOrigin:
+    def with_types(self, known: Mapping[str, Columns]) -> VersionOrigin:
         """Return the same with the types of the explicit facts."""
         given = {
             name: [sorted(each.value for each in types) for types in columns]
@@ -338,7 +338,7 @@ class Store:
         found = self.published.failed()
         return None if found is None else Manifest.of(found)
 
-    def looked_at(self, version: int | str | None = None) -> Manifest:
+    def find(self, version: int | str | None = None) -> Manifest:
         """Return a version, or the one that was set aside if it is `failed`; raise `DataError` without it."""
         if version != FAILED:
             assert not isinstance(version, str), "only a version that failed has a name"

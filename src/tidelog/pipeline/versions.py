@@ -202,7 +202,7 @@ def read(
     may be an address, `s3://bucket/folder`; `storage` has what `[storage]` of job files has.
     """
     store = Store(path, storage=storage)
-    return Version(store, store.looked_at(version))
+    return Version(store, store.find(version))
 
 
 class VersionDelta(Delta):
@@ -231,7 +231,7 @@ class VersionDelta(Delta):
 
 def difference(store: Store, first: int | str, second: int | str) -> Delta:
     """Return what changed between two versions, whichever is the later one; each may be `failed`."""
-    one, other = store.looked_at(first), store.looked_at(second)
+    one, other = store.find(first), store.find(second)
     low, high = (one, other) if one.version <= other.version else (other, one)
     engine = ColumnarEngine(1)
     known = {**predicates_of(low), **predicates_of(high)}

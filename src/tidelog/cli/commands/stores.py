@@ -240,7 +240,7 @@ def diff(options: Namespace) -> int:
     asked = (options.first, options.second)
     if asked == (FAILED, None):
         asked = (None, FAILED)  # what would have changed
-    second = store.looked_at(asked[1])
+    second = store.find(asked[1])
     first = asked[0] if asked[0] is not None else second.parent
     if first is None:
         message = f"version {second.version} is the first one in `{store.shown}`"
