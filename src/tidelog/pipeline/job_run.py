@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tidelog.data.relation import Relation
 from tidelog.errors import DataError, Diagnostic, ProgramError, counted
@@ -49,7 +49,6 @@ from tidelog.pipeline.version_folder import (
     Manifest,
     MicroBatch,
     StateStore,
-    Store,
     VersionOrigin,
     check_columns,
     described,
@@ -71,7 +70,9 @@ from tidelog.temporal.timed_relation import TimedRelation
 
 if TYPE_CHECKING:
     from tidelog.pipeline.job import Job
-    from tidelog.pipeline.spark_run import SparkInputReader
+
+
+Inputs = TypeVar("Inputs")
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,6 @@ class RunInputs(Protocol):
 class _JobRun:
     """What the steps of a run share."""
 
-    job: Job
     version: NewVersion
     program: Program
     guards: RunGuards
@@ -119,34 +119,31 @@ class _JobRun:
     refreshed: Collection[str]  # predicates that are derived again, in any case
 
     @property
+    def job(self) -> Job:
+        """The job that runs."""
+        return self.version.job
+
+    @property
     def bare_program(self) -> Program:
         """The program without the facts and imports that are inputs."""
         return replace(self.program, facts=(), imports=())
 
-    def open_inputs(self) -> InputReader:
-        """Return the inputs, which this process reads."""
-        return InputReader(*self._sources)
-
-    def open_inputs_on_spark(self) -> SparkInputReader:
-        """Return the inputs, which Spark reads."""
-        from tidelog.pipeline.spark_run import SparkInputReader
-
-        return SparkInputReader(*self._sources)
-
-    @property
-    def _sources(
-        self,
-    ) -> tuple[Settings, Store, Program, Callable[[], Any], Callable[[str, str], None], int]:
-        job = self.job
-        return job.settings, job.store, self.program, lambda: job.session, job.reached, self.version.number
+    def open_inputs(self, reader: Callable[..., Inputs]) -> Inputs:
+        """Return the inputs, which a reader of this process or of Spark reads."""
+        job, number = self.job, self.version.number
+        return reader(job.settings, job.store, self.program, lambda: job.session, job.reached, number)
 
 
 def run_job(job: Job, full: bool, refresh: Iterable[str]) -> Run:
-    """Publish what follows from the inputs as they are now; see `Job.run`."""
+    """Publish what follows from the inputs as they are now; see `Job.run`.
+
+    The steps: read the settings, lock the folder, and either continue from the last version (read the inputs
+    that changed, maintain its state) or derive everything. Both check the guards before they publish.
+    """
     start = job.start_clock()
     program, guards, refreshed = _read_settings(job, full, refresh)
     with new_version(job, full) as version:
-        run = _JobRun(job, version, program, guards, full, refreshed)
+        run = _JobRun(version, program, guards, full, refreshed)
         before, manifest = version.before, None
         if before is not None and not full:
             manifest = _continue_from(before, run)
@@ -159,7 +156,7 @@ def run_job(job: Job, full: bool, refresh: Iterable[str]) -> Run:
 def _read_settings(
     job: Job, full: bool, refresh: Iterable[str]
 ) -> tuple[Program, RunGuards, Collection[str]]:
-    """Return the program, the guards, and the predicates to refresh; raise what is wrong with the job."""
+    """Return the program, the guards, and the predicates to refresh; raise errors of the job."""
     program = job.program()
     check_sinks(job.settings, program)
     refreshed = _find_refreshed(refresh, program)
@@ -197,8 +194,13 @@ def _continue_from(before: Manifest, run: _JobRun) -> Manifest | None:
     If nothing has changed, that version stays current.
     """
     check_columns(before, run.program)
-    is_on_spark = run.job.settings.engine.name == "spark"
-    inputs: RunInputs = run.open_inputs_on_spark() if is_on_spark else run.open_inputs()
+    inputs: RunInputs
+    if run.job.settings.engine.name == "spark":
+        from tidelog.pipeline.spark_run import SparkInputReader
+
+        inputs = run.open_inputs(SparkInputReader)
+    else:
+        inputs = run.open_inputs(InputReader)
     if not _has_changed(before, run, inputs) and not run.refreshed:
         rows = {name: table.rows for name, table in before.tables.items()}
         store = run.job.store
@@ -264,15 +266,8 @@ def _reason_after_refresh(job: Job, reasoner: StoredReasoner, refreshed: Collect
 def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: RunInputs) -> Manifest | None:
     """Publish the difference that inputs and rules make; return None if everything must be derived again."""
     job, version, program, refreshed = run.job, run.version, run.program, run.refreshed
-    edited = inputs.edited(before, depended_on(program, refreshed))
-    change = reasoner.change(batch=StateStore.batch(version.number))
     has_new_rules = hash_of(program) != before.origin.job
-    if has_new_rules:
-        change.become(program)
-        dropped = reasoner.program.predicates.keys() - program.predicates.keys()
-        edited += [name for name in dropped if name not in edited]
-    inputs.replace(reasoner, change, before, edited)
-    check_rejects(inputs.inputs, job.settings, job.store.path)
+    change = _read_changes(before, run, reasoner, inputs, has_new_rules)
     after = run.bare_program if has_new_rules else reasoner.program
     reason = "refresh" if refreshed else "incremental"
     origin = version.origin(reason, after, hash_of(program), inputs.inputs, before.batch)
@@ -303,6 +298,22 @@ def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: 
     return version.publish(reasoner, after, changes, origin)
 
 
+def _read_changes(
+    before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: RunInputs, has_new_rules: bool
+) -> Change:
+    """Return a transaction with the changed rules, and the rows of changed inputs."""
+    program = run.program
+    edited = inputs.edited(before, depended_on(program, run.refreshed))
+    change = reasoner.change(batch=StateStore.batch(run.version.number))
+    if has_new_rules:
+        change.become(program)
+        dropped = reasoner.program.predicates.keys() - program.predicates.keys()
+        edited += [name for name in dropped if name not in edited]
+    inputs.replace(reasoner, change, before, edited)
+    check_rejects(inputs.inputs, run.job.settings, run.job.store.path)
+    return change
+
+
 # ---- Deriving everything.
 
 
@@ -310,7 +321,7 @@ def _derive(run: _JobRun) -> Manifest:
     """Publish what follows from all inputs, derived in this process."""
     job, version, program = run.job, run.version, run.bare_program
     job.resident.discard()
-    before, state, inputs = version.before, job.state, run.open_inputs()
+    before, state, inputs = version.before, job.state, run.open_inputs(InputReader)
     if before is not None:  # it will be about as much again
         sizes = [(table.rows, len(table.schema)) for table in before.tables.values()]
         state.check_memory(sizes, f"version {before.version}")
@@ -345,12 +356,12 @@ def _derive(run: _JobRun) -> Manifest:
 
 def _derive_in_tasks(run: _JobRun) -> Manifest:
     """Publish what follows from all inputs, derived in tasks of Spark, which write the tables."""
-    from tidelog.pipeline.spark_run import derive_on_spark, described_types
+    from tidelog.pipeline.spark_run import SparkInputReader, derive_on_spark, described_types
     from tidelog.spark.stages import held_by
 
     job, version = run.job, run.version
     job.resident.discard()
-    before, state, inputs = version.before, job.state, run.open_inputs_on_spark()
+    before, state, inputs = version.before, job.state, run.open_inputs(SparkInputReader)
     engine = job.settings.engine
     given = inputs.given(engine.settings_of_tasks, before, run.full)
     frames = inputs.frames
@@ -500,7 +511,9 @@ def new_version(job: Job, full: bool = False) -> Iterator[NewVersion]:
     with job.store.published.writing(on_step=job.reached) as publication:
         job.state.remove_unpublished(publication.base.number if publication.base else None)
         job.store.remove_incoming()
-        _finish_sinks(job)
+        unwritten = Sinks(job.settings, job.store).unwritten()
+        if unwritten is not None:
+            _write_sinks(job, unwritten)
         try:
             yield NewVersion.of(job, publication)
         except BaseException:
@@ -549,14 +562,6 @@ def _publish_expected(
             version.publish(reasoner, reasoner.program, changes, origin)
     finally:
         reasoner.close()
-
-
-def _finish_sinks(job: Job) -> None:
-    """Write to the sinks what a run that was stopped has published but not written."""
-    current = job.store.current()
-    sinks = Sinks(job.settings, job.store)
-    if current is not None and sinks.written < current.version:
-        _write_sinks(job, current)
 
 
 def _write_sinks(job: Job, version: Manifest) -> None:

@@ -400,6 +400,11 @@ class Sinks:
         except (FileNotFoundError, ValueError):
             return 0
 
+    def unwritten(self) -> Manifest | None:
+        """Return the current version if a run that was stopped has not written it to the sinks."""
+        current = self._store.current()
+        return current if current is not None and self.written < current.version else None
+
     def write(self, manifest: Manifest) -> None:
         """Write a version to the sinks."""
         version = Version(self._store, manifest)
