@@ -120,7 +120,7 @@ def take(records: Records, rows: pa.Table, shape: RecordShape) -> None:
     for place in reversed(range(rows.num_rows)):
         one = rows.slice(place, 1)
         for batch in from_python(one, shape.types, shape.names, Faults(OnError.FAIL)):
-            records.take(batch, np.array([[place // 4, place % 4]]))
+            records.gather(batch, np.array([[place // 4, place % 4]]))
 
 
 def apply_to(

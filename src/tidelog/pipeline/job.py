@@ -69,7 +69,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _LoadedProgram:
     """A program, and what tells whether the files that it was read from have changed since."""
 
     program: Program
@@ -160,7 +160,7 @@ class Job:
         self._start = perf_counter()
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
         self._open_blocks = 0  # `with` blocks in which the reasoner stays open
-        self._read: _Read | None = None  # the program of the job's file
+        self._loaded: _LoadedProgram | None = None  # the program of the job's file
 
     # ---- runs and other changes of what is published
 
@@ -335,11 +335,11 @@ class Job:
         program, sandbox = self.settings.program, self.settings.sandbox
         if not isinstance(program, str):
             return with_times(as_program(program, sandbox), self.settings)
-        if self._read is None or not are_unchanged(self._read.program.files, self._read.stamps):
+        if self._loaded is None or not are_unchanged(self._loaded.program.files, self._loaded.stamps):
             path, parameters = self.settings.resolve(program), dict(self.settings.parameters)
             found = with_times(load_program(path, parameters, sandbox=sandbox), self.settings)
-            self._read = _Read(found, stamps_of(found.files, {}))
-        return self._read.program
+            self._loaded = _LoadedProgram(found, stamps_of(found.files, {}))
+        return self._loaded.program
 
     # ---- listeners, subscribers, streams
 

@@ -253,7 +253,7 @@ class RunningStreams:
 
 
 @dataclass(frozen=True)
-class _Plain:
+class _Pickled:
     """A `BatchPublisher` as it is pickled for a process of a server of Spark Connect."""
 
     settings: Settings
@@ -300,8 +300,8 @@ class BatchPublisher:
         from tidelog.spark.shipping import carried
 
         settings = replace(self.job.settings, folder=self.job.settings.folder.resolve())
-        plain = _Plain(settings, self.streams, self._told, self._checkpoint, self._is_read)
-        return carried(plain, scratch_folder())
+        pickled = _Pickled(settings, self.streams, self._told, self._checkpoint, self._is_read)
+        return carried(pickled, scratch_folder())
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         """Publish what a batch changes, unless that has been done."""
@@ -310,7 +310,7 @@ class BatchPublisher:
                 if self._open is None:
                     self._open = ExitStack()
                     self._open.enter_context(self.job)
-                self._take(frame, batch_id)
+                self._apply(frame, batch_id)
             except BaseException as fault:
                 self.fault = fault
                 raise
@@ -328,7 +328,7 @@ class BatchPublisher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, frame: Any, number: int) -> None:
+    def _apply(self, frame: Any, number: int) -> None:
         current = self.job.store.manifest()
         stream = stream_of(self._checkpoint) if self._checkpoint is not None else _query_of(frame)
         done = current.batch
@@ -340,13 +340,13 @@ class BatchPublisher:
         if is_kept:
             frame.persist()  # each stream reads its rows of it
         try:
-            taking = _Taking(self, frame, number, stream, before)
+            run = _BatchRun(self, frame, number, stream, before)
             manifest = self.job.transact(
-                taking.fill,
+                run.fill,
                 "stream",
                 missing="ignore",
-                batch=taking.so_far,
-                summary=taking.summary,
+                batch=run.so_far,
+                summary=run.summary,
                 peek=self._peek,
                 advance=None if before is None else before.watermark,
             )
@@ -391,7 +391,7 @@ class BatchPublisher:
             reading, _ = incoming.of_files(self.job.session, paths)
             incomes = IncomingRecords(incoming, reading, tuple(paths), None)
             for batch, positions in incomes.batches(self.job.store.incoming):
-                records.take(batch, positions)
+                records.gather(batch, positions)
         except (OSError, TidelogError):
             return None  # the batch itself will raise it
         changed = records.changed()
@@ -407,7 +407,7 @@ def _query_of(frame: Any) -> str:
     return str(frame.sparkSession.sparkContext.getLocalProperty(QUERY) or "batches")
 
 
-class _Taking:
+class _BatchRun:
     """One batch, from its records to its summary in the manifest. Mutates itself."""
 
     def __init__(
@@ -437,20 +437,20 @@ class _Taking:
         for place, stream in enumerate(streams):
             rows = rows_of(self._frame, place, len(streams))
             if stream.format == "changes":
-                self._take_scripts(rows, change)
+                self._apply_scripts(rows, change)
             else:
-                self._take_records(self._batches.incoming(stream), rows, change)
+                self._apply_records(self._batches.incoming(stream), rows, change)
 
     # ---- records
 
-    def _take_records(self, incoming: IncomingStream, rows: Any, change: Change) -> None:
+    def _apply_records(self, incoming: IncomingStream, rows: Any, change: Change) -> None:
         stream, name = incoming.stream, incoming.name
         known = self._known(name)
         records = self._batches.records(incoming.shape, stream, self._faults, known.order)
         records.place = stream.shown
         incomes = incoming.records(rows, None if self._before is None else self._before.watermark)
         for batch, positions in incomes.batches(self._job.store.incoming):
-            records.take(batch, positions)
+            records.gather(batch, positions)
         self._note_rejects(incomes, name)
         if isinstance(records, TimedRecords):
             records.fill(change)
@@ -488,7 +488,7 @@ class _Taking:
 
     # ---- change scripts
 
-    def _take_scripts(self, rows: Any, change: Change) -> None:
+    def _apply_scripts(self, rows: Any, change: Change) -> None:
         from tidelog.pipeline.stream_sources import path_of
 
         found = rows.select("path", "modificationTime", "content").collect()
@@ -496,9 +496,9 @@ class _Taking:
         for row in found:
             path = path_of(row.path)
             self._files += (Path(path).name,)
-            self._take_script(path, bytes(row.content), change)
+            self._apply_script(path, bytes(row.content), change)
 
-    def _take_script(self, name: str, content: bytes, change: Change) -> None:
+    def _apply_script(self, name: str, content: bytes, change: Change) -> None:
         """Add a change script to the transaction; one that has errors is rejected as a whole."""
         try:
             source = Source(name, content.decode("utf-8"))

@@ -111,7 +111,7 @@ class Records:
         self.place = "<stream>"  # of the records that are read, as messages tell it
         self.tally = RecordCounts(order=highest)
 
-    def take(self, batch: Batch, positions: Positions) -> None:
+    def gather(self, batch: Batch, positions: Positions) -> None:
         """Gather records in any order: positions say which come first."""
         self._note(batch, positions)
 
@@ -228,7 +228,7 @@ class TimedRecords(Records):
         self._time = time
         self._intervals: list[Times] = []
 
-    def take(self, batch: Batch, positions: Positions) -> None:
+    def gather(self, batch: Batch, positions: Positions) -> None:
         """Gather records, of which the last columns say when."""
         is_integer = self._time.store.timeline.is_integer
         for start, part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
@@ -246,18 +246,18 @@ class TimedRecords(Records):
         if final.any():
             self._reject_final(columns, left, right, signs, np.flatnonzero(final))
             columns, left, right, signs = columns[:, ~final], left[~final], right[~final], signs[~final]
-        going = _Going(self._time, self._shape.predicate.name, columns)
-        for some in _rounds(going.numbers):
+        pending = _PendingPoints(self._time, self._shape.predicate.name, columns)
+        for some in _rounds(pending.numbers):
             lists = single(left[some], right[some])
-            absent = going.absent(some, lists)
+            absent = pending.absent(some, lists)
             self._count(some[signs[some] & (absent.count == 0)], some[~signs[some] & (absent.count > 0)])
             is_done = signs[some] | (absent.count == 0) | self._ignores_missing
             for place in some[~is_done].tolist():
                 self._reject_missing(columns[:, place], left[place], right[place])
-            going.do(some[is_done], lists.taken(np.flatnonzero(is_done)), signs[some[is_done]])
+            pending.do(some[is_done], lists.taken(np.flatnonzero(is_done)), signs[some[is_done]])
         name = self._shape.predicate.name
-        change.times.removed.append((name, going.rows(going.gone)))
-        change.times.added.append((name, going.rows(going.come)))
+        change.times.removed.append((name, pending.rows(pending.deleted)))
+        change.times.added.append((name, pending.rows(pending.inserted)))
 
     def _reject_final(self, columns: Table, left: Any, right: Any, signs: Any, places: Integers) -> None:
         """Reject records that would change what is final, as time has advanced."""
@@ -289,30 +289,30 @@ class TimedRecords(Records):
         return f"{fact}@{self._time.store.timeline.decode(int(left), int(right))} ."
 
 
-class _Going:
+class _PendingPoints:
     """The points of facts to delete, and those to insert afterwards. Mutable: they become more."""
 
     def __init__(self, time: Temporal, name: str, facts: Table) -> None:
         self._time = time
         self._given = time.store.given.get(name) or TimedTable(name, len(facts))
-        self.gone, self.come = (TimedTable(name, len(facts)) for _ in range(2))
-        self.gone.number(facts, facts.shape[1])
-        self.numbers = self.come.number(facts, facts.shape[1])  # of each record's fact, the same in both
+        self.deleted, self.inserted = (TimedTable(name, len(facts)) for _ in range(2))
+        self.deleted.number(facts, facts.shape[1])
+        self.numbers = self.inserted.number(facts, facts.shape[1])  # of each record's fact, the same in both
         self._known = self._given.facts.find(facts, facts.shape[1])
 
     def absent(self, records: Integers, lists: Lists) -> Lists:
         """Return the points of records, of one fact each, that are not explicit as it stands."""
         every, numbers = np.arange(len(records)), self.numbers[records]
         held = nothing(len(records)).united(self._given.lists, every, self._known[records])
-        held = held.without(self.gone.lists, every, numbers).united(self.come.lists, every, numbers)
+        held = held.without(self.deleted.lists, every, numbers).united(self.inserted.lists, every, numbers)
         return lists.without(held, every, every)
 
     def do(self, records: Integers, lists: Lists, signs: Any) -> None:
         """Insert or delete the points of records, one record per fact."""
-        come, go = np.flatnonzero(signs), np.flatnonzero(~signs)
-        self.come.gain(self.numbers[records[come]], lists.taken(come))
-        self.gone.gain(self.numbers[records[go]], lists.taken(go))
-        self.come.lose(self.numbers[records[go]], lists.taken(go))
+        inserted, deleted = np.flatnonzero(signs), np.flatnonzero(~signs)
+        self.inserted.gain(self.numbers[records[inserted]], lists.taken(inserted))
+        self.deleted.gain(self.numbers[records[deleted]], lists.taken(deleted))
+        self.inserted.lose(self.numbers[records[deleted]], lists.taken(deleted))
 
     def rows(self, table: TimedTable) -> TimedRows:
         """Return the points as rows."""
