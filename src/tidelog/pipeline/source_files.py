@@ -222,13 +222,13 @@ def data_files_of(
 def table_of(source: Source, settings: Settings) -> ForeignTable:
     """Return the Delta or Iceberg table of a source, in the requested version; no row is read."""
     assert source.format is not None and source.kind == "versioned"
-    with placed(source):
+    with errors_at(source):
         path = settings.address(source.paths[0])
         return foreign_table(source.format, path, source.version, settings.storage)
 
 
 @contextmanager
-def placed(source: Source) -> Iterator[None]:
+def errors_at(source: Source) -> Iterator[None]:
     """In the block, errors without a place get that of the source in its job file."""
     try:
         yield
@@ -279,7 +279,7 @@ def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[
         raise DataError(Diagnostic(codes.NO_FILES, message, source.span, help))
     parts = written.partition("://")[2].split("/")
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    with placed(source):
+    with errors_at(source):
         bucket = StorageFolder.at(f"s3://{parts[0]}", settings.storage)
         bucket.check()
         inside = "/".join(parts[1:first]).strip("/")
@@ -445,7 +445,7 @@ class VersionedSource:
         predicate = find_predicate_of(source, self.program)
         types, called = columns_and_types(source, self.program, predicate)
         types = (*types, *time_types_of(source.times, "parquet"))
-        with placed(source):
+        with errors_at(source):
             called = () if ColumnType.SKIP in types else called
             found = wanted_columns(self.found.schema, types, called, source.shown)
         places = tuple(dict.fromkeys(found.places))
@@ -469,7 +469,7 @@ class VersionedSource:
 
     @property
     def _table(self) -> SourceTable:
-        with placed(self.source):
+        with errors_at(self.source):
             return self.found.table
 
     def still(

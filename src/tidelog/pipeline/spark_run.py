@@ -114,7 +114,7 @@ class SparkInputReader:
         self._store = store
         self._number = number
         self._program = program
-        self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
+        self._session: Callable[[], SparkSession] = lambda: with_object_stores(session(), settings)
         self._reached = reached
         self.inputs: dict[str, InputRecord] = {}
         self._program_inputs = list(program_inputs(program))
@@ -529,7 +529,7 @@ def arrow_schema(derived: Derived, name: str) -> Any:
     return to_arrow_schema(derived.outputs[name].schema, timezone="UTC")
 
 
-def described_types(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
+def with_types_of(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
     """Return the origin of a version, with the types of all tables."""
     types, times, calendar = {}, {}, False
     for name, output in derived.outputs.items():
@@ -600,7 +600,7 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 # ---- inputs
 
 
-def reaching(session: SparkSession, settings: Settings) -> SparkSession:
+def with_object_stores(session: SparkSession, settings: Settings) -> SparkSession:
     """Return the session, set up to read sources in object stores; raise `DataError` if it cannot."""
     remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
     if not remote:
