@@ -6,7 +6,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tidelog.pipeline.job import Job, Run
+from tidelog.pipeline.job import Job
+from tidelog.pipeline.job_run import Run
 from tidelog.pipeline.job_settings import Engine
 
 

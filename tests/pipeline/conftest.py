@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.pipeline.guards import Limits
+from tidelog.pipeline.guards import GuardLimits
 from tidelog.pipeline.job import Job
 
 Write = Callable[[str, str], Path]
@@ -30,7 +30,7 @@ predicate = "edge"
 path = "edge.csv"
 header = true
 """
-MAY_BE_EMPTY = Limits(allow_empty=True)
+MAY_BE_EMPTY = GuardLimits(allow_empty=True)
 EDGES = "from,to\na,b\nb,c\nc,d\n"
 
 

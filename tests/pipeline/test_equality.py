@@ -31,10 +31,10 @@ from tests.pipeline.histories import (
 from tidelog.errors import DataError, Inconsistent
 from tidelog.logic.program import BUILT_IN
 from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, read
-from tidelog.pipeline.expectations import tables_of, with_drops
-from tidelog.pipeline.guards import Expectation, Guards, Severity, resolve
+from tidelog.pipeline.guards import Expectation, Guards, GuardSeverity, resolve
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.pipeline.publishing import roll_back
+from tidelog.rewrite.dropped_rows import tables_of, with_drops
 
 NAMES = st.sampled_from("abcdef")
 PAIRS = st.frozensets(st.tuples(NAMES, NAMES), max_size=6)
@@ -57,7 +57,7 @@ ALWAYS = """\
 knows(a, f) .
 vain(?x) :- knows(?x, ?x) .
 """
-LEFT_OUT = Guards(expectations=(Expectation("vain", Severity.DROP, None, "knows", ("from",)),))
+LEFT_OUT = Guards(expectations=(Expectation("vain", GuardSeverity.DROP, None, "knows", ("from",)),))
 SOURCES = tuple(
     Source(name, f"{name}.csv", header=False, limits=MAY_BE_EMPTY) for name in ("knows", "same", "passport")
 )

@@ -15,7 +15,7 @@ from tests.pipeline.conftest import EDGES, JOB, RULES, Write
 from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Source, read
-from tidelog.pipeline.guards import Expectation, GuardFailed, Guards, Limits, Severity
+from tidelog.pipeline.guards import Expectation, GuardFailed, GuardLimits, Guards, GuardSeverity
 from tidelog.pipeline.run_reports import read_log
 from tidelog.pipeline.versions import difference
 
@@ -97,7 +97,7 @@ def test_guards_of_predicates(job: Job, write: Write, full: bool) -> None:
     assert message.startswith("`reach` has 2 rows, 66.7 % fewer than the 6")
     write("edge.csv", "from,to\na,b\nb,c\na,x\n")
     (finding,) = job.run(full).findings
-    assert finding.severity is Severity.WARN and str(finding.place).endswith("job.toml:14:12")
+    assert finding.severity is GuardSeverity.WARN and str(finding.place).endswith("job.toml:14:12")
     assert job.store.number == 2
 
 
@@ -179,7 +179,8 @@ def test_rules_over_time_are_measured_before_they_are_committed(write: Write) ->
     program = "alarm(?s) :- boxminus[0, 5] hot(?s) ."
     source = Source("hot", "hot.csv", header=True, time=("start", "end"))
     guards = Guards(
-        predicates={"alarm": Limits(min_rows=2)}, expectations=(Expectation("alarm", Severity.WARN),)
+        predicates={"alarm": GuardLimits(min_rows=2)},
+        expectations=(Expectation("alarm", GuardSeverity.WARN),),
     )
 
     def job() -> Job:
@@ -275,8 +276,8 @@ free(?id) :- order(?id, _, 0) .
 spent(?who, #sum(?amount, ?id)) :- order(?id, ?who, ?amount) .
 """
 LEFT_OUT = (
-    Expectation("bad", Severity.DROP, "orders have a customer", "order"),
-    Expectation("free", Severity.DROP, None, "order"),
+    Expectation("bad", GuardSeverity.DROP, "orders have a customer", "order"),
+    Expectation("free", GuardSeverity.DROP, None, "order"),
 )
 
 
@@ -350,7 +351,7 @@ def test_rows_that_hold_at_times_are_dropped_when_they_violate(write: Write) -> 
     program = "@declare hot(s: string) . @declare off(s: string) . "
     program += "bad(?s) :- off(?s), hot(?s) . warm(?s) :- hot(?s) ."
     sources = [Source(name, f"{name}.csv", header=True, time=("start", "end")) for name in ("hot", "off")]
-    guards = Guards(expectations=(Expectation("bad", Severity.DROP, None, "hot", ("s",)),))
+    guards = Guards(expectations=(Expectation("bad", GuardSeverity.DROP, None, "hot", ("s",)),))
     job = Job(tl.parse(program), publish="published", sources=sources, engine="columnar", guards=guards)
     job.run()
 

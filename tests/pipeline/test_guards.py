@@ -13,18 +13,16 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tidelog.errors import DataError, Source, render_all
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     EMPTIED,
     Assertion,
-    Drop,
     Expectation,
-    Finding,
     GuardFailed,
+    GuardFinding,
+    GuardLimits,
     Guards,
-    Limits,
+    GuardSeverity,
     Measures,
-    Severity,
     SourceMeasure,
     Violations,
     assertions,
@@ -36,6 +34,7 @@ from tidelog.pipeline.guards import (
     source_limits,
     stop_on_failure,
 )
+from tidelog.rewrite.dropped_rows import Drop, tables_of, with_drops
 
 NOW = datetime(2026, 11, 18, 16, 0, tzinfo=UTC)
 ORDERS = SourceMeasure("orders.csv", "order", 1000, newest=NOW - timedelta(hours=2))
@@ -95,19 +94,19 @@ severity = "warn"
 
 def test_all_keys_are_read() -> None:
     guards = read(JOB)
-    assert guards.sources["orders.csv"] == Limits(
+    assert guards.sources["orders.csv"] == GuardLimits(
         100, 2000, read_amount("20 %"), read_amount("1.5 %"), timedelta(hours=24)
     )
-    assert guards.predicates["total"] == Limits(max_drop=read_amount(3), severity=Severity.WARN)
+    assert guards.predicates["total"] == GuardLimits(max_drop=read_amount(3), severity=GuardSeverity.WARN)
     assert guards.expectations == (
         Expectation(
             "bad_order",
-            Severity.DROP,
+            GuardSeverity.DROP,
             "orders have a customer",
             "order",
             max_rows=read_amount("5 %"),
         ),
-        Expectation("bottom", Severity.WARN),
+        Expectation("bottom", GuardSeverity.WARN),
     )
 
 
@@ -274,7 +273,9 @@ def violated(rows: int) -> Measures:
 )
 def test_severities_and_limits(severity: str, limit: int | str | None, rows: int, expected: str) -> None:
     most = None if limit is None else read_amount(limit)
-    guards = Guards(expectations=(Expectation("bad_order", Severity(severity), of="order", max_rows=most),))
+    guards = Guards(
+        expectations=(Expectation("bad_order", GuardSeverity(severity), of="order", max_rows=most),)
+    )
     (finding,) = check(violated(rows), None, guards)
     assert finding.severity == expected
     assert finding.columns == ("id", "why") and len(finding.samples) == min(rows, 5)
@@ -297,17 +298,17 @@ def test_an_expectation_as_people_read_it() -> None:
         "  help: of `order` 2 rows of 1,002 left out: see the table `order_dropped`",
     ]
     assert assertions(guards, [finding])[-2:] == (
-        Assertion("orders have a customer", "expect", False, Severity.DROP),
-        Assertion("bottom", "expect", True, Severity.WARN),
+        Assertion("orders have a customer", "expect", False, GuardSeverity.DROP),
+        Assertion("bottom", "expect", True, GuardSeverity.WARN),
     )
 
 
 def test_failures_come_first_and_are_raised_together() -> None:
     guards = Guards(
         predicates={
-            "a": Limits(min_rows=1, severity=Severity.WARN),
-            "b": Limits(min_rows=1),
-            "c": Limits(min_rows=1),
+            "a": GuardLimits(min_rows=1, severity=GuardSeverity.WARN),
+            "b": GuardLimits(min_rows=1),
+            "c": GuardLimits(min_rows=1),
         }
     )
     findings = check(Measures(), None, guards)
@@ -533,7 +534,7 @@ rows = st.integers(0, 40)
 @settings(max_examples=200, deadline=None)
 @given(now=rows, before=st.none() | rows, least=st.none() | rows, share=st.integers(0, 100))
 def test_limits_mean_what_they_say(now: int, before: int | None, least: int | None, share: int) -> None:
-    guards = Guards({"s": Limits(least, max_drop=read_amount(f"{share} %"))})
+    guards = Guards({"s": GuardLimits(least, max_drop=read_amount(f"{share} %"))})
     previous = None if before is None else Measures((SourceMeasure("s", "p", before),))
     found = check(Measures((SourceMeasure("s", "p", now),)), previous, guards)
     emptied = bool(before) and not now
@@ -543,4 +544,4 @@ def test_limits_mean_what_they_say(now: int, before: int | None, least: int | No
     if not emptied and before and (before - now) * 100 > share * before:
         expected.add("max-drop")
     assert {finding.guard for finding in found} == expected
-    assert all(isinstance(finding, Finding) and finding.is_failure for finding in found)
+    assert all(isinstance(finding, GuardFinding) and finding.is_failure for finding in found)

@@ -19,8 +19,8 @@ from tests.pipeline.test_kills import kill
 from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Source, Step, read
-from tidelog.pipeline.guards import GuardFailed, Guards, Limits
-from tidelog.publish.object_storage import Folder, delta_options, s3a_options
+from tidelog.pipeline.guards import GuardFailed, GuardLimits, Guards
+from tidelog.publish.object_storage import StorageFolder, delta_options, s3a_options
 
 SECRET = "not-to-be-seen"
 JOB = """\
@@ -239,7 +239,7 @@ def alike(job: Job, full: bool = False) -> str:
 
 def stored(storage: dict[str, str], name: str) -> dict[str, bytes]:
     """Return the files below an address, by their paths."""
-    folder = Folder.at(f"s3://bucket/{name}", storage)
+    folder = StorageFolder.at(f"s3://bucket/{name}", storage)
     return {each.path: folder.read(each.path) or b"" for each in folder.listed()}
 
 
@@ -305,7 +305,7 @@ def test_spark_publishes_any_format(
 @pytest.mark.parametrize("full", [False, True], ids=["incremental", "full"])
 def test_spark_sets_aside_at_an_address(write: Write, there: dict[str, str], spark: Any, full: bool) -> None:
     job = on_spark(there, spark, f"aside-{full}")
-    job.settings = replace(job.settings, guards=Guards(predicates={"reach": Limits(min_rows=3)}))
+    job.settings = replace(job.settings, guards=Guards(predicates={"reach": GuardLimits(min_rows=3)}))
     address = job.settings.publish
     job.run()
     given(write, 2)
@@ -325,11 +325,11 @@ def test_files_of_a_run_that_fails_on_spark(write: Write, there: dict[str, str],
         """Leave a file as an attempt of a task does whose result is lost."""
         if step.name == "derived":
             (path,) = [path for path in data_files(there, "fails") if path.startswith("reach/")]
-            Folder.at("s3://bucket/fails", there).write(f"{path}.again", b"half of a file")
+            StorageFolder.at("s3://bucket/fails", there).write(f"{path}.again", b"half of a file")
 
     job = on_spark(there, spark, "fails")
     job.listeners.append(leave)
-    job.settings = replace(job.settings, guards=Guards(predicates={"reach": Limits(min_rows=9)}))
+    job.settings = replace(job.settings, guards=Guards(predicates={"reach": GuardLimits(min_rows=9)}))
     with pytest.raises(GuardFailed):
         job.run()
     assert any(path.endswith(".again") for path in data_files(there, "fails"))

@@ -18,25 +18,24 @@ from uuid import UUID
 import pytest
 
 import tidelog as tl
-from tidelog.errors import Severity as Level
-from tidelog.errors import Source
+from tidelog.errors import Severity, Source
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.guards import Assertion, Finding, Severity
+from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity
+from tidelog.pipeline.job_file import read_openlineage
+from tidelog.pipeline.job_settings import OpenLineageSettings
 from tidelog.pipeline.run_reports import (
     Dataset,
-    Field,
-    Job,
+    DatasetField,
+    LineageJob,
     Outcome,
-    Parent,
+    ParentRun,
     PredicateReport,
     RunReport,
-    Settings,
     SourceReport,
     dataset_name,
     emit,
     end_event,
     read_parent,
-    read_settings,
     start_event,
 )
 from tidelog.show.column_lineage import lineage
@@ -51,14 +50,22 @@ PROGRAM = tl.parse(
     """
 )
 ORDERS = Dataset(
-    "file", "/data/orders", "order", (Field("nr", "int"), Field("who"), Field("eur", "int")), "orders.csv"
+    "file",
+    "/data/orders",
+    "order",
+    (DatasetField("nr", "int"), DatasetField("who"), DatasetField("eur", "int")),
+    "orders.csv",
 )
 MORE = replace(ORDERS, name="/data/more", source="more.csv")
 PEOPLE = Dataset(
-    "file", "/data/people", "person", (Field("who", "string"), Field("city", "string")), "people"
+    "file",
+    "/data/people",
+    "person",
+    (DatasetField("who", "string"), DatasetField("city", "string")),
+    "people",
 )
-SPENT = Dataset("s3://lake", "spent", "spent", (Field("who", "string"), Field("total", "long")))
-JOB = Job("shop", "orders", (ORDERS, PEOPLE), (SPENT,), Parent("airflow", "dag.task", RUN))
+SPENT = Dataset("s3://lake", "spent", "spent", (DatasetField("who", "string"), DatasetField("total", "long")))
+JOB = LineageJob("shop", "orders", (ORDERS, PEOPLE), (SPENT,), ParentRun("airflow", "dag.task", RUN))
 REPORT = RunReport(
     "orders.toml",
     RUN,
@@ -69,8 +76,8 @@ REPORT = RunReport(
     sources=(SourceReport("orders.csv", "order", 100, 3, 2), SourceReport("people", "person", 40)),
     predicates=(PredicateReport("spent", 38, 1, 1),),
     assertions=(
-        Assertion("orders.csv", "min-rows", True, Severity.FAIL),
-        Assertion("orders.csv", "max-age", False, Severity.WARN),
+        Assertion("orders.csv", "min-rows", True, GuardSeverity.FAIL),
+        Assertion("orders.csv", "max-age", False, GuardSeverity.WARN),
     ),
 )
 
@@ -197,7 +204,7 @@ def test_a_predicate_with_two_sources_comes_from_both() -> None:
 
 def test_a_run_fails_and_a_guard_fails() -> None:
     failed = replace(REPORT, outcome=Outcome.FAILED, error="error[E806]: no files")
-    finding = Finding(Severity.FAIL, "min-rows", "orders.csv", "too few")
+    finding = GuardFinding(GuardSeverity.FAIL, "min-rows", "orders.csv", "too few")
     aside = replace(REPORT, outcome=Outcome.REFUSED, findings=(finding,))
     for report, message in ((failed, "error[E806]: no files"), (aside, "too few")):
         event = end_event(JOB, report, lineage(PROGRAM), AT)
@@ -289,7 +296,7 @@ def serving(status: int = 201, trickle: float = 0.0) -> Iterator[Server]:
 def test_events_go_to_a_file_and_to_a_server(tmp_path: Path) -> None:
     event = start_event(JOB, RUN, AT)
     with serving() as server:
-        settings = Settings(file="lineage/events.jsonl", url=server.url + "/", key_variable="KEY")
+        settings = OpenLineageSettings(file="lineage/events.jsonl", url=server.url + "/", key_variable="KEY")
         assert emit(event, settings, tmp_path, {"KEY": "abc"}) == ()
         assert emit(event, replace(settings, key_variable=None), tmp_path, {"KEY": "abc"}) == ()
     assert server.taken == [
@@ -302,34 +309,34 @@ def test_events_go_to_a_file_and_to_a_server(tmp_path: Path) -> None:
 
 def test_a_server_that_refuses_is_a_warning(tmp_path: Path) -> None:
     with serving(500) as server:
-        (warning,) = emit({}, Settings(url=server.url), tmp_path)
-    assert warning.severity is Level.WARNING and warning.code == "W820"
+        (warning,) = emit({}, OpenLineageSettings(url=server.url), tmp_path)
+    assert warning.severity is Severity.WARNING and warning.code == "W820"
     assert "Internal Server Error" in warning.message and warning.place == f"{server.url}/api/v1/lineage"
 
 
 def test_a_password_is_not_shown(tmp_path: Path) -> None:
-    (warning,) = emit({}, Settings(url="http://me:secret@127.0.0.1:1"), tmp_path)
+    (warning,) = emit({}, OpenLineageSettings(url="http://me:secret@127.0.0.1:1"), tmp_path)
     assert "secret" not in str(warning)
 
 
 def test_a_server_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     with serving() as server:
         url = server.url
-    (warning,) = emit({}, Settings(url=url, seconds=2), tmp_path)
+    (warning,) = emit({}, OpenLineageSettings(url=url, seconds=2), tmp_path)
     assert "refused" in warning.message
 
 
 def test_a_server_that_never_ends_costs_the_time_limit_only(tmp_path: Path) -> None:
     with serving(trickle=0.05) as server:
         begun = time.monotonic()
-        (warning,) = emit({}, Settings(url=server.url, seconds=0.3), tmp_path)
+        (warning,) = emit({}, OpenLineageSettings(url=server.url, seconds=0.3), tmp_path)
         assert time.monotonic() - begun < 3
     assert warning.message.endswith("no answer within 0.3 s")
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    (warning,) = emit({}, Settings(file="taken/events.jsonl"), tmp_path)
+    (warning,) = emit({}, OpenLineageSettings(file="taken/events.jsonl"), tmp_path)
     assert warning.code == "W820" and "taken" in (warning.place or "")
 
 
@@ -343,10 +350,10 @@ timeout = 2
 api-key-variable = "LINEAGE_KEY"
 """
     document = Document(Source("job.toml", text))
-    assert read_settings(document.root.table("openlineage")) == Settings(
+    assert read_openlineage(document.root.table("openlineage")) == OpenLineageSettings(
         "shop", "lineage.jsonl", "http://marquez:5000", seconds=2.0, key_variable="LINEAGE_KEY"
     )
-    assert read_settings(None) is None and document.faults == []
+    assert read_openlineage(None) is None and document.faults == []
     for wrong, code in (
         ('url = "ftp://x"', "E803"),
         ('url = "http://"', "E803"),
@@ -355,5 +362,5 @@ api-key-variable = "LINEAGE_KEY"
         ('file = "x"\nkey = "x"', "E802"),
     ):
         document = Document(Source("job.toml", f"[openlineage]\n{wrong}\n"))
-        read_settings(document.root.table("openlineage"))
+        read_openlineage(document.root.table("openlineage"))
         assert [fault.code for fault in document.faults] == [code]

@@ -16,7 +16,6 @@ import tidelog as tl
 from tests.docs.blocks import ROOT
 from tidelog.errors import Source
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
     GuardFailed,
@@ -35,14 +34,15 @@ from tidelog.pipeline.job_settings import EXIT_CODES, exit_code
 from tidelog.pipeline.operating import report_page
 from tidelog.pipeline.run_reports import (
     Dataset,
-    Field,
-    Job,
+    DatasetField,
+    LineageJob,
     Outcome,
     PredicateReport,
     RunReport,
     SourceReport,
     end_event,
 )
+from tidelog.rewrite.dropped_rows import tables_of, with_drops
 from tidelog.show.column_lineage import lineage, published_dependencies
 
 RUN = "3b452093-782c-4ef2-9c0c-aafe2aa6f34d"
@@ -169,10 +169,10 @@ def test_the_event_of_a_run_names_columns_by_the_program() -> None:
     report, _ = run({"orders.csv": ORDERS, "people.csv": PEOPLE}, None)
     program = tl.parse(RULES)
     datasets = {
-        name: Dataset("file", f"/{name}", name, tuple(map(Field, program.predicates[name].names)))
+        name: Dataset("file", f"/{name}", name, tuple(map(DatasetField, program.predicates[name].names)))
         for name in PUBLISHED
     }
-    job = Job("n", "j", (replace(datasets["order"], source="orders.csv"),), (datasets["spent"],))
+    job = LineageJob("n", "j", (replace(datasets["order"], source="orders.csv"),), (datasets["spent"],))
     event = end_event(job, report, lineage(program, {"order", "person"}), "2026-11-18T16:00:01+00:00")
     fields = event["outputs"][0]["facets"]["columnLineage"]["fields"]
     assert fields["who"]["inputFields"][0]["field"] == "who"

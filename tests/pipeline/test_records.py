@@ -13,7 +13,7 @@ from tidelog.data.rows import Rows
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
 from tidelog.pipeline.job_settings import Stream
-from tidelog.pipeline.stream_records import Records, Shape, TimedRecords
+from tidelog.pipeline.stream_records import Records, RecordShape, TimedRecords
 
 KNOWN = ("+", "-", "insert", "Delete", "add", "remove")
 RECORD = st.tuples(
@@ -28,7 +28,7 @@ def test_batches_of_records(batches: list[list[tuple[str, str, int, int]]], has_
     reasoner = tl.Reasoner(tl.parse('@declare p(x: string, n: int) . q(?x) :- p(?x, _) . p("a", 0) .'))
     reasoner.materialise()
     stream = Stream(predicate="p", order="seq" if has_order else None)
-    shape = Shape.of(stream, reasoner.program.predicates["p"], reasoner.program)
+    shape = RecordShape.of(stream, reasoner.program.predicates["p"], reasoner.program)
     held = {("a", 0)}
     highest: str | None = None
     for batch in batches:
@@ -92,7 +92,7 @@ def test_records_with_times(batches: list[list[tuple[str, str, int, int]]], igno
     reasoner = tl.Reasoner(tl.parse(rules), threads=1)
     reasoner.materialise()
     stream = Stream(predicate="p", time=("start", "duration"))
-    shape = Shape.of(stream, reasoner.program.predicates["p"], reasoner.program)
+    shape = RecordShape.of(stream, reasoner.program.predicates["p"], reasoner.program)
     held = {("a", time) for time in (1, 2, 3)}
     for batch in batches:
         faults = Faults(OnError.SKIP)
@@ -115,12 +115,12 @@ def timed_table(batch: list[tuple[str, str, int, int]]) -> pa.Table:
     return pa.table(arrays, names=["op", "c1", "start", "duration"])
 
 
-def take(records: Records, rows: pa.Table, shape: Shape) -> None:
+def take(records: Records, rows: pa.Table, shape: RecordShape) -> None:
     """Give records to what gathers them, the last one first, with the places where they stand."""
     for place in reversed(range(rows.num_rows)):
         one = rows.slice(place, 1)
         for batch in from_python(one, shape.types, shape.names, Faults(OnError.FAIL)):
-            records.take(batch, np.array([[place // 4, place % 4]]))
+            records.gather(batch, np.array([[place // 4, place % 4]]))
 
 
 def apply_to(

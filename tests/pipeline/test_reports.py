@@ -12,7 +12,8 @@ import pytest
 
 from tidelog.errors import DataError, Source
 from tidelog.io.toml_tables import Document
-from tidelog.pipeline.guards import Assertion, Finding, Measures, Severity, SourceMeasure
+from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
+from tidelog.pipeline.job_file import read_report_folder
 from tidelog.pipeline.operating import MOST_BOXES, lineage_graph, report_page, write_report
 from tidelog.pipeline.run_reports import (
     LOG,
@@ -27,7 +28,6 @@ from tidelog.pipeline.run_reports import (
     log_start,
     read_log,
     read_report,
-    read_report_folder,
     report_text,
 )
 from tidelog.show.column_lineage import Dependency
@@ -55,8 +55,8 @@ REPORT = RunReport(
     sinks=(SinkReport("out/spent.csv", "spent", 38),),
     stages=(StageReport("read", 1.5, "2 sources"), StageReport("publish", 0.25)),
     findings=(
-        Finding(
-            Severity.DROP,
+        GuardFinding(
+            GuardSeverity.DROP,
             "expect",
             "bad_order",
             "5 rows of `bad_order`",
@@ -67,7 +67,7 @@ REPORT = RunReport(
             "look & mend",
         ),
     ),
-    assertions=(Assertion("orders<1>.csv", "min-rows", True, Severity.FAIL),),
+    assertions=(Assertion("orders<1>.csv", "min-rows", True, GuardSeverity.FAIL),),
     dependencies=(Dependency("order", "spent", "#"), Dependency("person", "spent", "~")),
 )
 

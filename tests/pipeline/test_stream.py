@@ -15,7 +15,7 @@ from tests.pipeline.test_kills import kill, versions
 from tidelog.errors import DataError
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import Job, Step, read
-from tidelog.pipeline.micro_batches import Batches
+from tidelog.pipeline.micro_batches import BatchPublisher
 from tidelog.pipeline.version_folder import Manifest
 
 STREAM = """
@@ -144,13 +144,13 @@ def test_the_next_batch_is_looked_at(streaming: Job, write: Write, monkeypatch: 
     deliver("1.csv", "op,from,to\n-,b,c\n", 1)
     job = Job.load("job.toml", session=streaming.session)
     looked: list[Update | None] = []
-    peek = Batches._peek
+    peek = BatchPublisher._peek
 
-    def noting(batches: Batches) -> Update | None:
+    def noting(batches: BatchPublisher) -> Update | None:
         looked.append(peek(batches))
         return looked[-1]
 
-    monkeypatch.setattr(Batches, "_peek", noting)
+    monkeypatch.setattr(BatchPublisher, "_peek", noting)
     take_all(job)
     assert set(read("published")["edge"]) == {("c", "d")}
     assert any(update is not None and "edge" in update.removed for update in looked)

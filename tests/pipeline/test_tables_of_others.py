@@ -19,13 +19,13 @@ from tests.pipeline.conftest import MAY_BE_EMPTY, Write
 from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Source, read
-from tidelog.pipeline.guards import Expectation, Guards, Severity
+from tidelog.pipeline.guards import Expectation, Guards, GuardSeverity
 
 PROGRAM = """@declare e(x: int, y: string) .
 q(?x) :- e(?x, _), ?x > 1 .
 twice(?x) :- e(?x, ?y), e(?x, ?z), ?y != ?z .
 """
-LEFT_OUT = Guards(expectations=(Expectation("twice", Severity.DROP, None, "e", ("x",)),))
+LEFT_OUT = Guards(expectations=(Expectation("twice", GuardSeverity.DROP, None, "e", ("x",)),))
 ANY = "e(?x, ?y) :- f(?x, ?y) ."
 FEED = {"delta.enableChangeDataFeed": "true"}
 Row = tuple[int | None, str]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.pipeline import Job, Step, read
-from tidelog.pipeline.expectations import tables_of, with_drops
-from tidelog.pipeline.guards import Expectation, Guards, Severity, resolve
+from tidelog.pipeline.guards import Expectation, Guards, GuardSeverity, resolve
 from tidelog.pipeline.job_settings import Stream
 from tidelog.pipeline.micro_batches import watermark
-from tidelog.pipeline.version_folder import Progress
+from tidelog.pipeline.version_folder import StreamProgress
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import tables_of, with_drops
 
 RULES = """\
 @declare hot(sensor: string) . @declare quiet(sensor: string) . @declare room(sensor: string) .
@@ -26,7 +26,7 @@ any() :- lately(_) .
 false(?s) :- quiet(?s), hot(?s) .
 hot("z")@-9 . quiet("z")@-9 . room("a") . room("b") .
 """
-LEFT_OUT = Guards(expectations=(Expectation("false", Severity.DROP, None, "hot", ("sensor",)),))
+LEFT_OUT = Guards(expectations=(Expectation("false", GuardSeverity.DROP, None, "hot", ("sensor",)),))
 # Facts of intervals that begin at least so much after the last watermark, and how far that moves then.
 FACT = st.tuples(
     st.sampled_from(["hot", "hot", "quiet"]), st.sampled_from("abc"), st.integers(0, 6), st.integers(0, 8)
@@ -107,14 +107,14 @@ def rules_in(folder: Path) -> str:
 
 def test_the_watermark() -> None:
     one, other = Stream(event_time="at", delay=10.0), Stream(event_time="at", idle=60.0)
-    late, early = Progress(event="100", seen=0.0), Progress(event="30", seen=50.0)
+    late, early = StreamProgress(event="100", seen=0.0), StreamProgress(event="30", seen=50.0)
     assert watermark([one], [late], 0, None) == "90"
     assert watermark([one, other], [late, early], 100, None) == "30"
     assert watermark([one, other], [late, early], 111, None) == "90"  # the other one is idle
     assert watermark([one, other], [late, early], 100, "70") == "70"  # it never goes back
-    assert watermark([one, other], [late, Progress(seen=99.0)], 100, None) is None
+    assert watermark([one, other], [late, StreamProgress(seen=99.0)], 100, None) is None
     assert watermark([other], [early], 500, "7") == "7"
-    moment = Progress(event="2026-01-01T00:10:00Z")
+    moment = StreamProgress(event="2026-01-01T00:10:00Z")
     assert watermark([one], [moment], 0, None) == "2026-01-01T00:09:50Z"
     assert watermark([], [], 0, None) is None
 

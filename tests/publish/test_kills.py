@@ -14,7 +14,7 @@ import pytest
 
 from tests.publish.test_published import rows_of
 from tidelog.errors import DataError
-from tidelog.publish import Pending, Publication, Published, Version
+from tidelog.publish import Pending, Publication, Published, PublishedVersion
 
 SOURCES = Path(__file__).parents[2]
 BEFORE = {"changed": {1, 2, 3}, "replaced": {1, 2, 3}, "dropped": {1, 2, 3}, "same": {9}}
@@ -52,10 +52,10 @@ def third(publication: Publication) -> None:
     publication.drop("dropped")
 
 
-def hook(folder: Path) -> Callable[[Version], None]:
+def hook(folder: Path) -> Callable[[PublishedVersion], None]:
     """Commit the state of a job: a file beside the folder, whole or not at all."""
 
-    def commit(version: Version) -> None:
+    def commit(version: PublishedVersion) -> None:
         state = folder.with_suffix(".state")
         state.with_suffix(".tmp").write_text(str(version.number))
         state.with_suffix(".tmp").replace(state)

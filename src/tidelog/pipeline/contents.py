@@ -1,4 +1,9 @@
-"""What a reasoner holds, as it is published: Arrow tables of facts and changes, with times."""
+"""The facts of a reasoner as they are published: Arrow tables of rows and changes, with times.
+
+`ChangedRows` are rows of ids, inserted and deleted. `TableLayout` and the functions below it convert
+between intervals and the columns of published rows that say when. `TimedContents` and `PublishedContents`
+take facts out of a reasoner.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +49,9 @@ from tidelog.temporal.timed_changes import RowTimes, TimedRows
 from tidelog.temporal.timed_relation import BOUNDS, EVERY, PeriodicRelation
 from tidelog.temporal.timed_store import IntervalDelta
 
-# ---- Rows of ids that come and go, between a reasoner and its published tables.
-
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRows:
     """The rows of a table that are deleted, and those that are inserted."""
 
     removed: Rows
@@ -59,29 +62,26 @@ class Changed:
         """Return how many rows changed."""
         return self.removed.count + self.added.count
 
-    def then(self, later: Changed) -> Changed:
+    def then(self, later: ChangedRows) -> ChangedRows:
         """Return both changes, one after the other."""
         if not self.count:
             return later
         if not later.count:
             return self
-        return Changed(
+        return ChangedRows(
             joined([without(self.removed, later.added), without(later.removed, self.added)]),
             joined([without(self.added, later.removed), without(later.added, self.removed)]),
         )
 
     @property
-    def inverse(self) -> Changed:
+    def inverse(self) -> ChangedRows:
         """The change that undoes this one."""
-        return Changed(self.added, self.removed)
+        return ChangedRows(self.added, self.removed)
 
     @staticmethod
-    def between(before: Rows, after: Rows) -> Changed:
+    def between(before: Rows, after: Rows) -> ChangedRows:
         """Return what differs between two sets of rows."""
-        return Changed(without(before, after), without(after, before))
-
-
-Changes = Mapping[str, Changed]  # by predicate
+        return ChangedRows(without(before, after), without(after, before))
 
 
 def no_rows(arity: int) -> Rows:
@@ -89,12 +89,11 @@ def no_rows(arity: int) -> Rows:
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
 
 
-# ---- Times in published rows: behind the arguments, columns that say from when to when, as `run --output`
-# does.
+# ---- Times in published rows: columns behind the arguments that say from when to when, as in `run --output`.
 #
-# As ids, a bound has one value in whatever units and files it comes: a whole number, else a moment in
-# microseconds, else an exact text; none of these where there is no end (`UNBOUNDED`, which files leave out).
-# So rows with times are rows like any others: they are compared, put together and stored as such.
+# As an id, a bound has one value whatever its unit and source: a whole number, else a moment in microseconds,
+# else an exact text, and `UNBOUNDED` where there is no end, which files leave out. So rows with times are
+# compared, concatenated and stored like any others.
 
 Ids = npt.NDArray[np.int32]
 UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # no data has this
@@ -103,8 +102,8 @@ MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """What the columns of a table are called, and how many at the end say when."""
+class TableLayout:
+    """The names of the columns of a table, and how many at the end say when."""
 
     names: tuple[str, ...]
     times: int = 0
@@ -112,18 +111,18 @@ class Layout:
 
     @property
     def arguments(self) -> int:
-        """How many columns are arguments."""
+        """Return how many columns are arguments."""
         return len(self.names) - self.times
 
 
-def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calendar: bool) -> Layout:
-    """The columns of a predicate's table."""
+def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calendar: bool) -> TableLayout:
+    """Return the columns of a predicate's table."""
     names = column_names(predicate)
     if not is_timed:
-        return Layout(table_names(names))
+        return TableLayout(table_names(names))
     for name in (*BOUNDS, EVERY) if is_periodic else BOUNDS:
         names = (*names, free_name(name, names))
-    return Layout(table_names(names), len(names) - predicate.arity, is_calendar)
+    return TableLayout(table_names(names), len(names) - predicate.arity, is_calendar)
 
 
 def table_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -145,8 +144,8 @@ def table_names(names: Iterable[str]) -> tuple[str, ...]:
 # ---- to ids
 
 
-def time_ids(times: RowTimes, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
-    """The columns of rows that hold in intervals, with the period by which each repeats if that is told."""
+def time_ids(times: Times, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
+    """Return the columns of intervals, with the period by which each repeats if `every` is given."""
     timeline, left, right = times.timeline, times.left, times.right
     scale = 1 if timeline.is_integer else timeline.scale
     columns = []
@@ -163,25 +162,8 @@ def time_ids(times: RowTimes, every: Integers | None, dictionary: Dictionary) ->
     return tuple(columns)
 
 
-def always_ids(count: int, width: int, dictionary: Dictionary) -> tuple[Ids, ...]:
-    """The columns of facts that were said without a time: without bounds, which are not left out either."""
-    unbounded, no = dictionary.encode(UNBOUNDED), dictionary.encode(Value(Kind.BOOLEAN, 0))
-    held = (unbounded, unbounded, no, no, unbounded)
-    return tuple(np.full(count, each, np.int32) for each in held[:width])
-
-
-def is_always(rows: Rows, arguments: int, dictionary: Dictionary) -> npt.NDArray[np.bool_]:
-    """Which facts were said without a time."""
-    start, end, start_open, end_open = rows.columns[arguments : arguments + 4]
-    unbounded, no = dictionary.encode(UNBOUNDED), dictionary.encode(Value(Kind.BOOLEAN, 0))
-    found: npt.NDArray[np.bool_] = (
-        (start == unbounded) & (end == unbounded) & (start_open == no) & (end_open == no)
-    )
-    return found
-
-
 def _points(points: Integers, scale: int, is_infinite: Any, dictionary: Dictionary) -> Ids:
-    """The ids of points in units of 1 / `scale`."""
+    """Return the ids of points in units of 1 / `scale`."""
     ids = np.full(len(points), dictionary.encode(UNBOUNDED), np.int32)
     whole = ~is_infinite & (points % scale == 0)
     ids[whole] = dictionary.encode_numbers(Kind.INTEGER, points[whole] // scale)
@@ -192,7 +174,7 @@ def _points(points: Integers, scale: int, is_infinite: Any, dictionary: Dictiona
 
 
 def _fractions(points: Integers, scale: int, dictionary: Dictionary) -> Ids:
-    """The ids of points that are not whole."""
+    """Return the ids of points that are not whole."""
     if MICROSECONDS % scale == 0 and int(np.abs(points).max()) <= MOST // (MICROSECONDS // scale):
         return dictionary.encode_numbers(Kind.DATETIME, points * (MICROSECONDS // scale))
     distinct, places = np.unique(points, return_inverse=True)
@@ -213,9 +195,9 @@ def _value(point: Fraction) -> Value:
 
 
 def times_in(
-    rows: Rows, layout: Layout, dictionary: Dictionary, is_integer: bool
-) -> tuple[RowTimes, Integers | None]:
-    """When rows hold, and by what they repeat, 0 if not at all; None if that is not told."""
+    rows: Rows, layout: TableLayout, dictionary: Dictionary, is_integer: bool
+) -> tuple[Times, Integers | None]:
+    """Return when rows hold, and the periods by which they repeat, 0 if not; None without such a column."""
     columns = rows.columns[layout.arguments :]
     bounds = [columns[0], columns[1], *columns[4:5]]
     distinct, places = np.unique(np.concatenate(bounds), return_inverse=True)
@@ -230,7 +212,7 @@ def times_in(
 
 
 def _numbers(ids: Ids, dictionary: Dictionary) -> tuple[Integers, int]:
-    """Points in units of 1 / a scale, and the scale; those without end are beyond all others."""
+    """Return points in units of 1 / a scale, and the scale; those without end are beyond all others."""
     kinds, payload = dictionary.kind[ids], dictionary.payload[ids]
     moments, is_text = kinds == Kind.DATETIME, kinds == Kind.STRING
     divisor = int(np.gcd.reduce(np.append(payload[moments], MICROSECONDS)))
@@ -276,30 +258,10 @@ def _point(value: Value) -> Fraction | None:
 # ---- in files
 
 
-def time_types(rows: Rows, layout: Layout, dictionary: Dictionary) -> tuple[ColumnType, ...]:
-    """The types by which the columns that say when can be stored."""
-    types = []
-    for place, column in enumerate(rows.columns[layout.arguments :]):
-        kinds = set(np.unique(dictionary.kind[column]).tolist()) - {int(Kind.LITERAL)}
-        types.append(_type_of(kinds, column, layout.is_calendar and place < 2, dictionary))
-    return tuple(types)
-
-
-def _type_of(kinds: set[int], column: Ids, is_calendar: bool, dictionary: Dictionary) -> ColumnType:
-    if kinds == {int(Kind.BOOLEAN)}:
-        return ColumnType.BOOLEAN
-    if is_calendar and kinds <= {int(Kind.INTEGER), int(Kind.DATETIME)}:
-        whole = dictionary.payload[column[dictionary.kind[column] == Kind.INTEGER]]
-        return (
-            ColumnType.DATETIME if np.abs(whole).max(initial=0) <= MOST // MICROSECONDS else ColumnType.STRING
-        )
-    return ColumnType.INTEGER if kinds <= {int(Kind.INTEGER)} else ColumnType.STRING
-
-
 def time_arrays(
-    rows: Rows, layout: Layout, types: tuple[ColumnType, ...], dictionary: Dictionary
+    rows: Rows, layout: TableLayout, types: Sequence[ColumnType], dictionary: Dictionary
 ) -> list[pa.Array]:
-    """The columns that say when, as Arrow has them."""
+    """Return the columns that say when, as Arrow arrays."""
     pairs = zip(rows.columns[layout.arguments :], types, strict=True)
     return [_array(column, kind, layout.is_calendar, dictionary) for column, kind in pairs]
 
@@ -325,7 +287,7 @@ def _array(ids: Ids, column_type: ColumnType, is_calendar: bool, dictionary: Dic
 
 
 def ids_in(column: pa.ChunkedArray, column_type: ColumnType, dictionary: Dictionary) -> Ids:
-    """The ids of a column that says when, as it was stored."""
+    """Return the ids of a stored column that says when."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if column_type is ColumnType.BOOLEAN:
         return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(array).astype(np.int64))
@@ -349,18 +311,17 @@ def _read(text: str) -> Fraction:
     return point
 
 
-# ---- What a reasoner holds at times, as it is published: a row for each fact and interval, as long as it can
-# be.
+# ---- Facts at times: a row for each fact and maximal interval.
 #
-# A transaction tells which points of time came and went. In a table, intervals come and go: one that grows is
-# another one.
+# A transaction inserts and deletes points of time; a table has intervals, of which one that grows is deleted
+# and inserted again.
 
 
-class Begun:
-    """When intervals began that time has advanced into: the reasoner forgets it, and tables keep them whole.
+class IntervalStarts:
+    """When intervals began that time has advanced into, which the reasoner forgets and tables keep.
 
-    Of each fact, it has the points before the time that was advanced to of the interval that reaches up to
-    it. Mutates itself.
+    It has, of each fact, the points before the time that was advanced to, of the interval that reaches up to
+    that time. Mutates itself.
     """
 
     def __init__(self, time: Temporal) -> None:
@@ -399,8 +360,8 @@ class Begun:
         ends = left[reaches], np.minimum(right[reaches], first - 1)
         self._tables[name] = TimedTable.of(name, tuple(columns[:, reaches]), *ends)
 
-    def whole(self, name: str, facts: IdColumns, lists: IntervalLists) -> IntervalLists:
-        """The lists of facts, with the points that were forgotten of their intervals."""
+    def whole(self, name: str, facts: Table, lists: Lists) -> Lists:
+        """Return the lists of facts, with the points that were forgotten of their intervals."""
         timeline = self._time.store.timeline
         if timeline.scale != self._timeline.scale:
             factor = timeline.scale // self._timeline.scale
@@ -414,22 +375,22 @@ class Begun:
         return lists.united(known.lists, np.arange(len(lists)), known.facts.find(facts, len(lists)))
 
 
-class TimedHolding:
+class TimedContents:
     """The facts of a reasoner that hold at times, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, begun: Begun | None = None) -> None:
+    def __init__(self, reasoner: Reasoner, starts: IntervalStarts | None = None) -> None:
         self._time, self._engine = reasoner.time, reasoner.engine
-        self._begun = begun or Begun(reasoner.time)
+        self._starts = starts or IntervalStarts(reasoner.time)
         self._predicates = reasoner.predicates()
         self.names = reasoner.program.timed
 
-    def layout(self, predicate: Predicate) -> Layout:
-        """The columns of a predicate's table."""
+    def layout(self, predicate: Predicate) -> TableLayout:
+        """Return the columns of a predicate's table."""
         is_timed, is_periodic = predicate.name in self.names, self._time.periodic is not None
         return layout_of(predicate, is_timed, is_periodic, self._time.store.timeline.is_calendar)
 
-    def _rows(self, columns: Sequence[np.ndarray], times: RowTimes, every: Integers | None = None) -> Rows:
-        """Facts with their intervals, and with the period of each where there are periods."""
+    def _rows(self, columns: Sequence[np.ndarray], times: Times, every: Integers | None = None) -> Rows:
+        """Return facts with their intervals, and with the period of each where there are periods."""
         if self._time.periodic is not None and every is None:
             every = np.zeros(len(times.left), np.int64)
         ids = time_ids(times, every, self._engine.dictionary)
@@ -438,26 +399,26 @@ class TimedHolding:
     # ---- all facts
 
     def facts(self, name: str) -> Rows:
-        """All facts of a predicate."""
+        """Return all facts of a predicate."""
         found = self._time.relation(self._predicates[name])
         every = found.every if isinstance(found, PeriodicRelation) else None
         return self._rows(found.coded.columns, RowTimes(found.timeline, found.left, found.right), every)
 
     # ---- what a transaction changed
 
-    def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> Changed:
-        """The intervals of a predicate that went and that came, of points that did."""
+    def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> ChangedRows:
+        """Return the intervals of a predicate that are deleted and inserted, given the points that are."""
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
         numbers = np.union1d(less.numbers, more.numbers)
-        now = self._begun.whole(name, table.facts.columns[:, numbers], table.lists.take(numbers))
-        before = now.without(more.lists, now.numbers, more.positions(numbers))
-        before = before.united(less.lists, before.numbers, less.positions(numbers))
+        now = self._starts.whole(name, table.facts.columns[:, numbers], table.lists.taken(numbers))
+        before = now.without(more.lists, now.numbers, more.places(numbers))
+        before = before.united(less.lists, before.numbers, less.places(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
-        return Changed.between(then, since)
+        return ChangedRows.between(then, since)
 
-    def since(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> Changed:
-        """The intervals that went and came since rows were published, of all that time has not passed.
+    def since(self, name: str, columns: Sequence[np.ndarray], times: Times) -> ChangedRows:
+        """Return the intervals deleted and inserted since rows were published, where time has not passed.
 
         The rows are those that reach up to the time that was advanced to, or beyond.
         """
@@ -473,11 +434,11 @@ class TimedHolding:
         every = np.union1d(numbers[kept], table.number(facts, len(then_numbers)))
         places = np.full(table.facts.rows, -1, np.int64)
         places[numbers[kept]] = kept
-        now = empty_lists(len(every)).united(lists, np.arange(len(every)), places[every])
-        now = self._begun.whole(name, table.facts.columns[:, every], now)
+        now = nothing(len(every)).united(lists, np.arange(len(every)), places[every])
+        now = self._starts.whole(name, table.facts.columns[:, every], now)
         known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
-        before = empty_lists(len(every)).united(then.lists, np.arange(len(every)), known)
-        return Changed.between(self._of(table, every, before), self._of(table, every, now))
+        before = nothing(len(every)).united(then.lists, np.arange(len(every)), known)
+        return ChangedRows.between(self._of(table, every, before), self._of(table, every, now))
 
     def _difference(self, table: TimedTable, rows: TimedRows | None) -> IntervalDelta:
         if rows is None or rows.times is None:
@@ -492,9 +453,9 @@ class TimedHolding:
         return self._rows(tuple(columns), RowTimes(self._time.store.timeline, left, right))
 
 
-# ---- What a reasoner holds, as it is published: Arrow tables of facts, and of what changed in them.
+# ---- All facts: Arrow tables, and what changed in them.
 #
-# Their schemas follow from the program and from the types of what is given, never from the rows.
+# Schemas follow from the program and from the types of the explicit facts, never from the derived rows.
 #
 # Where equality is treated by rewriting, facts are listed with every member of each class, or with the
 # smallest one; the table of `=` has the classes.
@@ -503,8 +464,8 @@ HOLDS: Final = "holds"  # the column of a predicate without arguments
 EXACTLY: Final = "exact"  # how columns of several types are written
 PIECE: Final = 1 << 18  # rows that are converted at once
 
-HeldChanges = Mapping[
-    str, Changed | None
+TableChanges = Mapping[
+    str, ChangedRows | None
 ]  # by predicate; None where only comparing all rows tells what changed
 
 _TIMES = {
@@ -514,7 +475,7 @@ _TIMES = {
 }
 
 
-class Holding:
+class PublishedContents:
     """The facts of a reasoner, of which everything has been derived."""
 
     def __init__(
@@ -522,36 +483,28 @@ class Holding:
         reasoner: Reasoner,
         bound: Bound = Bound.TEXT,
         mixed: str = EXACTLY,
-        begun: Begun | None = None,
+        starts: IntervalStarts | None = None,
         program: Program | None = None,
     ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
-        self._program = program  # what a transaction that is open makes of the reasoner's
+        self._program = program  # that of a transaction that is open, if there is one
         self._listing = reasoner.listing()
-        self._timed = TimedHolding(reasoner, begun)
+        self._timed = TimedContents(reasoner, starts)
         self._bound = bound
         self._mixed = mixed
 
     # ---- schemas
 
-    def layout(self, predicate: Predicate) -> Layout:
+    def layout(self, predicate: Predicate) -> TableLayout:
         """Return the columns of a predicate's table."""
         return self._timed.layout(predicate)
 
     def schema(self, predicate: Predicate) -> Any:
         """Return the Arrow schema of a predicate's table."""
         layout = self.layout(predicate)
-        if not layout.names:
-            return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
-        contents = self._contents(predicate)
-        fields = [
-            pa.field(name, arrow_type(each), nullable=False)
-            for name, each in zip(layout.names, contents, strict=False)
-        ]
-        times = zip(layout.names[layout.arguments :], self._time_types(layout), strict=True)
-        fields += [pa.field(name, of, nullable=not pa.types.is_boolean(of)) for name, (_, of) in times]
-        return pa.schema(fields)
+        times = [of for _, of in self._time_types(layout)]
+        return schema_of(layout.names, self._contents(predicate), times)
 
     def types(self, predicate: Predicate) -> tuple[str, ...]:
         """Return what the arguments of a predicate's table hold, as declarations say it."""
@@ -580,7 +533,7 @@ class Holding:
             known = known.data.now(self._program, known.facts)
         return with_mixed(known.of(predicate), self._mixed)
 
-    def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
+    def _time_types(self, layout: TableLayout) -> list[tuple[ColumnType, Any]]:
         """Return the types of the columns that say when: bounds, whether they are left out, the period."""
         if not layout.times:
             return []
@@ -604,38 +557,30 @@ class Holding:
             return [table.group_by(table.column_names, use_threads=False).aggregate([]).cast(schema)]
         if not rows.count:
             return [schema.empty_table()]
-        return [self._table(predicate, schema, _slice(rows, start)) for start in range(0, rows.count, PIECE)]
+        return [
+            self._table(predicate, schema, slice_of(rows, start)) for start in range(0, rows.count, PIECE)
+        ]
 
     def table(self, predicate: Predicate, rows: Rows) -> Any:
         """Return rows of a predicate as one Arrow table."""
         return pa.concat_tables(self.tables(predicate, rows))
 
     def _table(self, predicate: Predicate, schema: Any, rows: Rows) -> Any:
-        layout, dictionary = self.layout(predicate), self.engine.dictionary
-        if not layout.names:
-            return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
-        arrays = []
-        for ids, contents, name in zip(rows.columns, self._contents(predicate), layout.names, strict=False):
-            try:
-                arrays.append(to_typed(dictionary, ids, contents))
-            except Misfit as misfit:
-                raise misfit_error(misfit, name, predicate.written, contents) from None
-        if layout.times:
-            types = tuple(of for of, _ in self._time_types(layout))
-            arrays += time_arrays(rows, layout, types, dictionary)
-        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        layout = self.layout(predicate)
+        times = tuple(of for of, _ in self._time_types(layout))
+        contents = self._contents(predicate)
+        return typed_table(rows, predicate.written, layout, contents, times, schema, self.engine.dictionary)
 
     # ---- what a transaction changed
 
-    def changes(self, change: Change) -> HeldChanges:
+    def changes(self, change: Change) -> TableChanges:
         """Return what a transaction changed in each predicate; it must have been the last one."""
         known, net = self.reasoner.predicates(), change.delta.net
         if self._listing is not None:
             net = self._listing.changes(net, known)
         timed = self._timed.names
         names = [name for name in {**net.removed, **net.added} if name in known and name in timed]
-        changes: dict[str, Changed | None] = {name: self._timed_change(name, net) for name in names}
+        changes: dict[str, ChangedRows | None] = {name: self._timed_change(name, net) for name in names}
         changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
         found = {name: changed for name, changed in changes.items() if changed is None or changed.count}
         return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
@@ -644,11 +589,11 @@ class Holding:
         """Return whether facts of a predicate are in its table that the reasoner has forgotten."""
         return name in self._timed.names and self.reasoner.time.past.time is not None
 
-    def since(self, name: str, rows: tuple[Sequence[Any], RowTimes]) -> Changed:
-        """Return what has changed since rows were published that reach into what is not forgotten."""
+    def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> ChangedRows:
+        """Return the changes since these rows were published, which reach into what is not forgotten."""
         return self._timed.since(name, *rows)
 
-    def changes_of(self, net: NetChange) -> HeldChanges:
+    def changes_of(self, net: NetChange) -> TableChanges:
         """Return what a transaction that is open would change in each predicate of its program."""
         assert self._program is not None, "that of the transaction"
         known = self._program.predicates
@@ -661,14 +606,48 @@ class Holding:
         found = _changes(net.removed, net.added, known)
         return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
 
-    def _timed_change(self, name: str, net: NetChange) -> Changed | None:
+    def _timed_change(self, name: str, net: NetChange) -> ChangedRows | None:
         """Return what changed in a predicate that holds at times; None where all of it repeats."""
         if self.reasoner.time.periodic is not None:
             return None
         return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
 
 
-def _slice(rows: Rows, start: int) -> Rows:
+def schema_of(names: Sequence[str], contents: Schema, times: Sequence[Any]) -> Any:
+    """Return the Arrow schema of a table; `times` are the types of the last columns, which say when."""
+    if not names:
+        return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
+    types = [arrow_type(each) for each in contents]
+    fields = [pa.field(name, of, nullable=False) for name, of in zip(names, types, strict=False)]
+    last = zip(names[len(types) :], times, strict=False)
+    return pa.schema([*fields, *(pa.field(name, of, not pa.types.is_boolean(of)) for name, of in last)])
+
+
+def typed_table(
+    rows: Rows,
+    table: str,
+    layout: TableLayout,
+    contents: Schema,
+    times: Sequence[ColumnType],
+    schema: Any,
+    dictionary: Dictionary,
+) -> Any:
+    """Return rows of ids as an Arrow table of a schema; raise `DataError` for values that do not fit."""
+    if not layout.names:
+        return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
+    arrays = []
+    for ids, each, name in zip(rows.columns, contents, layout.names, strict=False):
+        try:
+            arrays.append(to_typed(dictionary, ids, each))
+        except Misfit as misfit:
+            raise misfit_error(misfit, name, table, each) from None
+    arrays += time_arrays(rows, layout, times, dictionary)
+    arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def slice_of(rows: Rows, start: int) -> Rows:
+    """Return the `PIECE` rows that begin at a place, or as many as there are."""
     columns = tuple(column[start : start + PIECE] for column in rows.columns)
     return Rows(columns, min(PIECE, rows.count - start))
 
@@ -681,10 +660,10 @@ def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
 
 def _changes(
     removed: Mapping[str, Rows], added: Mapping[str, Rows], known: Mapping[str, Predicate]
-) -> dict[str, Changed]:
-    """Return what went and what came, by predicate."""
+) -> dict[str, ChangedRows]:
+    """Return what is deleted and inserted, by predicate."""
     return {
-        name: Changed(
+        name: ChangedRows(
             removed.get(name, no_rows(known[name].arity)), added.get(name, no_rows(known[name].arity))
         )
         for name in {**removed, **added}

@@ -1,4 +1,11 @@
-"""Guards and expectations: what must be true of a run before its version is published, and in job files."""
+"""Guards and expectations: what must be true of a run before its version is published.
+
+A guard is a limit on how many rows a source or a predicate has. An expectation is a predicate that rules
+derive and that should be empty: each of its rows is a violation. `check` compares the measures of a run with
+the limits and with the last published version; it knows neither how rows are read nor where they go.
+`source_limits` and `read_guards` read guards from job files, and `resolve` finds the predicates and columns
+that they name.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +17,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final
 
-from tidelog.errors import DataError, Diagnostic, Span, TidelogError, codes, counted, suggest
-from tidelog.errors import Severity as Level
+from tidelog.errors import DataError, Diagnostic, Severity, Span, TidelogError, codes, counted, suggest
 from tidelog.io.toml_tables import Table
 from tidelog.logic.program import BOTTOM, Predicate, Program
-
-# ---- Guards and expectations: what must be true of a run before its version is published.
-#
-# A guard is a limit on how many rows a source or a predicate has. An expectation is a predicate that rules
-# derive and that should be empty: each of its rows is a violation. `check` compares what a run has measured
-# with the limits and with the last published version. It knows neither how rows are read nor where they go.
+from tidelog.rewrite.dropped_rows import Drop
 
 EMPTIED: Final = "allow-empty"  # the guard against a source that has become empty
 EXPECT: Final = "expect"
@@ -30,7 +31,7 @@ _DURATION = re.compile(rf"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>{_UNIT})")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
-class Severity(StrEnum):
+class GuardSeverity(StrEnum):
     """What becomes of a run in which a guard or an expectation does not hold."""
 
     WARN = "warn"  # it is published, and reported
@@ -45,12 +46,12 @@ class Severity(StrEnum):
 class Amount:
     """A number of rows, or a share of them."""
 
-    text: str  # as it is written
+    text: str  # as the job file has it
     rows: int | None = None
     share: Fraction | None = None
 
     def of(self, total: int) -> Fraction:
-        """Return how many rows of a total that is.
+        """Return the number of rows that this is of a total.
 
         >>> read_amount("20 %").of(1000), read_amount(7).of(1000)
         (Fraction(200, 1), Fraction(7, 1))
@@ -87,7 +88,7 @@ def read_duration(text: str) -> timedelta:
 
 
 @dataclass(frozen=True)
-class Limits:
+class GuardLimits:
     """The guards of one source or predicate."""
 
     min_rows: int | None = None
@@ -96,7 +97,7 @@ class Limits:
     max_rejected: Amount | None = None  # of the rows read
     max_age: timedelta | None = None  # of the newest file or commit
     allow_empty: bool = False
-    severity: Severity = Severity.FAIL
+    severity: GuardSeverity = GuardSeverity.FAIL
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -112,7 +113,7 @@ class Limits:
         return tuple(name for name, value in given.items() if value is not None)
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = GuardLimits()
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Expectation:
     """
 
     predicate: str
-    severity: Severity = Severity.FAIL
+    severity: GuardSeverity = GuardSeverity.FAIL
     name: str | None = None
     of: str | None = None
     columns: tuple[str, ...] | Mapping[str, str] | None = None
@@ -138,26 +139,12 @@ class Expectation:
         return self.name or self.predicate
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Rows of `of` to leave out: those that agree with a row of `predicate` in pairs of columns.
-
-    A pair has the place of a column in `predicate`, and that of a column in `of`.
-    """
-
-    of: str
-    predicate: str
-    pairs: tuple[tuple[int, int], ...]
-    shown: str = field(default="", compare=False)  # what the expectation is called
-    span: Span | None = field(default=None, compare=False, repr=False)
-
-
 @dataclass(frozen=True)
 class Guards:
     """All guards and expectations of a job. `drops` are known once `resolve` has seen the program."""
 
-    sources: Mapping[str, Limits] = field(default_factory=dict)  # by the names that the measures have
-    predicates: Mapping[str, Limits] = field(default_factory=dict)
+    sources: Mapping[str, GuardLimits] = field(default_factory=dict)  # by the names that the measures have
+    predicates: Mapping[str, GuardLimits] = field(default_factory=dict)
     expectations: tuple[Expectation, ...] = ()
     drops: tuple[Drop, ...] = ()
 
@@ -206,10 +193,10 @@ Figure = int | float | str
 
 
 @dataclass(frozen=True)
-class Finding:
+class GuardFinding:
     """A guard or expectation that does not hold."""
 
-    severity: Severity
+    severity: GuardSeverity
     guard: str  # the key of the guard, or `expect`
     subject: str  # the source, predicate or expectation
     message: str
@@ -223,16 +210,16 @@ class Finding:
     @property
     def is_failure(self) -> bool:
         """Whether the run must not be published."""
-        return self.severity is Severity.FAIL
+        return self.severity is GuardSeverity.FAIL
 
     def diagnostic(self) -> Diagnostic:
         """Return the finding as an error or a warning."""
         is_expectation = self.guard == EXPECT
         if self.is_failure:
-            code, level = codes.EXPECTATION if is_expectation else codes.GUARD, Level.ERROR
+            code, level = codes.EXPECTATION if is_expectation else codes.GUARD, Severity.ERROR
         else:
             code = codes.EXPECTATION_WARNING if is_expectation else codes.GUARD_WARNING
-            level = Level.WARNING
+            level = Severity.WARNING
         shown = "".join(f"\n        {', '.join(sample)}" for sample in self.samples)
         message = f"{self.message}{', such as' if shown else ''}{shown}"
         return Diagnostic(code, message, self.span, self.help, severity=level, place=self.place)
@@ -244,16 +231,16 @@ class GuardFailed(TidelogError):  # noqa: N818 - a finding about the data, not a
     exit_code = 3
 
 
-def stop_on_failure(findings: Iterable[Finding]) -> None:
+def stop_on_failure(findings: Iterable[GuardFinding]) -> None:
     """Raise `GuardFailed` with all findings that forbid publishing, if there are any."""
     failures = [finding.diagnostic() for finding in findings if finding.is_failure]
     if failures:
         raise GuardFailed(failures)
 
 
-def check(measures: Measures, previous: Measures | None, guards: Guards) -> tuple[Finding, ...]:
+def check(measures: Measures, previous: Measures | None, guards: Guards) -> tuple[GuardFinding, ...]:
     """Return what does not hold of a run, failures first; `previous` is the last published version."""
-    findings: list[Finding] = []
+    findings: list[GuardFinding] = []
     for source in measures.sources:
         limits = guards.sources.get(source.source, NO_LIMITS)
         findings += _SourceCheck(source, limits, measures, previous).findings()
@@ -273,10 +260,10 @@ class Assertion:
     subject: str
     guard: str
     holds: bool
-    severity: Severity
+    severity: GuardSeverity
 
 
-def assertions(guards: Guards, findings: Iterable[Finding]) -> tuple[Assertion, ...]:
+def assertions(guards: Guards, findings: Iterable[GuardFinding]) -> tuple[Assertion, ...]:
     """Return all guards and expectations of a job, with whether they hold."""
     broken = {(finding.subject, finding.guard) for finding in findings}
     found = [
@@ -291,10 +278,12 @@ def assertions(guards: Guards, findings: Iterable[Finding]) -> tuple[Assertion, 
     ]
     configured = {(one.subject, one.guard) for one in found}
     emptied = sorted(broken - configured)  # the guard against emptied sources needs no setting
-    return (*found, *(Assertion(subject, guard, False, Severity.FAIL) for subject, guard in emptied))
+    return (*found, *(Assertion(subject, guard, False, GuardSeverity.FAIL) for subject, guard in emptied))
 
 
-def _limit_findings(subject: str, rows: int, before: int | None, limits: Limits) -> Iterator[Finding]:
+def _limit_findings(
+    subject: str, rows: int, before: int | None, limits: GuardLimits
+) -> Iterator[GuardFinding]:
     has = f"`{subject}` has {counted(rows, 'row')}"
     if limits.min_rows is not None and rows < limits.min_rows:
         message = f"{has}, fewer than min-rows = {limits.min_rows:,}"
@@ -318,11 +307,11 @@ class _SourceCheck:
     """One source, and what the last version had of it."""
 
     source: SourceMeasure
-    limits: Limits
+    limits: GuardLimits
     measures: Measures
     previous: Measures | None
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[GuardFinding]:
         rows, before = self._rows()
         if self._is_emptied(rows, before):
             yield self._emptied(before or 0)
@@ -352,17 +341,17 @@ class _SourceCheck:
     def _is_emptied(self, rows: int, before: int | None) -> bool:
         return not rows and bool(before) and not self.limits.allow_empty
 
-    def _emptied(self, before: int) -> Finding:
+    def _emptied(self, before: int) -> GuardFinding:
         source = self.source
         reason = "has no rows" if not source.read else f"has no rows left of {source.read:,}"
         message = f"`{source.source}` {reason}, and had {before:,} in the last version"
         help = f"if that is right, set `allow-empty = true` in the [[source]] of `{source.predicate}`"
         # The guard's own key is what allows it; `on-guard` is about limits that were set.
-        failing = replace(self.limits, severity=Severity.FAIL)
+        failing = replace(self.limits, severity=GuardSeverity.FAIL)
         figures: dict[str, Figure] = {"rows": 0, "previous": before}
         return _finding(failing, EMPTIED, source.source, message, figures, help)
 
-    def _rejected(self) -> Iterator[Finding]:
+    def _rejected(self) -> Iterator[GuardFinding]:
         source, limit = self.source, self.limits.max_rejected
         if limit is None or source.rejected <= limit.of(source.read):
             return
@@ -373,7 +362,7 @@ class _SourceCheck:
         figures: dict[str, Figure] = {"rejected": source.rejected, "read": source.read, "limit": limit.text}
         yield _finding(self.limits, "max-rejected", source.source, message, figures)
 
-    def _age(self) -> Iterator[Finding]:
+    def _age(self) -> Iterator[GuardFinding]:
         source, limit, now = self.source, self.limits.max_age, self.measures.taken
         if limit is None:
             return
@@ -389,7 +378,7 @@ class _SourceCheck:
             yield _finding(self.limits, "max-age", source.source, message, figures)
 
 
-def _violation_findings(expectation: Expectation, measures: Measures) -> Iterator[Finding]:
+def _violation_findings(expectation: Expectation, measures: Measures) -> Iterator[GuardFinding]:
     found = measures.violations.get(expectation.predicate)
     if found is None or not found.rows:
         return
@@ -401,9 +390,9 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
         is_over = found.rows > expectation.max_rows.of(total)
         limit = f", {'more than' if is_over else 'within'} max-rows = {expectation.max_rows.text}"
         if is_over:
-            severity = Severity.FAIL
-        elif severity is Severity.FAIL:
-            severity = Severity.WARN
+            severity = GuardSeverity.FAIL
+        elif severity is GuardSeverity.FAIL:
+            severity = GuardSeverity.WARN
     called = f" ({expectation.name})" if expectation.name else ""
     message = f"{counted(found.rows, 'row')} of `{expectation.predicate}`{called}{limit}"
     if expectation.predicate == BOTTOM:
@@ -412,12 +401,12 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
     if expectation.of is not None:
         figures |= {"of": of, "total": total}
     help = None
-    if severity is Severity.DROP:
+    if severity is GuardSeverity.DROP:
         figures["dropped"] = dropped
         help = f"of `{of}` {counted(dropped, 'row')} of {total:,} left out: see the table `{of}_dropped`"
     span = expectation.spans.get("predicate")
     samples = found.samples[:MOST_SAMPLES]
-    yield Finding(
+    yield GuardFinding(
         severity,
         EXPECT,
         expectation.shown,
@@ -432,15 +421,15 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
 
 
 def _finding(
-    limits: Limits,
+    limits: GuardLimits,
     guard: str,
     subject: str,
     message: str,
     figures: Mapping[str, Figure],
     help: str | None = None,
-) -> Finding:
+) -> GuardFinding:
     span = limits.spans.get(guard) or limits.spans.get("predicate")
-    return Finding(limits.severity, guard, subject, message, figures, _place(span), help=help, span=span)
+    return GuardFinding(limits.severity, guard, subject, message, figures, _place(span), help=help, span=span)
 
 
 def _place(span: Span | None) -> str | None:
@@ -467,18 +456,13 @@ def _duration(length: timedelta) -> str:
     return f"{round(seconds / _SECONDS[unit], 1):g} {unit}"
 
 
-# ---- Guards in job files, and what they mean for a program.
-#
-# `source_limits` and `read_guards` read them key by key, `resolve` finds the predicates and columns that they
-# name.
-
 _LIMITS: Final = ("min-rows", "max-rows", "max-drop")
 _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as "20 %"'
 
-# ---- the job file
+# ---- job files
 
 
-def source_limits(table: Table) -> Limits:
+def source_limits(table: Table) -> GuardLimits:
     """Return the guards in a `[[source]]` of a job file; faults are noted in its document."""
     limits = _limits(table)
     allow_empty = table.flag("allow-empty") is True
@@ -493,9 +477,9 @@ def source_limits(table: Table) -> Limits:
     )
 
 
-def read_guards(root: Table, sources: Mapping[str, Limits] | None = None) -> Guards:
+def read_guards(root: Table, sources: Mapping[str, GuardLimits] | None = None) -> Guards:
     """Return the guards of a job file: its `[[guard]]` and `[[expect]]`, and those of its sources."""
-    predicates: dict[str, Limits] = {}
+    predicates: dict[str, GuardLimits] = {}
     for table in root.tables("guard"):
         predicate = table.required("predicate", "name the predicate whose rows are counted")
         if predicate in predicates:
@@ -510,17 +494,17 @@ def read_guards(root: Table, sources: Mapping[str, Limits] | None = None) -> Gua
     return Guards(dict(sources or {}), predicates, expectations)
 
 
-def _limits(table: Table) -> Limits:
+def _limits(table: Table) -> GuardLimits:
     least, most = table.count("min-rows"), table.count("max-rows")
     if least is not None and most is not None and least > most:
         table.wrong("max-rows", "is less than `min-rows`")
-    severity = table.choice("on-guard", (Severity.FAIL, Severity.WARN), Severity.FAIL)
-    return Limits(least, most, _amount(table, "max-drop"), severity=Severity(severity))
+    severity = table.choice("on-guard", (GuardSeverity.FAIL, GuardSeverity.WARN), GuardSeverity.FAIL)
+    return GuardLimits(least, most, _amount(table, "max-drop"), severity=GuardSeverity(severity))
 
 
 def _expectation(table: Table) -> Expectation:
     predicate = table.required("predicate", "name the predicate that should be empty")
-    severity = Severity(table.choice("severity", tuple(Severity), Severity.FAIL))
+    severity = GuardSeverity(table.choice("severity", tuple(GuardSeverity), GuardSeverity.FAIL))
     expectation = Expectation(
         predicate,
         severity,
@@ -530,7 +514,7 @@ def _expectation(table: Table) -> Expectation:
         _amount(table, "max-rows"),
         _spans(table, ("predicate", "severity", "of", "columns", "max-rows")),
     )
-    if severity is Severity.DROP:
+    if severity is GuardSeverity.DROP:
         if "of" not in table:
             table.missing("of", "name the predicate whose rows are left out")
         if predicate == BOTTOM:
@@ -601,7 +585,7 @@ def resolve(guards: Guards, program: Program) -> Guards:
             continue
         violation = names.find(one.predicate, one.spans.get("predicate"))
         of = None if one.of is None else names.find(one.of, one.spans.get("of"))
-        if one.severity is Severity.DROP and of is not None:
+        if one.severity is GuardSeverity.DROP and of is not None:
             pairs = names.pairs(one, violation, of)
             drops.append(Drop(of.name, violation.name, pairs, one.shown, one.spans.get("severity")))
         expectations.append(replace(one, predicate=violation.name, of=None if of is None else of.name))
@@ -611,7 +595,7 @@ def resolve(guards: Guards, program: Program) -> Guards:
 
 
 class _Names:
-    """The names of a program, and those that were asked for and are not there. Mutable."""
+    """The names of a program, and errors for those that it does not have. Mutable."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -1,5 +1,7 @@
-"""What a run takes in: the sources of a job, the imports of its program, what the program states, and what
-has changed.
+"""The inputs of a run: the sources of a job, the imports of its program, and the facts in the program.
+
+Each input says whether it has changed since a version was published, and yields its rows as batches. Rows
+that cannot be read are rejected, never lost. `InputReader` reads those that have changed.
 """
 
 from __future__ import annotations
@@ -7,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -23,17 +26,18 @@ from tidelog.logic.program import Fact, Program, TimedFact, facts_by_predicate
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.guards import SourceMeasure
 from tidelog.pipeline.job_settings import Settings, Source
 from tidelog.pipeline.source_files import (
-    Filter,
+    RowFilter,
     StoredFile,
-    Versioned,
+    VersionedSource,
     columns_of,
     data_files_of,
     feed_of,
     find_predicate_of,
 )
-from tidelog.pipeline.version_folder import Input, Manifest, Store
+from tidelog.pipeline.version_folder import InputRecord, Manifest, Store, digest
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.reasoner.transaction import Change
@@ -41,17 +45,15 @@ from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import RowTimes
 from tidelog.temporal.timed_relation import INTERVAL
 
-# ---- Rows with times of which some cannot be read: these are rejected one by one, and the others taken.
-
-Timed = tuple[Batch, RowTimes]  # rows, and when each holds
+Timed = tuple[Batch, Times]  # rows, and when each holds
 
 
 def readable(
     batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str, begin: int = 0
-) -> Iterator[tuple[int, Batch, RowTimes]]:
-    """The rows whose last columns say when, in parts, with where each begins in the batch.
+) -> Iterator[tuple[int, Batch, Times]]:
+    """Yield the rows whose last columns can be read as times, in parts, with where each begins in the batch.
 
-    The batch is halved until the others are found.
+    The batch is halved until the rows that cannot be read are found, which are rejected.
     """
     try:
         yield begin, *split_batch(batch, names, is_integer)
@@ -77,24 +79,19 @@ def _rejected(row: Batch, fault: Diagnostic, place: str) -> BadRow:
     return BadRow(Diagnostic(fault.code, reason, place=place), text)
 
 
-# ---- What facts come from: the sources of a job, the imports of its program, and what the program states.
-#
-# Each input tells whether it has changed since a version was published, and gives its rows as batches. Rows
-# that cannot be read are rejected, never lost.
-
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
 ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
 
-STATED = "the program"  # what the facts are called that a program states
+IN_PROGRAM = "the program"  # how messages call the facts that a program states
 
 _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Feeding:
-    """An input of a job: the predicate it feeds, and how it is read.
+class SourceBinding:
+    """An input of a job: the predicate whose facts it has, and how it is read.
 
-    `read` gives its rows; `columns` what the data calls its columns, where that can be told.
+    `read` yields its rows; `columns` returns the names of its columns, where the data has some.
     """
 
     key: str
@@ -105,21 +102,21 @@ class Feeding:
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
     data: tuple[DataFile, ...] = ()  # what `read` reads, if that is files of a source
-    filter: Filter | None = None
+    filter: RowFilter | None = None
     on_error: str = "reject"
     volatile: bool = False
-    time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
-    table: Versioned | None = None  # what `read` reads, if that has versions
-    held: Columns = ()  # the types of its values, whatever rows there are, where they do not say that
+    time: tuple[str, ...] = ()  # what its last columns say of when a fact holds
+    table: VersionedSource | None = None  # what `read` reads, if that has versions
+    held: Columns = ()  # the types of its values, where the rows do not tell
     span: Span | None = field(default=None, compare=False)
 
     def times(self) -> Iterator[int]:
-        """When its files were written, in nanoseconds."""
+        """Yield when its files were written, in nanoseconds."""
         yield from (path.stat().st_mtime_ns for path in self.files)
         yield from (file.place_of[1].written for file in self.data if isinstance(file, StoredFile))
 
     def stamps(self, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-        """What tells whether its files have changed; those of an object store are not read for that."""
+        """Return the stamps of its files; those of an object store are not read for that."""
         found = stamps_of(self.files, known)
         for file in self.data:
             if isinstance(file, StoredFile):
@@ -128,15 +125,15 @@ class Feeding:
         return found
 
 
-def feedings(
+def source_bindings(
     settings: Settings,
     program: Program,
-    on_spark: Callable[[Source, Program], Feeding] | None = None,
+    on_spark: Callable[[Source, Program], SourceBinding] | None = None,
     read_files: ReadFiles | None = None,
-) -> list[Feeding]:
-    """All inputs of a job. Sources that only Spark has are made by `on_spark`."""
+) -> list[SourceBinding]:
+    """Return all inputs of a job; `on_spark` makes those that only Spark can read."""
     read_files = read_files or read_in_process
-    found = [*stated_inputs(program), *_imported(program, read_files)]
+    found = [*program_inputs(program), *_imported(program, read_files)]
     faults: list[Diagnostic] = []
     for source in settings.sources:
         try:
@@ -154,7 +151,7 @@ def feedings(
 
 
 def with_keys(found: Iterable[Any]) -> list[Any]:
-    """The inputs, dataclasses with a `key`, each with a key of its own."""
+    """Return the inputs, dataclasses with a `key`, each with a key of its own."""
     seen: dict[str, int] = {}
     keyed = []
     for item in found:
@@ -164,21 +161,28 @@ def with_keys(found: Iterable[Any]) -> list[Any]:
     return keyed
 
 
-def stated_inputs(program: Program) -> Iterator[Feeding]:
-    """The facts that the program states."""
-    timed = [fact for fact in program.facts if isinstance(fact, TimedFact)]
-    others = (fact for fact in program.facts if not isinstance(fact, TimedFact))
-    for name, facts in facts_by_predicate(others).items():
+def program_inputs(program: Program) -> Iterator[SourceBinding]:
+    """Yield the facts that the program states, as inputs."""
+    by_predicate: dict[str, list[Fact]] = {}
+    timed: dict[str, list[TimedFact]] = {}
+    for fact in program.facts:
+        if isinstance(fact, TimedFact):
+            timed.setdefault(fact.predicate, []).append(fact)
+        else:
+            by_predicate.setdefault(fact.predicate, []).append(fact)
+    for name, facts in by_predicate.items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
-        yield Feeding(f"{name} in the program", name, STATED, digest(*texts), _stating(facts))
-    for name, some in facts_by_predicate(timed).items():
+        yield SourceBinding(f"{name} in the program", name, IN_PROGRAM, digest(*texts), _fact_reader(facts))
+    for name, some in timed.items():
         texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
         key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
-        yield Feeding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))
+        yield SourceBinding(
+            key, name, IN_PROGRAM, digest(*texts), _fact_reader(some, times), time=(INTERVAL,)
+        )
 
 
-def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
-    """Facts, and behind their arguments the intervals at which they hold."""
+def _fact_reader(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
+    """Return a reader of facts, with the intervals at which they hold behind their arguments."""
 
     def read_facts(faults: Faults) -> Iterator[Batch]:
         faults.rows += len(facts)
@@ -189,15 +193,15 @@ def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faul
     return read_facts
 
 
-def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
-    """The files that the program imports."""
+def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding]:
+    """Yield the files that the program imports."""
     for transfer in program.imports:
         file = import_file(transfer, program.predicates[transfer.predicate])
         paths = () if file.path is None else (file.path,)
         time = transfer.options.get("time", ())
         assert isinstance(time, tuple), "the resolver has seen to that"
         reading = read_in_process if time else read_files
-        yield Feeding(
+        yield SourceBinding(
             f"{transfer.predicate} < {file.shown}",
             transfer.predicate,
             file.shown,
@@ -212,13 +216,13 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
         )
 
 
-def _of_files(source: Source, settings: Settings, program: Program, read_files: ReadFiles) -> Feeding:
-    """The files of a source."""
+def _of_files(source: Source, settings: Settings, program: Program, read_files: ReadFiles) -> SourceBinding:
+    """Return the files of a source, as an input."""
     predicate = find_predicate_of(source, program)
     files = data_files_of(source, settings, program, predicate)
     marks = replace(source, span=None, path=())
     read_files = read_in_process if source.times else read_files
-    return Feeding(
+    return SourceBinding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
         source.shown,
@@ -227,7 +231,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         lambda: columns_of(files),
         tuple(file.path for file in files if file.path is not None),
         tuple(files),
-        Filter.of(source.filter, predicate, source.span),
+        RowFilter.of(source.filter, predicate, source.span),
         source.on_error,
         time=source.times,
         held=held_in(files[0]) if files else (),
@@ -236,7 +240,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
 
 
 def held_in(file: DataFile) -> Columns:
-    """The types of the values that a file may have: texts say nothing of them, but by declared types."""
+    """Return the types of the values that a file may have; those of text follow from declared types alone."""
     types = [kind for kind in file.types or () if kind is not ColumnType.SKIP]
     types = types[: len(types) - file.times]
     found = []
@@ -247,19 +251,19 @@ def held_in(file: DataFile) -> Columns:
     return tuple(found)
 
 
-def _of_table(source: Source, settings: Settings, program: Program) -> Feeding:
-    """The table of others that a source names."""
+def _of_table(source: Source, settings: Settings, program: Program) -> SourceBinding:
+    """Return the foreign table that a source names, as an input."""
     predicate = find_predicate_of(source, program)
-    table = Versioned(source, settings, program)
-    table.wanted  # noqa: B018 - what is wrong with the source is raised with what is wrong with others
-    return Feeding(
+    table = VersionedSource(source, settings, program)
+    table.wanted  # noqa: B018 - errors of the source are raised with those of others
+    return SourceBinding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
         source.shown,
         marks_of(source),
         table.read,
         lambda: table.columns,
-        filter=Filter.of(source.filter, predicate, source.span),
+        filter=RowFilter.of(source.filter, predicate, source.span),
         on_error=source.on_error,
         time=source.times,
         table=table,
@@ -268,30 +272,46 @@ def _of_table(source: Source, settings: Settings, program: Program) -> Feeding:
 
 
 def marks_of(source: Source) -> str:
-    """What tells whether a table is read in another way; the same for all engines."""
+    """Return a hash of how a table is read; it is the same for all engines."""
     return digest(repr(replace(source, span=None, path=(), version=None)))
 
 
 def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch]:
-    """The rows of files, read here."""
+    """Yield the rows of files, read in this process."""
     threads = os.cpu_count() or 1
     for file in files:
         yield from read(file, faults, threads)
 
 
-def digest(*texts: str) -> str:
-    """A hash of texts."""
-    made = blake2b(digest_size=16)
-    for text in texts:
-        made.update(text.encode("utf-8", "surrogateescape") + b"\0")
-    return made.hexdigest()
+def source_measure(name: str, found: InputRecord, newest: int | None = None) -> SourceMeasure:
+    """Return the measure of an input; `newest` is when its newest file was written, in nanoseconds."""
+    written = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
+    rows = found.rows - found.filtered
+    return SourceMeasure(name, found.predicate, rows, found.rejected, found.filtered, written)
+
+
+def source_names(inputs: Mapping[str, InputRecord]) -> dict[str, str]:
+    """Return how messages call the sources and imports among inputs, by their keys; no two are the same."""
+    shown = [found.shown for found in inputs.values()]
+    return {
+        key: found.shown if shown.count(found.shown) == 1 else key
+        for key, found in inputs.items()
+        if found.shown != IN_PROGRAM
+    }
+
+
+def key_of(source: Source, program: Program) -> str:
+    """Return the key of the input that a source becomes."""
+    predicate = program.find(source.predicate)
+    name = source.predicate if predicate is None else predicate.name
+    return f"{name} < {', '.join(source.paths) or source.shown}"
 
 
 # ---- what has changed
 
 
 def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """What tells whether files have changed; a file of the size and time that are known is not read."""
+    """Return the stamps of files; a file of the known size and time is not read."""
     found: dict[str, Stamp] = {}
     for path in files:
         name = str(path)
@@ -304,7 +324,7 @@ def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, St
 
 
 def are_unchanged(files: Iterable[Path], stamps: Mapping[str, Stamp]) -> bool:
-    """Whether files are all there, with the content that they had."""
+    """Return whether all files are there, with the content that they had."""
     try:
         return stamps_of(files, stamps) == stamps
     except OSError:
@@ -319,8 +339,8 @@ def _content(path: Path) -> str:
     return made.hexdigest()
 
 
-def is_changed(item: Feeding, before: Input | None) -> bool:
-    """Whether an input may give other rows than when it was last read."""
+def is_changed(item: SourceBinding, before: InputRecord | None) -> bool:
+    """Return whether an input may have other rows than when it was last read."""
     if before is None or item.volatile or item.marks != before.marks:
         return True
     if item.table is not None:
@@ -331,27 +351,26 @@ def is_changed(item: Feeding, before: Input | None) -> bool:
     }
 
 
-def check_drift(item: Feeding, before: Input | None, is_full: bool) -> tuple[str, ...]:
-    """The columns of an input; raises `DataError` if they were others when it was last read."""
-    columns = item.columns()
+def check_drift(
+    shown: str, columns: tuple[str, ...], before: InputRecord | None, is_full: bool, span: Span | None
+) -> None:
+    """Raise `DataError` if an input has other columns than when it was last read, but for a full run."""
     if is_full or before is None or not before.columns or not columns or columns == before.columns:
-        return columns
+        return
     gone = [f"`{name}`" for name in before.columns if name not in columns]
     new = [f"`{name}`" for name in columns if name not in before.columns]
     said = [f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
     said += [f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
-    message = (
-        f"the columns of `{item.shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
-    )
+    message = f"the columns of `{shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
     help = "put the data right, or take it as it is now with --full"
-    raise DataError(Diagnostic(codes.DRIFT, message, item.span, help, place=item.shown))
+    raise DataError(Diagnostic(codes.DRIFT, message, span, help, place=shown))
 
 
 @dataclass
-class Taken:
-    """An input that is being read; once it has been, `input` tells what was found. Mutates itself."""
+class OpenInput:
+    """An input that is being read; `input` describes it once it has been. Mutates itself."""
 
-    item: Feeding
+    item: SourceBinding
     rejects: Path  # the file for rows that are rejected
     relative: str  # … as the manifest names it
     columns: tuple[str, ...]
@@ -363,7 +382,7 @@ class Taken:
         self.filtered = 0
 
     def batches(self) -> Iterator[Batch]:
-        """The rows that can be read and that the filter lets through."""
+        """Yield the rows that can be read and that satisfy the filter."""
         try:
             for batch in self.item.read(self.faults):
                 kept = batch if self.item.filter is None else self.item.filter.keep(batch)
@@ -375,24 +394,14 @@ class Taken:
         self._check_some()
 
     def timed(self, is_integer: bool) -> Iterator[Timed]:
-        """The same of an input with times, each part with when its rows hold."""
+        """Yield the same rows of an input with times, each part with when its rows hold."""
         for batch in self.batches():
             parts = readable(batch, self.item.time, is_integer, self.faults, self.item.shown)
             yield from ((part, times) for _, part, times in parts)
         self.faults.check()
 
-    def tell(self, reject: Callable[[Faults], None], rows: int, filtered: int) -> None:
-        """Take what was told of an input that was read elsewhere: rejected rows, and counts."""
-        try:
-            reject(self.faults)
-            self.faults.check()
-        finally:
-            self.faults.close()
-        self.faults.rows, self.filtered = rows, filtered
-        self._check_some()
-
     def _check_some(self) -> None:
-        """Nothing, unless there were rows and all were rejected: then the whole input is wrong."""
+        """Raise `DataError` if there were rows and all were rejected: then the whole input is wrong."""
         if not self.faults.skipped or self.faults.rows:
             return
         message = f"no row of `{self.item.shown}` could be read: {self.faults.skipped:,} rejected"
@@ -403,10 +412,10 @@ class Taken:
         )
 
     @property
-    def input(self) -> Input:
-        """What the manifest tells of it."""
+    def input(self) -> InputRecord:
+        """The record of it in the manifest."""
         report = self.faults.report
-        found = Input(
+        found = InputRecord(
             self.item.predicate,
             self.item.shown,
             self.item.marks,
@@ -418,10 +427,10 @@ class Taken:
             self.relative if report.skipped else None,
             self.item.volatile,
         )
-        return found if self.item.table is None else self.item.table.noted(found)
+        return found if self.item.table is None else self.item.table.with_version(found)
 
 
-def check_rejects(inputs: Mapping[str, Input], settings: Settings, folder: Path) -> None:
+def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder: Path) -> None:
     """Raise `DataError` if more rows of inputs are rejected than a job allows."""
     most = settings.max_rejects
     rejected = sum(item.rejected for item in inputs.values())
@@ -432,16 +441,13 @@ def check_rejects(inputs: Mapping[str, Input], settings: Settings, folder: Path)
         raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
 
 
-def differs(inputs: Mapping[str, Input], before: Mapping[str, Input]) -> bool:
-    """Return whether an input tells something else than before, apart from when its files were written."""
+def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]) -> bool:
+    """Return whether an input differs from before, apart from when its files were written."""
     return any(item.told != before[key].told if key in before else True for key, item in inputs.items())
 
 
-# ---- What a run takes in: the inputs that have changed, read, with what was rejected written aside.
-
-
-class Intake:
-    """The inputs of one run, and what was found in those that were read. Mutates itself."""
+class InputReader:
+    """The inputs of one run, read in this process, and what is known of them. Mutates itself."""
 
     def __init__(
         self,
@@ -450,31 +456,33 @@ class Intake:
         program: Program,
         session: Callable[[], Any],
         reached: Callable[[str, str], None],
+        number: int,
     ) -> None:
         self._settings = settings
         self._store = store
+        self._number = number  # of the version that they are read for
         self._reached = reached
         self._program = program
         self._is_integer_time = program.is_integer_time
-        self.items = self._feedings(program, session)
-        self.inputs: dict[str, Input] = {}
+        self.items = self._bindings(program, session)
+        self.inputs: dict[str, InputRecord] = {}
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
 
-    def _feedings(self, program: Program, session: Callable[[], Any]) -> list[Feeding]:
+    def _bindings(self, program: Program, session: Callable[[], Any]) -> list[SourceBinding]:
         """Return the inputs; those that only Spark has are read there, and come to this process."""
         if not self._settings.needs_spark:
-            return feedings(self._settings, program)
+            return source_bindings(self._settings, program)
         from tidelog.pipeline.spark_run import fetched_input
 
         folders = self._settings.folder, self._store.incoming
-        return feedings(
+        return source_bindings(
             self._settings, program, lambda source, known: fetched_input(source, known, session, *folders)
         )
 
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
-        """The predicates whose inputs are others than in a version; the other inputs are kept.
+        """Return the predicates whose inputs differ from those of a version; the records of others are kept.
 
-        Those of predicates that are read `again` are said to be others in any case, and are read whole.
+        Predicates that are read `again` are among them in any case, and their inputs are read whole.
         """
         self._again = again
         keys = {item.key for item in self.items}
@@ -489,48 +497,47 @@ class Intake:
         return edited
 
     def read(
-        self, number: int, before: Manifest | None, full: bool, items: Sequence[Feeding]
-    ) -> Iterator[Taken]:
-        """Inputs that are read, for the version of this number.
+        self, before: Manifest | None, full: bool, items: Sequence[SourceBinding]
+    ) -> Iterator[OpenInput]:
+        """Yield inputs that are read.
 
-        The rows of an input must have been taken when the next one is asked for.
+        The rows of an input must have been read when the next one is requested.
         """
-        for taken in self.taken(number, items, before, full):
+        for taken in self.taken(items, before, full):
             yield taken
             self.note(taken)
 
-    def rows(self, number: int, before: Manifest, items: Sequence[Feeding]) -> Iterator[Batch]:
-        """All rows that inputs give."""
-        for taken in self.read(number, before, False, items):
+    def rows(self, before: Manifest, items: Sequence[SourceBinding]) -> Iterator[Batch]:
+        """Yield all rows of inputs."""
+        for taken in self.read(before, False, items):
             yield from taken.batches()
 
     def taken(
-        self, number: int, items: Iterable[Feeding], before: Manifest | None, full: bool
-    ) -> Iterator[Taken]:
-        """Inputs that are being read; raises `DataError` if one has other columns than before."""
-        folder = self._store.rejects(number)
+        self, items: Iterable[SourceBinding], before: Manifest | None, full: bool
+    ) -> Iterator[OpenInput]:
+        """Yield inputs that are being read; raise `DataError` if one has other columns than before."""
+        folder = self._store.rejects(self._number)
         for item in items:
             known = before.inputs.get(item.key) if before else None
-            columns = check_drift(item, known, full)
+            columns = item.columns()
+            check_drift(item.shown, columns, known, full, item.span)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
             relative = self._store.relative(rejects)
-            yield Taken(item, rejects, relative, columns, item.stamps(known.files if known else {}))
+            yield OpenInput(item, rejects, relative, columns, item.stamps(known.files if known else {}))
 
-    def note(self, taken: Taken) -> None:
-        """Tell what was found in an input that has been read."""
+    def note(self, taken: OpenInput) -> None:
+        """Record and report an input that has been read."""
         found = self.inputs[taken.item.key] = taken.input
         rejected = f", {found.rejected:,} rejected" if found.rejected else ""
         filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
         self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{rejected}")
 
-    # ---- what becomes of it
+    def feed(self, reasoner: Reasoner, before: Manifest | None, full: bool) -> None:
+        """Load the rows of all inputs into a reasoner without facts."""
+        self.load(reasoner, self.read(before, full, self.items))
 
-    def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
-        """Load all that the inputs contain into a reasoner without facts."""
-        self.load(reasoner, self.read(number, before, full, self.items))
-
-    def load(self, reasoner: Reasoner, inputs: Iterable[Taken]) -> None:
-        """Load inputs that are read here into a reasoner without facts."""
+    def load(self, reasoner: Reasoner, inputs: Iterable[OpenInput]) -> None:
+        """Load inputs into a reasoner without facts."""
         for taken in inputs:
             self._note_types(reasoner, [taken.item])
             if taken.item.time:
@@ -539,31 +546,31 @@ class Intake:
                 reasoner.load(taken.item.predicate, taken.batches())
 
     @staticmethod
-    def _note_types(reasoner: Reasoner, items: Iterable[Feeding]) -> None:
+    def _note_types(reasoner: Reasoner, items: Iterable[SourceBinding]) -> None:
         for item in items:
             if item.held:
                 reasoner.schemas.data.restore({item.predicate: item.held})
 
     def replace(
-        self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
+        self, reasoner: Reasoner, change: Change, before: Manifest, predicates: Sequence[str]
     ) -> None:
         """Replace the explicit facts of predicates, in a transaction, by what their inputs contain."""
         self._note_types(reasoner, self.of(predicates))
         for name in predicates:
             if not self._apply_feed(change, before, name):
                 always = [item for item in self.of([name]) if not item.time]
-                change.replace_batches(name, self.rows(number, before, always))
-        self.replace_times(change, number, before, predicates)
+                change.replace_batches(name, self.rows(before, always))
+        self.replace_times(change, before, predicates)
 
     def _apply_feed(self, change: Change, before: Manifest, name: str) -> bool:
-        """Apply what changed in the only table that gives a predicate's facts; return whether it is known."""
+        """Apply the changes of the only table that has a predicate's facts; return whether they are known."""
         items = self.of([name])
         if not items or name in self._again:
             return False
         tables = {item.key: item.table for item in items}
         of_table = next((item for item in items if item.table is not None), items[0])
         for item in items:
-            check_drift(item, before.inputs.get(item.key), False)
+            check_drift(item.shown, item.columns(), before.inputs.get(item.key), False, item.span)
         feed = feed_of(
             name, tables, lambda: of_table.filter, self._program, before, of_table.marks, self._reached
         )
@@ -574,32 +581,23 @@ class Intake:
         self._reached("read", feed.shown)
         return True
 
-    def replace_times(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
-        """The same of facts that are given with times."""
+    def replace_times(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
+        """Replace explicit facts with times, in the same way."""
         timed = [item for item in self.of(predicates) if item.time]
         for name in predicates:
             if name in change.program.timed:
                 change.times.replaced.add(name)
-        for taken in self.read(number, before, False, timed):
+        for taken in self.read(before, False, timed):
             for batch, times in taken.timed(self._is_integer_time):
                 change.insert_timed(taken.item.predicate, batch, times)
 
-    def of(self, predicates: Collection[str]) -> list[Feeding]:
-        """The inputs of predicates."""
+    def of(self, predicates: Collection[str]) -> list[SourceBinding]:
+        """Return the inputs of predicates."""
         return [item for item in self.items if item.predicate in predicates]
 
     def newest(self, key: str) -> int | None:
         """Return when the newest file of an input was written, in nanoseconds; None if it has no files."""
         found = next((item for item in self.items if item.key == key), None)
         if found is not None and found.table is not None:
-            written = found.table.found.written
-            return None if written is None else written * 1_000_000
+            return found.table.written
         return None if found is None else max(found.times(), default=None)
-
-    def check_rejects(self) -> None:
-        """Raise `DataError` if more rows are rejected than the job allows."""
-        check_rejects(self.inputs, self._settings, self._store.path)
-
-    def differs(self, before: Mapping[str, Input]) -> bool:
-        """Whether an input tells something else than before, apart from when its files were written."""
-        return differs(self.inputs, before)

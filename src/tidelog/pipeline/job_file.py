@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND, SHOWN
@@ -24,6 +25,7 @@ from tidelog.pipeline.job_settings import (
     FACTS,
     STATE_HELP,
     Engine,
+    OpenLineageSettings,
     Settings,
     Sink,
     Source,
@@ -31,8 +33,6 @@ from tidelog.pipeline.job_settings import (
     is_remote,
     read_retry,
 )
-from tidelog.pipeline.run_reports import read_report_folder
-from tidelog.pipeline.run_reports import read_settings as read_lineage_settings
 from tidelog.publish.object_storage import KEYS
 from tidelog.publish.published_folder import FORMATS as PUBLISHED_FORMATS
 from tidelog.publish.published_schemas import CHANGE_TYPE
@@ -67,13 +67,13 @@ TIME_HELP = (
 
 
 def load_settings(path: Path | str) -> Settings:
-    """The job in a file; raises `DataError` with all that is wrong with it."""
+    """Return the job in a file; raise `DataError` with all of its errors."""
     path = Path(path)
     return _settings(read_document(path), path.parent)
 
 
 def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> Settings:
-    """The job of a text; relative paths in it lie in `folder`."""
+    """Return the job of a text; relative paths in it lie in `folder`."""
     return _settings(Document(Text(name, text)), Path(folder))
 
 
@@ -99,7 +99,7 @@ def _settings(document: Document, folder: Path) -> Settings:
         format=form,
         guards=_guards(root),
         report=read_report_folder(root.table("report")),
-        openlineage=read_lineage_settings(root.table("openlineage")),
+        openlineage=read_openlineage(root.table("openlineage")),
         retry=read_retry(root.table("retry")),
         storage=_storage(root.table("storage")),
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
@@ -114,7 +114,7 @@ def _settings(document: Document, folder: Path) -> Settings:
 
 
 def _storage(table: Table | None) -> dict[str, str]:
-    """Return how object stores are reached; a value is a text, or the name of an environment variable."""
+    """Return the settings of object stores; a value is a text, or the name of an environment variable."""
     found: dict[str, str] = {}
     if table is None:
         return found
@@ -138,7 +138,7 @@ def _storage(table: Table | None) -> dict[str, str]:
 
 
 def _publish(root: Table) -> tuple[str, str | None]:
-    """Return the folder of published versions, and the format of its tables if that is said."""
+    """Return the folder of published versions, and the format of its tables if it is given."""
     table = root.table("publish") if root.is_table("publish") else None
     if table is None:
         help = 'name the folder of published versions: publish = "published"'
@@ -147,6 +147,41 @@ def _publish(root: Table) -> tuple[str, str | None]:
     form = table.choice("format", PUBLISHED_FORMATS, PUBLISHED_FORMATS[0]) if "format" in table else None
     table.close()
     return folder, form
+
+
+def read_report_folder(table: Table | None) -> str | None:
+    """Return the folder of reports that the `[report]` of a job file names, if there is one."""
+    if table is None:
+        return None
+    folder = table.required("folder", 'name the folder of reports: folder = "reports"')
+    table.close()
+    return folder or None
+
+
+def read_openlineage(table: Table | None) -> OpenLineageSettings | None:
+    """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
+    if table is None:
+        return None
+    url = table.text("url")
+    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
+        table.wrong("url", "is not the address of a server", 'write url = "http://marquez:5000"')
+    elif url is not None and "@" in urlsplit(url).netloc:
+        table.wrong(
+            "url", "has a user or a password", "let `api-key-variable` name a variable that has a key"
+        )
+    if "url" not in table and "file" not in table:
+        table.missing("url", "name a server by `url`, or a `file`, or both")
+    default = OpenLineageSettings()
+    settings = OpenLineageSettings(
+        table.text("namespace", default.namespace) or default.namespace,
+        table.text("file"),
+        url,
+        table.text("endpoint", default.endpoint) or default.endpoint,
+        table.number("timeout") or default.seconds,
+        table.text("api-key-variable"),
+    )
+    table.close()
+    return settings
 
 
 def _guards(root: Table) -> Guards:
@@ -201,7 +236,7 @@ def _source(table: Table) -> Source:
 
 
 def _check_place(table: Table, given: str | None, has_path: bool, has_query: bool = False) -> None:
-    """Note what is missing, or is too much, to tell where data is."""
+    """Note keys that are missing, or make no sense, to say where data is."""
     if given == "jdbc":
         if "url" not in table:
             table.missing("url", 'such as url = "jdbc:postgresql://host/database"')
@@ -314,7 +349,7 @@ def _memory(table: Table) -> int | None:
 
 
 def _time(table: Table) -> tuple[str, ...]:
-    """What columns behind the arguments tell of when a fact holds."""
+    """Return what columns behind the arguments say of when a fact holds."""
     names = table.texts("time") or ()
     if len(names) not in (0, 1, 2, 4):
         table.wrong("time", "does not name the columns that say when", TIME_HELP)
@@ -322,7 +357,7 @@ def _time(table: Table) -> tuple[str, ...]:
 
 
 def _horizon(table: Table) -> str | None:
-    """From when to when anything is derived, as text."""
+    """Return from when to when facts are derived, as text."""
     text = table.text("horizon")
     try:
         Engine(horizon=text).time_settings  # noqa: B018 - it is read to see whether it can be
@@ -348,7 +383,7 @@ def _streams(root: Table) -> tuple[Stream, ...]:
         table = root.table("stream")
         return (_stream(table),) if table is not None else ()
     tables = root.tables("stream")
-    for table in tables[1:]:  # what is said of the query is said once
+    for table in tables[1:]:  # settings of the query are given once
         table.refuse(("trigger", "marking", "checkpoint"), "is for all streams: write it in the first one")
     return tuple(map(_stream, tables))
 
@@ -392,7 +427,7 @@ def _stream(table: Table) -> Stream:
 
 
 def _check_stream(table: Table, stream: Stream) -> None:
-    """Note what is missing in a stream, or does not go together."""
+    """Note keys of a stream that are missing, or do not go together."""
     given = stream.format
     if given in (*FILE_STREAMS, "changes"):
         if "path" not in table:

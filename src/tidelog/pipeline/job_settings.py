@@ -1,6 +1,4 @@
-"""What a job is: its program, sources, sinks, engine, stream and session; and how a run ends for whoever
-scheduled it.
-"""
+"""The settings of a job; exit codes and retries of runs; the session of Spark."""
 
 from __future__ import annotations
 
@@ -22,14 +20,13 @@ from tidelog.io.toml_tables import Table
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import OPEN, Program, Sandbox
-from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits, read_duration
-from tidelog.pipeline.run_reports import Settings as OpenLineage
+from tidelog.pipeline.guards import NO_LIMITS, GuardLimits, Guards, read_duration
 from tidelog.spark.session import NO_JAVA, NO_PYSPARK, NOT_STARTED, SessionSettings, load_pyspark
 from tidelog.spark.strategies import SETTINGS
 from tidelog.temporal.interval_fixpoint import PROCEDURES
 from tidelog.temporal.temporal import TimeSettings
 
-# ---- How a run ends for whoever scheduled it: exit codes, and which errors are worth another attempt.
+# ---- How a run ends for a scheduler: exit codes, and which errors justify another attempt.
 
 T = TypeVar("T")
 
@@ -39,7 +36,7 @@ USAGE: Final = 2
 NOT_PUBLISHED: Final = 3  # inconsistent facts, or a guard or expectation that does not hold
 LIMIT: Final = 4
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h
-UNCHANGED: Final = 99  # only if asked for; Airflow takes it for "skipped"
+UNCHANGED: Final = 99  # only on request; Airflow takes it for "skipped"
 INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = {
@@ -149,8 +146,8 @@ def attempt(
 ) -> T:
     """Return what a run returns; try again after temporary errors, as often as the policy allows.
 
-    `run` is given the number of the attempt, the first being 1. Before it waits, `tell` is told the number of
-    the attempt that failed, the seconds to wait, and the error. The last error is raised.
+    `run` gets the number of the attempt, the first being 1. Before it waits, it calls `tell` with the number
+    of the attempt that failed, the seconds to wait, and the error. The last error is raised.
     """
     number = 1
     while True:
@@ -165,7 +162,7 @@ def attempt(
         number += 1
 
 
-# ---- What a job is: its program, sources, sinks, engine and stream, as a job file or Python describes them.
+# ---- A job as a job file or Python describes it.
 
 FACTS, CHANGES = "facts", "changes"
 ENGINES = ("spark", "columnar")
@@ -178,12 +175,12 @@ class Source(Described):
     """A source of a job: with what is done about rows that cannot be read, and what a run has to satisfy."""
 
     on_error: str = "reject"
-    limits: Limits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
+    limits: GuardLimits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the facts of a predicate go, or what changes in it."""
+    """Where the facts of a predicate are written, or the changes of it."""
 
     predicate: str
     path: str | None = None
@@ -204,7 +201,7 @@ class Sink:
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """How messages call it."""
         return self.path or self.table or self.url or ""
 
 
@@ -227,11 +224,11 @@ class Engine:
     unique_names: bool = False
     temporal: str = PROCEDURES[0]
     horizon: str | None = None
-    state: str | None = None  # the folder of what lies beside tables that are published elsewhere
+    state: str | None = None  # the local folder of the state, for tables that are published at an address
 
     @property
     def time_settings(self) -> TimeSettings:
-        """How what holds at times is derived."""
+        """How facts at times are derived."""
         horizon = self.horizon
         if horizon is not None and horizon[:1] not in ("[", "("):
             horizon = f"[{horizon}]"
@@ -251,7 +248,7 @@ class Engine:
         }
 
     def treatment_in(self, program: Program) -> str | None:
-        """What tables depend on besides: how equality is treated and shown, and how far time is looked at."""
+        """Return what else tables depend on: how equality is treated and shown, the horizon of time."""
         if program.timed:
             horizon = self.time_settings.horizon
             return None if horizon is None else f"horizon {horizon}"
@@ -292,13 +289,25 @@ class Stream:
 
     @property
     def times(self) -> tuple[str, ...]:
-        """What columns of the records tell of when a fact holds."""
+        """The columns of the records that say when a fact holds."""
         return (self.time,) if isinstance(self.time, str) else tuple(self.time)
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """How messages call it."""
         return self.path or self.table or f"<{self.format}>"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLineageSettings:
+    """Where OpenLineage events go."""
+
+    namespace: str = "tidelog"
+    file: str | None = None
+    url: str | None = None
+    endpoint: str = "api/v1/lineage"
+    seconds: float = 5.0
+    key_variable: str | None = None  # the environment variable that has the key of the server
 
 
 @dataclass(frozen=True)
@@ -318,22 +327,22 @@ class Settings:
     format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
     guards: Guards = field(default_factory=Guards)  # but for those of sources, which these have
     report: str | None = None  # the folder of reports
-    openlineage: OpenLineage | None = None
+    openlineage: OpenLineageSettings | None = None
     retry: Retry = field(default_factory=Retry)
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are not shown
 
     def resolve(self, path: str) -> Path:
-        """A path of the job, in the job's folder unless it is absolute."""
+        """Return a path of the job, in the job's folder unless it is absolute."""
         return self.folder / path.removeprefix("file://")
 
     def address(self, path: str) -> str:
-        """The address of something that may lie in an object store, else its path."""
+        """Return the address of something in an object store, or else its path."""
         return path if is_remote(path) else str(self.resolve(path))
 
     @property
     def published(self) -> Path:
-        """The folder of published versions, or of what lies beside them, if that are tables elsewhere."""
+        """The folder of published versions; that of the state, if the tables are published at an address."""
         if not is_remote(self.publish):
             return self.resolve(self.publish)
         if self.engine.state is None:
@@ -351,7 +360,7 @@ class Settings:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is an address elsewhere, such as `s3://bucket/folder`.
+    """Return whether a path is a remote address, such as `s3://bucket/folder`.
 
     >>> is_remote("s3://bucket/folder"), is_remote("data/a.csv"), is_remote("file:///data/a.csv")
     (True, False, False)
@@ -359,8 +368,7 @@ def is_remote(path: str) -> bool:
     return "://" in path.removeprefix("file://")
 
 
-# ---- The session of Spark that a job runs in, or an error that names the way without Spark. Imports no
-# Spark.
+# ---- The session of Spark that a job runs in. No pyspark is imported before it is needed.
 
 WITHOUT_SPARK = (
     'or run the job without Spark: name = "columnar" in the [engine] of its file, or --engine columnar'
@@ -395,7 +403,7 @@ def start_session(engine: Engine, session: Any = None) -> Any:
 
 @contextmanager
 def _naming_the_other_engine(engine: Engine) -> Iterator[None]:
-    """In the block, errors about a Spark that cannot be had say which engine needs none."""
+    """In the block, errors about a Spark that does not start name the engine that needs none."""
     try:
         yield
     except TidelogError as error:
@@ -411,7 +419,7 @@ def _with_way_out(fault: Diagnostic) -> Diagnostic:
 
 
 def stages_of(session: Any) -> str:
-    """Return how far the stages are that run now; nothing if none does, or if Spark Connect does not tell."""
+    """Return how far the running stages are; empty without any, and over Spark Connect."""
     if is_on_connect(session):
         return ""
     from py4j.protocol import Py4JError
@@ -435,5 +443,5 @@ def description_of(session: Any) -> str:
 
 
 def is_on_connect(session: Any) -> bool:
-    """Whether a session is one of Spark Connect, which has no context."""
+    """Return whether a session is one of Spark Connect, which has no context."""
     return type(session).__module__.startswith("pyspark.sql.connect")

@@ -1,4 +1,13 @@
-"""Streams: each micro-batch of Structured Streaming is one transaction, and publishes one version."""
+"""Streams: each micro-batch of Structured Streaming is one transaction, and publishes one version.
+
+Exactly once: a version names the stream and the batch that it was made of. Spark records what a batch
+consists of before it begins, and that it is done after the version has been published; however the process
+ends in between, the same batch comes again, and is skipped if its version is the current one.
+
+Event time: the watermark of a batch is the largest event time less the delay, the least over the streams of
+the job. It is kept with the version. In the next batch, records of times before it are rejected, and time
+advances to it where rules are over time, before anything else.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +33,8 @@ from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import FILE_STREAMS
 from tidelog.pipeline.job_settings import Settings, Stream, is_on_connect
 from tidelog.pipeline.source_files import find_named
-from tidelog.pipeline.stream_records import Records, Shape, Tally, TimedRecords
-from tidelog.pipeline.version_folder import Batch, Manifest, Progress, no_advance
+from tidelog.pipeline.stream_records import RecordCounts, Records, RecordShape, TimedRecords
+from tidelog.pipeline.version_folder import Manifest, MicroBatch, StreamProgress, no_advance
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.transaction import Change
 from tidelog.syntax import ast
@@ -34,20 +43,20 @@ from tidelog.temporal.metric_rules import time_cycle
 from tidelog.temporal.periodic import looked_back
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.stream_sources import Incomes, Incoming
+    from tidelog.pipeline.stream_sources import IncomingRecords, IncomingStream
 
 
-# ---- What Spark writes down about a stream: which one it is, and which files it has taken.
+# ---- The checkpoint of Spark: which stream it is of, and which files have been read.
 
 
 def stream_of(checkpoint: Path) -> str:
-    """The id of the stream whose checkpoint this is: the same after every restart."""
+    """Return the id of the stream of a checkpoint, which is the same after every restart."""
     found = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
     return str(found["id"])
 
 
 def taken_files(checkpoint: Path) -> set[str]:
-    """The files that batches have been made of so far."""
+    """Return the files that batches have been made of so far."""
     taken: set[str] = set()
     for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
         for line in log.read_text(encoding="utf-8").splitlines()[1:]:  # the first one names the layout
@@ -57,7 +66,7 @@ def taken_files(checkpoint: Path) -> set[str]:
 
 
 def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: int) -> list[Path]:
-    """The files that Spark will take next, as far as they are there: the oldest first."""
+    """Return the files that Spark will read next, as far as they are there: the oldest first."""
     taken = taken_files(checkpoint)
     found = []
     for path in folder.iterdir():
@@ -68,16 +77,6 @@ def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: 
     return [path for *_, path in sorted(found)[:count]]
 
 
-# ---- Streams: each micro-batch of Structured Streaming is one transaction, and publishes one version.
-#
-# Exactly once: a version names the stream and the batch that it was made of. Spark writes down what a batch
-# consists of before it begins, and that it is done after we are; in between, however the process ends, the
-# same batch comes again, and is passed over if its version is the current one.
-#
-# Event time: the watermark of a batch is the largest event time less the delay, the least over the streams of
-# the job. It is kept with the version. In the next batch, records of times before it are rejected, and time
-# advances to it where rules are over time, before anything else.
-
 CHECKPOINT = ".stream"
 QUERY = "sql.streaming.queryId"  # where Spark says which stream a batch is of
 
@@ -85,18 +84,18 @@ Told = Callable[[Manifest], None]
 
 
 def follow(job: Job, told: Told | None = None, *, available_now: bool = False) -> None:
-    """Carry out the changes that come to a job's streams, until they end."""
-    with Following(job, None, told=told, available_now=available_now) as following:
+    """Apply the records of a job's streams, until they end."""
+    with RunningStreams(job, None, told=told, available_now=available_now) as following:
         following.wait()
 
 
-# ---- what can be wrong before anything starts
+# ---- errors that are found before anything starts
 
 
 def check_streams(job: Job, streams: Sequence[Stream] | None = None) -> list[Predicate | None]:
     """Return the predicates that records change, of the job's own streams if none are given.
 
-    Raises `DataError` for all that is wrong with the streams. Nothing is started.
+    Raise `DataError` with all errors of the streams. Nothing is started.
     """
     given = job.settings.streams if streams is None else streams
     if not given:
@@ -164,8 +163,8 @@ def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Pro
 # ---- the query
 
 
-class Following:
-    """Streams that are being followed. Nobody else publishes meanwhile. Mutates itself."""
+class RunningStreams:
+    """Streams that run; no other process can publish meanwhile. Mutates itself."""
 
     def __init__(
         self,
@@ -183,12 +182,14 @@ class Following:
         self._job = job
         self._streams = given
         named = given[0].checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
-        self.checkpoint = job.settings.resolve(named).resolve()  # Spark may be somewhere else
-        self._batches = Batches(job, given, told, self.checkpoint, is_read=frame is None)
+        self.checkpoint = job.settings.resolve(
+            named
+        ).resolve()  # the process of Spark may be in another folder
+        self._batches = BatchPublisher(job, given, told, self.checkpoint, is_read=frame is None)
         self._held = ExitStack()
         self._is_here = not is_on_connect(job.session)
         if self._is_here:
-            self._held.enter_context(job)  # its reasoner stays at hand, and nobody else changes its state
+            self._held.enter_context(job)  # its reasoner stays open, and no other process changes its state
         try:
             self._query = self._start(frame if frame is not None else self._read(), available_now)
         except BaseException:
@@ -196,17 +197,17 @@ class Following:
             raise
 
     def _read(self) -> Any:
-        """The streams as one streaming DataFrame."""
+        """Return the streams as one streaming DataFrame."""
         from tidelog.pipeline.stream_sources import read_stream, together
 
         folder = self._job.settings.folder
         return together([read_stream(self._job.session, stream, folder) for stream in self._streams])
 
     def _start(self, frame: Any, available_now: bool) -> Any:
-        self._job.refresh_sinks()  # and all that a process has left behind that was killed
-        self._job.reasoner()  # what is wrong with the published version is told now
+        self._job.refresh_sinks()  # and publish what a killed process has left behind
+        self._job.reasoner()  # errors of the published version are raised now
         if not self._is_here:
-            self._job.close()  # a process of the server has it from now on
+            self._job.close()  # a process of the server opens it
         writer = frame.writeStream.foreachBatch(self._batches).option(
             "checkpointLocation", str(self.checkpoint)
         )
@@ -220,19 +221,12 @@ class Following:
     # ---- until it ends
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether the stream has ended, after it has, or after so many seconds; raises what ended it."""
+        """Wait for the end, or so many seconds; return whether the stream has ended, raise what ended it."""
         try:
             ended = self._query.awaitTermination(*(() if seconds is None else (seconds,)))
         except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
             raise self._reason(error) from None
         return True if seconds is None else bool(ended)
-
-    def process_all(self) -> None:
-        """Return when all changes that are there have been taken."""
-        try:
-            self._query.processAllAvailable()
-        except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
-            raise self._reason(error) from None
 
     def _reason(self, error: Exception) -> BaseException:
         if self._batches.fault is not None:
@@ -245,10 +239,10 @@ class Following:
         try:
             self._query.stop()
         finally:
-            self._batches.close()  # nobody else publishes before the batch is done
+            self._batches.close()  # no other process publishes before the batch is done
             self._held.close()
 
-    def __enter__(self) -> Following:
+    def __enter__(self) -> RunningStreams:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -259,8 +253,8 @@ class Following:
 
 
 @dataclass(frozen=True)
-class _Plain:
-    """A `Batches` as it is pickled for a process of a server of Spark Connect."""
+class _Pickled:
+    """A `BatchPublisher` as it is pickled for a process of a server of Spark Connect."""
 
     settings: Settings
     streams: tuple[Stream, ...]
@@ -272,12 +266,12 @@ class _Plain:
         return _restored, (self.settings, self.streams, self.told, self.checkpoint, self.is_read)
 
 
-def _restored(settings: Settings, *others: Any) -> Batches:
-    return Batches(Job.of(settings), *others)
+def _restored(settings: Settings, *others: Any) -> BatchPublisher:
+    return BatchPublisher(Job.of(settings), *others)
 
 
-class Batches:
-    """A function for `foreachBatch`: it carries out the batches of a job's streams, each of them once.
+class BatchPublisher:
+    """A function for `foreachBatch`: it applies the batches of a job's streams, each of them once.
 
     It can be pickled: the reasoner belongs to the process that uses it, and stays open there until `close`.
     Mutates itself.
@@ -297,17 +291,17 @@ class Batches:
         self.working = Lock()  # held while a batch is worked on: Spark does that in a thread of its own
         self._told = told
         self._checkpoint = checkpoint
-        self._is_read = is_read  # its frame is one of the job's own streams
+        self._is_read = is_read  # its frame is that of the job's own streams
         self._open: ExitStack | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how it goes to the process of a server of Connect: with the package, if need be."""
+        """Return how it is pickled for a server of Spark Connect: with the package, if need be."""
         from tidelog.spark.session import scratch_folder
         from tidelog.spark.shipping import carried
 
         settings = replace(self.job.settings, folder=self.job.settings.folder.resolve())
-        plain = _Plain(settings, self.streams, self._told, self._checkpoint, self._is_read)
-        return carried(plain, scratch_folder())
+        pickled = _Pickled(settings, self.streams, self._told, self._checkpoint, self._is_read)
+        return carried(pickled, scratch_folder())
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         """Publish what a batch changes, unless that has been done."""
@@ -316,7 +310,7 @@ class Batches:
                 if self._open is None:
                     self._open = ExitStack()
                     self._open.enter_context(self.job)
-                self._take(frame, batch_id)
+                self._apply(frame, batch_id)
             except BaseException as fault:
                 self.fault = fault
                 raise
@@ -328,13 +322,13 @@ class Batches:
                 self._open.close()
                 self._open = None
 
-    def __enter__(self) -> Batches:
+    def __enter__(self) -> BatchPublisher:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, frame: Any, number: int) -> None:
+    def _apply(self, frame: Any, number: int) -> None:
         current = self.job.store.manifest()
         stream = stream_of(self._checkpoint) if self._checkpoint is not None else _query_of(frame)
         done = current.batch
@@ -344,15 +338,15 @@ class Batches:
             return
         is_kept = len(self.streams) > 1
         if is_kept:
-            frame.persist()  # each stream takes its rows of it
+            frame.persist()  # each stream reads its rows of it
         try:
-            taking = _Taking(self, frame, number, stream, before)
+            run = _BatchRun(self, frame, number, stream, before)
             manifest = self.job.transact(
-                taking.fill,
+                run.fill,
                 "stream",
                 missing="ignore",
-                batch=taking.so_far,
-                summary=taking.summary,
+                batch=run.so_far,
+                summary=run.summary,
                 peek=self._peek,
                 advance=None if before is None else before.watermark,
             )
@@ -363,27 +357,27 @@ class Batches:
         if self._told is not None:
             self._told(manifest)
 
-    def incoming(self, stream: Stream) -> Incoming:
+    def incoming(self, stream: Stream) -> IncomingStream:
         """Return how the records of a stream are read."""
-        from tidelog.pipeline.stream_sources import Incoming
+        from tidelog.pipeline.stream_sources import IncomingStream
 
         program = self.job.open_reasoner.program
         predicate = find_named(str(stream.predicate), program, stream.span)
-        return Incoming.of(stream, predicate, program, self.job.settings)
+        return IncomingStream.of(stream, predicate, program)
 
-    def records(self, shape: Shape, stream: Stream, faults: Faults, highest: str | None) -> Records:
+    def records(self, shape: RecordShape, stream: Stream, faults: Faults, highest: str | None) -> Records:
         """Return what gathers the records of a stream."""
         reasoner = self.job.open_reasoner
         parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"
         return TimedRecords(reasoner.time, *parts) if stream.times else Records(*parts)
 
     def _peek(self) -> Update | None:
-        """The facts that the next batch changes, if its files are there; None if that is not known."""
-        from tidelog.pipeline.stream_sources import Incomes, endings_of
+        """Return the facts that the next batch changes, if its files are there; None if that is not known."""
+        from tidelog.pipeline.stream_sources import IncomingRecords, endings_of
 
         stream = self.streams[0]
         if len(self.streams) > 1 or not self._is_read or stream.format not in FILE_STREAMS or stream.times:
-            return None  # nothing marks points of time
+            return None  # points of time have no marks
         if "://" in str(stream.path) or stream.bytes_per_batch is not None or self._checkpoint is None:
             return None
         folder = self.job.settings.resolve(str(stream.path))
@@ -395,11 +389,11 @@ class Batches:
         try:
             paths = [str(path.resolve()) for path in files]
             reading, _ = incoming.of_files(self.job.session, paths)
-            incomes = Incomes(incoming, reading, tuple(paths), None)
+            incomes = IncomingRecords(incoming, reading, tuple(paths), None)
             for batch, positions in incomes.batches(self.job.store.incoming):
-                records.take(batch, positions)
+                records.gather(batch, positions)
         except (OSError, TidelogError):
-            return None  # it is told when its turn has come
+            return None  # the batch itself will raise it
         changed = records.changed()
         name = incoming.shape.predicate.name
         removed = {name: changed.removed} if changed.removed.count else {}
@@ -407,16 +401,18 @@ class Batches:
 
 
 def _query_of(frame: Any) -> str:
-    """Return which query a batch is of, where Spark tells; Connect does not."""
+    """Return which query a batch is of, where Spark says so; Connect does not."""
     if is_on_connect(frame.sparkSession):
         return "batches"
     return str(frame.sparkSession.sparkContext.getLocalProperty(QUERY) or "batches")
 
 
-class _Taking:
-    """One batch, from its records to what the manifest tells of it. Mutates itself."""
+class _BatchRun:
+    """One batch, from its records to its summary in the manifest. Mutates itself."""
 
-    def __init__(self, batches: Batches, frame: Any, number: int, stream: str, before: Batch | None) -> None:
+    def __init__(
+        self, batches: BatchPublisher, frame: Any, number: int, stream: str, before: MicroBatch | None
+    ) -> None:
         self._batches = batches
         self._job = batches.job
         self._frame = frame
@@ -428,33 +424,33 @@ class _Taking:
         self._folder = self._job.store.rejects(version) / "stream"
         self._faults = Faults(OnError.COLLECT, self._folder / "records.csv")
         self._files: tuple[str, ...] = ()
-        self._tally = Tally()
+        self._tally = RecordCounts()
         self._rejected = 0  # by tasks, which have written them
-        self._progress: dict[str, Progress] = {}
-        self._timed: list[tuple[Stream, Progress]] = []  # of streams with an event time
+        self._progress: dict[str, StreamProgress] = {}
+        self._timed: list[tuple[Stream, StreamProgress]] = []  # of streams with an event time
 
     def fill(self, change: Change) -> None:
-        """Put what the records say into a transaction."""
+        """Add the changes of the records to a transaction."""
         from tidelog.pipeline.stream_sources import rows_of
 
         streams = self._batches.streams
         for place, stream in enumerate(streams):
             rows = rows_of(self._frame, place, len(streams))
             if stream.format == "changes":
-                self._take_scripts(rows, change)
+                self._apply_scripts(rows, change)
             else:
-                self._take_records(self._batches.incoming(stream), rows, change)
+                self._apply_records(self._batches.incoming(stream), rows, change)
 
     # ---- records
 
-    def _take_records(self, incoming: Incoming, rows: Any, change: Change) -> None:
+    def _apply_records(self, incoming: IncomingStream, rows: Any, change: Change) -> None:
         stream, name = incoming.stream, incoming.name
         known = self._known(name)
         records = self._batches.records(incoming.shape, stream, self._faults, known.order)
         records.place = stream.shown
         incomes = incoming.records(rows, None if self._before is None else self._before.watermark)
         for batch, positions in incomes.batches(self._job.store.incoming):
-            records.take(batch, positions)
+            records.gather(batch, positions)
         self._note_rejects(incomes, name)
         if isinstance(records, TimedRecords):
             records.fill(change)
@@ -469,19 +465,19 @@ class _Taking:
         self._tally.missing += tally.missing
         self._tally.late += tally.late + rejected["late"]
         event = _later(known.event, incomes.latest)
-        self._progress[name] = Progress(tally.order, event, self._now if read else known.seen)
+        self._progress[name] = StreamProgress(tally.order, event, self._now if read else known.seen)
         if stream.event_time is not None:
             self._timed.append((stream, self._progress[name]))
 
-    def _known(self, name: str) -> Progress:
+    def _known(self, name: str) -> StreamProgress:
         """Return how far a stream had come: as before, but that a new one has been idle since now."""
         before = self._before
         if before is None:
-            return Progress(seen=self._now)
-        order = before.order if len(self._batches.streams) == 1 else None  # as it was written once
-        return before.progress.get(name, Progress(order, seen=self._now))
+            return StreamProgress(seen=self._now)
+        order = before.order if len(self._batches.streams) == 1 else None  # as older versions have it
+        return before.progress.get(name, StreamProgress(order, seen=self._now))
 
-    def _note_rejects(self, incomes: Incomes, name: str) -> None:
+    def _note_rejects(self, incomes: IncomingRecords, name: str) -> None:
         for error in incomes.refused:
             self._faults.add(BadRow(error.diagnostics[0], ""))
         self._files += tuple(Path(path).name for path in incomes.files)
@@ -492,7 +488,7 @@ class _Taking:
 
     # ---- change scripts
 
-    def _take_scripts(self, rows: Any, change: Change) -> None:
+    def _apply_scripts(self, rows: Any, change: Change) -> None:
         from tidelog.pipeline.stream_sources import path_of
 
         found = rows.select("path", "modificationTime", "content").collect()
@@ -500,10 +496,10 @@ class _Taking:
         for row in found:
             path = path_of(row.path)
             self._files += (Path(path).name,)
-            self._take_script(path, bytes(row.content), change)
+            self._apply_script(path, bytes(row.content), change)
 
-    def _take_script(self, name: str, content: bytes, change: Change) -> None:
-        """Put a change script into the transaction; one that has errors is rejected as a whole."""
+    def _apply_script(self, name: str, content: bytes, change: Change) -> None:
+        """Add a change script to the transaction; one that has errors is rejected as a whole."""
         try:
             source = Source(name, content.decode("utf-8"))
             documents = list(transactions(parse(source)))
@@ -526,17 +522,17 @@ class _Taking:
         told = Diagnostic(fault.code, fault.message, place=fault.location or place)
         self._faults.add(BadRow(told, content.decode("utf-8", "surrogateescape")))
 
-    def summary(self, change: Change) -> Batch:
-        """Return what became of the batch, once its transaction has been committed."""
+    def summary(self, change: Change) -> MicroBatch:
+        """Return the summary of the batch, once its transaction has been committed."""
         self._note_missing(change.delta)
         self._faults.close()
         return self.so_far()
 
-    def so_far(self) -> Batch:
+    def so_far(self) -> MicroBatch:
         """Return what is known of the batch, once its records have been read."""
         tally, skipped = self._tally, self._faults.skipped + self._rejected
-        (first, *others) = self._progress.values() or [Progress()]
-        return Batch(
+        (first, *others) = self._progress.values() or [StreamProgress()]
+        return MicroBatch(
             self._id,
             self._number,
             self._files,
@@ -552,13 +548,13 @@ class _Taking:
         )
 
     def _watermark(self) -> str | None:
-        """Return the time before which everything is final, once the batch has been carried out."""
+        """Return the time before which everything is final, once the batch has been applied."""
         before = None if self._before is None else self._before.watermark
         streams, progress = zip(*self._timed, strict=True) if self._timed else ((), ())
         return watermark(streams, progress, self._now, before)
 
     def _note_missing(self, delta: Delta) -> None:
-        """Count what scripts wanted to take away and was not there."""
+        """Count the facts that scripts delete and that were not there."""
         for notice in delta.notices:
             self._tally.missing += 1
             if any(each.format == "changes" and each.missing == "reject" for each in self._batches.streams):
@@ -568,7 +564,7 @@ class _Taking:
 
 
 def refuse_advance(document: ast.Document, place: str) -> None:
-    """Raise `DataError` if a change script lets time advance."""
+    """Raise `DataError` if a change script advances time."""
     if any(isinstance(statement, ast.AdvanceDirective) for statement in document.statements):
         raise no_advance(place)
 
@@ -577,9 +573,9 @@ def refuse_advance(document: ast.Document, place: str) -> None:
 
 
 def watermark(
-    streams: Sequence[Stream], progress: Sequence[Progress], at: float, before: str | None
+    streams: Sequence[Stream], progress: Sequence[StreamProgress], at: float, before: str | None
 ) -> str | None:
-    """Return the time before which no stream is waited for: it never goes back.
+    """Return the time before which no records are expected any more: it never goes back.
 
     A stream that no record has come to for as long as its `idle` says does not hold it back.
     """

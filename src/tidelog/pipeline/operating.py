@@ -1,6 +1,4 @@
-"""Runs as a scheduler sees them: attempts, a report, its page and a log of each run, and events for a
-catalogue.
-"""
+"""Runs as a scheduler sees them: attempts, the report and the page of each, a log, and OpenLineage events."""
 
 from __future__ import annotations
 
@@ -18,16 +16,17 @@ from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.pipeline import run_reports
-from tidelog.pipeline.expectations import Guarding, public_name, source_measure, source_names, tables_of
-from tidelog.pipeline.guards import Finding, GuardFailed, assertions
-from tidelog.pipeline.job import Job, Run, Step
+from tidelog.pipeline.guards import GuardFailed, GuardFinding, assertions
+from tidelog.pipeline.inputs import source_measure, source_names
+from tidelog.pipeline.job import Job, Step
+from tidelog.pipeline.job_run import Run, RunGuards
 from tidelog.pipeline.job_settings import attempt, is_remote
 from tidelog.pipeline.run_reports import (
     FINISHED,
     LOG,
     Dataset,
+    DatasetField,
     Event,
-    Field,
     Outcome,
     PredicateReport,
     RunReport,
@@ -41,15 +40,16 @@ from tidelog.pipeline.run_reports import (
     report_text,
     start_event,
 )
-from tidelog.pipeline.version_folder import Input, Manifest
+from tidelog.pipeline.version_folder import InputRecord, Manifest
 from tidelog.publish.object_storage import folder_name
+from tidelog.rewrite.dropped_rows import public_name, tables_of
 from tidelog.show.column_lineage import Dependency, lineage, published_dependencies
 from tidelog.show.picture import Arrow, Box, Graph
 from tidelog.show.picture_formats import document, svg
 
-# ---- The report of a run as a page of HTML that needs nothing else: no network, no scripts, light and dark.
+# ---- The report of a run as one page of HTML: no network, no scripts, light and dark.
 
-MOST_BOXES: Final = 80  # beyond that a picture shows nothing that a table does not show better
+MOST_BOXES: Final = 80  # beyond that a table shows it better
 _LONGEST: Final = 44  # characters of a name in a box
 _MINUS: Final = "−"
 
@@ -114,18 +114,18 @@ def _badge(report: RunReport) -> str:
 
 
 def _error(report: RunReport) -> str:
-    """Return the error, but for what findings say already."""
+    """Return the error, unless the findings have it already."""
     is_told = report.outcome is Outcome.REFUSED and any(one.is_failure for one in report.findings)
     if report.error is None or is_told:
         return ""
     return _section("Error", f"<pre>{escape(report.error)}</pre>\n")
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[GuardFinding]) -> str:
     return _section("Guards and expectations", "".join(map(_finding, findings))) if findings else ""
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: GuardFinding) -> str:
     tag = f'<span class="severity {finding.severity}">{finding.severity}</span>'
     place = f" <small>{escape(finding.place)}</small>" if finding.place else ""
     parts = [f"<p>{tag}{_marked(finding.message)}{place}</p>\n"]
@@ -297,7 +297,7 @@ def _moment(text: str) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Return a time as people read it.
+    """Return a duration as people read it.
 
     >>> _seconds(0.0042), _seconds(12.34), _seconds(4000)
     ('4 ms', '12.3 s', '66 min 40 s')
@@ -309,7 +309,7 @@ def _seconds(seconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
-# ---- Runs as a scheduler sees them: attempts, a report and a log of each run, and events for a catalogue.
+# ---- Runs with attempts, reports and events.
 
 Retrying = Callable[[int, float, Exception], None]
 Warn = Callable[[Diagnostic], None]
@@ -320,8 +320,8 @@ def operate(
 ) -> Run:
     """Run a job as its settings say: as often as they allow, with reports and events.
 
-    `retrying` is told of each attempt that failed and is followed by another one, `warn` of each event that
-    could not be sent.
+    `retrying` is called for each attempt that failed and is followed by another one, `warn` for each event
+    that could not be sent.
     """
     run = str(uuid4())
     return attempt(
@@ -343,7 +343,7 @@ class _Observed:
         self._folder = None if folder is None else job.settings.resolve(folder)
 
     def run(self, full: bool, refresh: Sequence[str]) -> Run:
-        """Run the job, and write what there is to write before and after it."""
+        """Run the job, with the log, events and the report around it."""
         job = self._job
         if self._folder is None and job.settings.openlineage is None:
             return job.run(full, refresh)
@@ -351,34 +351,28 @@ class _Observed:
         before = job.store.number
         if self._folder is not None:
             log_start(self._folder, self._name, self._run, self._started, self._number)
-        job.guarding = None
+        job.run_guards = None
         job.listeners.append(self._steps.append)
         try:
             if job.settings.openlineage is not None:
-                self._program = job.stated_program()
+                self._program = job.program_as_written()
                 self._emit(start_event(self._described(self._program), self._run, self._started))
             done = job.run(full, refresh)
         except BaseException as error:
             refused = isinstance(error, GuardFailed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
             text = str(error) if isinstance(error, TidelogError) else f"{type(error).__name__}: {error}"
-            self._finish(outcome, perf_counter() - begun, None, before, text)
+            self._finish(self._report(outcome, perf_counter() - begun, None, before, text), None)
             raise
         finally:
             job.listeners.remove(self._steps.append)
         outcome = Outcome.PUBLISHED if done.is_new else Outcome.UNCHANGED
-        self._finish(outcome, perf_counter() - begun, done.version, before, None)
+        report = self._report(outcome, perf_counter() - begun, done.version, before, None)
+        self._finish(report, done.version)
         return done
 
-    def _finish(
-        self,
-        outcome: Outcome,
-        seconds: float,
-        version: Manifest | None,
-        before: int | None,
-        error: str | None,
-    ) -> None:
-        report = self._report(outcome, seconds, version, before, error)
+    def _finish(self, report: RunReport, version: Manifest | None) -> None:
+        """Send the event of the run, and write its report."""
         if self._program is not None:
             known = lineage(self._program, {one.predicate for one in report.sources})
             self._emit(end_event(self._described(self._program, version), report, known, _now()))
@@ -393,7 +387,7 @@ class _Observed:
         before: int | None,
         error: str | None,
     ) -> RunReport:
-        guarding = self._job.guarding
+        guards = self._job.run_guards
         engine, strategy, reason = self._job.settings.engine.name, "", ""
         for step in self._steps:
             if step.name == "deriving":
@@ -403,7 +397,7 @@ class _Observed:
         if version is not None and outcome is Outcome.PUBLISHED:
             strategy = strategy or version.reason
         inputs = version.inputs if version is not None else {}
-        findings = guarding.findings if guarding is not None else ()
+        findings = guards.findings if guards is not None else ()
         return RunReport(
             self._name,
             self._run,
@@ -416,19 +410,19 @@ class _Observed:
             self._number,
             None if version is None else version.version,
             before,
-            _sources(inputs, guarding),
-            _predicates(version, guarding, outcome),
+            _sources(inputs, guards),
+            _predicates(version, guards, outcome),
             tuple(_sinks(self._job, version, outcome)),
             tuple(_stages(self._steps)),
             findings,
-            () if guarding is None else assertions(guarding.guards, findings),
-            () if guarding is None else _dependencies(self._job.stated_program()),
+            () if guards is None else assertions(guards.guards, findings),
+            () if guards is None else _dependencies(self._job.program_as_written()),
             error,
         )
 
     # ---- events
 
-    def _described(self, program: Program, version: Manifest | None = None) -> run_reports.Job:
+    def _described(self, program: Program, version: Manifest | None = None) -> run_reports.LineageJob:
         """Return the job as OpenLineage has it."""
         job, settings = self._job, self._job.settings.openlineage
         assert settings is not None
@@ -442,7 +436,7 @@ class _Observed:
             place = source.paths[0] if source.paths else source.url or ""
             if source.paths and not is_remote(place):
                 place = str(job.settings.resolve(place).resolve())
-            fields = tuple(map(Field, predicate.names))
+            fields = tuple(map(DatasetField, predicate.names))
             namespace, name = dataset_name(place, source.table)
             called = shown.get(source.shown, source.shown)
             inputs.append(Dataset(namespace, name, predicate.name, fields, called))
@@ -450,10 +444,10 @@ class _Observed:
         for predicate in program.predicates.values():
             if predicate.name != BOTTOM:
                 place = job.store.published.folder.below(folder_name(predicate.written)).address
-                fields = tuple(map(Field, predicate.names))
+                fields = tuple(map(DatasetField, predicate.names))
                 outputs.append(Dataset(*dataset_name(place), predicate.name, fields))
         parent = run_reports.read_parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))
-        return run_reports.Job(settings.namespace, self._name, tuple(inputs), tuple(outputs), parent)
+        return run_reports.LineageJob(settings.namespace, self._name, tuple(inputs), tuple(outputs), parent)
 
     def _emit(self, event: Event) -> None:
         settings = self._job.settings.openlineage
@@ -462,10 +456,10 @@ class _Observed:
             self._warn(warning)
 
 
-def _sources(inputs: Mapping[str, Input], guarding: Guarding | None) -> tuple[SourceReport, ...]:
+def _sources(inputs: Mapping[str, InputRecord], guards: RunGuards | None) -> tuple[SourceReport, ...]:
     """Return what was read, as the guards measured it or, without guards, as the version says."""
-    if guarding is not None and guarding.measures is not None:
-        found = guarding.measures.sources
+    if guards is not None and guards.measures is not None:
+        found = guards.measures.sources
     else:
         found = tuple(source_measure(name, inputs[key]) for key, name in source_names(inputs).items())
     return tuple(
@@ -482,11 +476,11 @@ def _sources(inputs: Mapping[str, Input], guarding: Guarding | None) -> tuple[So
 
 
 def _predicates(
-    version: Manifest | None, guarding: Guarding | None, outcome: Outcome
+    version: Manifest | None, guards: RunGuards | None, outcome: Outcome
 ) -> tuple[PredicateReport, ...]:
-    if version is None or guarding is None:
+    if version is None or guards is None:
         return ()
-    program, feed = guarding.program, version.feed if outcome is Outcome.PUBLISHED else {}
+    program, feed = guards.program, version.feed if outcome is Outcome.PUBLISHED else {}
     found = []
     for written, predicate in tables_of(program).items():
         table, name = version.tables.get(written), public_name(predicate.name)

@@ -1,4 +1,9 @@
-"""Facts of a reasoner as tables of a published folder; versions derived again, gone back to, or converted."""
+"""Facts of a reasoner as tables of a published folder; states rebuilt, versions rolled back or converted.
+
+`publish_facts` writes the tables that change. `ResidentReasoner` keeps the reasoner of the published version
+open. `rebuild` makes a state from tables, `roll_back` publishes what an earlier version held, `convert`
+reads the folders of versions that jobs published before there were tables.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +24,48 @@ from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.rows import Rows, distinct, joined, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.intervals import point_at
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import (
     EXACTLY,
-    HOLDS,
     PIECE,
-    Begun,
-    Changed,
-    HeldChanges,
-    Holding,
-    Layout,
+    ChangedRows,
+    IntervalStarts,
+    PublishedContents,
+    TableChanges,
+    TableLayout,
     ids_in,
     no_rows,
-    time_arrays,
+    schema_of,
+    slice_of,
     times_in,
+    typed_table,
 )
-from tidelog.pipeline.expectations import aside_table, public_name, tables_of
-from tidelog.pipeline.version_folder import REJECTS, Input, Manifest, Origin, State, Store, is_former
-from tidelog.pipeline.versions import encoded, predicate_of
+from tidelog.pipeline.version_folder import (
+    REJECTS,
+    InputRecord,
+    Manifest,
+    StateStore,
+    Store,
+    VersionOrigin,
+    is_former,
+)
+from tidelog.pipeline.versions import encoded, encoded_columns, predicate_of
 from tidelog.publish import Publication, Published, table_files
 from tidelog.publish.published_schemas import is_same, normal, normal_type
 from tidelog.publish.table_files import found_in
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
-from tidelog.temporal.timed_changes import RowTimes
-
-# ---- Facts of a reasoner as tables of a published folder.
+from tidelog.rewrite.dropped_rows import aside_table, public_name, tables_of
+from tidelog.temporal.timed_changes import Times
 
 
 def publish_facts(
@@ -59,11 +73,11 @@ def publish_facts(
     published: Published,
     before: Manifest | None,
     program: Program,
-    holding: Holding,
-    changes: HeldChanges,
-    origin: Origin,
-) -> Origin:
-    """Write the tables that change, and return what the version says of itself with what is known of all.
+    holding: PublishedContents,
+    changes: TableChanges,
+    origin: VersionOrigin,
+) -> VersionOrigin:
+    """Write the tables that change, and return the origin of the version with what is known of all tables.
 
     Of a predicate without a table, or one whose columns are others or mean something else, all facts are
     written, whatever has changed.
@@ -102,9 +116,9 @@ def publish_facts(
 
 
 def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
-    """Raise `DataError` if a table cannot hold what a transaction brings, which is not committed yet.
+    """Raise `DataError` if a table cannot hold the rows of a transaction, which is not committed yet.
 
-    Once the state has it, it must be published: nothing may fail then because of a value.
+    Once the state has it, it must be published: no value may make that fail.
     """
     data, known = reasoner.schemas.data, reasoner.predicates()
     before = reasoner.schemas
@@ -117,7 +131,7 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
         contents = now.of(predicate)
         columns = added[name].columns if name in added else ()
         if name in then and then[name] != contents and name not in change.program.timed:
-            columns = reasoner.engine.rows(name)[0]  # all rows are written anew
+            columns = reasoner.engine.rows(name)[0]  # all rows are written again
         for ids, each, column in zip(columns, with_mixed(contents, EXACTLY), predicate.names, strict=False):
             try:
                 to_typed(dictionary, ids, each)
@@ -126,16 +140,16 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
 
 
 def given_types(reasoner: Reasoner) -> dict[str, list[list[str]]]:
-    """Return the types of what a reasoner was given, which its store does not keep."""
+    """Return the types of a reasoner's explicit facts, which its store does not keep."""
     noted = reasoner.schemas.data.noted()
     return {name: [sorted(each.value for each in types) for types in some] for name, some in noted.items()}
 
 
 def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> None:
-    """Tell a reasoner that was opened the types of what it was given, so that tables keep their columns.
+    """Give a reasoner that was opened the types of its explicit facts, so that tables keep their columns.
 
-    A version may not say the types, if tasks derived it: what its tables hold does instead. What the reasoner
-    was given after the version, if there is anything `unpublished`, is looked at.
+    A version that tasks derived may lack the types: those of its tables are used instead. Facts that came
+    after the version, if some are `unpublished`, are looked at.
     """
     data, given = reasoner.schemas.data, before.origin.given
     data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
@@ -148,7 +162,7 @@ def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> No
 
 
 def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
-    """Return the types that the arguments of a table hold, as far as its columns tell."""
+    """Return the types of the arguments of a table, as far as its columns determine them."""
     found = []
     for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
         types = types_of_column(ColumnType(kind))
@@ -157,7 +171,9 @@ def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
     return tuple(found)
 
 
-def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, holding: Holding) -> bool:
+def _is_kept(
+    name: str, predicate: Predicate, schema: Any, before: Manifest, holding: PublishedContents
+) -> bool:
     """Return whether rows that a table has are still written as they were."""
     origin, layout = before.origin, holding.layout(predicate)
     return (
@@ -169,7 +185,11 @@ def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, hol
 
 
 def _change(
-    publication: Publication, name: str, holding: Holding, predicate: Predicate, changed: Changed
+    publication: Publication,
+    name: str,
+    holding: PublishedContents,
+    predicate: Predicate,
+    changed: ChangedRows,
 ) -> None:
     inserted, deleted = (holding.table(predicate, rows) for rows in (changed.added, changed.removed))
     publication.change(name, inserted, deleted)
@@ -183,14 +203,83 @@ def _has_forgotten(name: str) -> DataError:
     return DataError(Diagnostic(codes.DRIFT, message, help=help))
 
 
-def begun_in(published: Published, before: Manifest, reasoner: Reasoner) -> Begun:
+class ResidentReasoner:
+    """The reasoner of the published version, which may stay open from one run to the next. Mutates itself."""
+
+    def __init__(
+        self, store: Store, state: Callable[[], StateStore], reached: Callable[[str, str], None]
+    ) -> None:
+        self.reasoner: StoredReasoner | None = None
+        self._store = store
+        self._state = state
+        self._reached = reached
+        self._starts: tuple[StoredReasoner, IntervalStarts] | None = None
+
+    def open(self, before: Manifest) -> StoredReasoner | None:
+        """Return the reasoner of a version, which is opened unless it is open; None if there is no state."""
+        resident = self.reasoner
+        if resident is not None and StateStore.number_of(resident) == before.version and resident.is_in_place:
+            return resident
+        self.close()
+        self.reasoner = self._state().open(before.version)
+        if self.reasoner is not None:
+            restore_types(self.reasoner, before, unpublished=False)
+            self._reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
+        return self.reasoner
+
+    def close(self) -> None:
+        """Close the reasoner, so that others can change the state of the published version."""
+        self._starts = None
+        if self.reasoner is not None:
+            self.reasoner.close()
+            self.reasoner = None
+
+    def discard(self) -> None:
+        """Abandon the reasoner, which may be ahead of what is published."""
+        self._starts = None
+        if self.reasoner is not None:
+            self.reasoner.abandon()
+            self.reasoner = None
+
+    def contents(self, reasoner: StoredReasoner) -> PublishedContents:
+        """Return what a reasoner holds, as it is published."""
+        is_advanced = reasoner.time.past.time is not None
+        current = self._store.current() if is_advanced else None
+        return PublishedContents(reasoner, starts=self._interval_starts(reasoner, current))
+
+    def advance(self, reasoner: StoredReasoner, before: Manifest, to: str) -> None:
+        """Advance time by a transaction that changes no fact: the state is still that of the version.
+
+        Rows that are dropped from memory stay in tables.
+        """
+        point, past = point_at(to), reasoner.time.past.time
+        if point.start is None or (past is not None and past >= point.start):
+            return
+        self._interval_starts(reasoner, before).advance(point, reasoner.program.timed)
+        try:
+            reasoner.advance(to)
+        except BaseException:
+            self.discard()
+            raise
+        self._reached("time advanced", to)
+
+    def _interval_starts(self, reasoner: StoredReasoner, before: Manifest | None) -> IntervalStarts:
+        """Return when the intervals began that a reasoner has forgotten in part."""
+        if self._starts is None or self._starts[0] is not reasoner:
+            self._starts = reasoner, IntervalStarts(reasoner.time)
+            if before is not None:
+                self._starts = reasoner, _starts_in(self._store.published, before, reasoner)
+        return self._starts[1]
+
+
+def _starts_in(published: Published, before: Manifest, reasoner: Reasoner) -> IntervalStarts:
     """Return when the intervals of published rows began that the reasoner has forgotten in part."""
-    begun = Begun(reasoner.time)
+    starts = IntervalStarts(reasoner.time)
     if reasoner.time.past.time is not None:
         for name, predicate in reasoner.program.predicates.items():
             if predicate.written in before.origin.times and name in reasoner.program.timed:
-                begun.add(name, *rows_open_in(published, before, predicate.written, reasoner))
-    return begun
+                starts.add(name, *rows_open_in(published, before, predicate.written, reasoner))
+    return starts
 
 
 def rows_open_in(
@@ -198,10 +287,10 @@ def rows_open_in(
 ) -> tuple[list[Any], RowTimes]:
     """Return the rows of a table that reach up to the time that was advanced to, or beyond, and their times.
 
-    The table is read some rows at a time, and constants of other rows do not come into the reasoner.
+    The table is read some rows at a time, and constants of other rows are not added to the reasoner.
     """
     origin, time = before.origin, reasoner.time
-    layout = Layout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
+    layout = TableLayout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
     parts = []
     for batch in published.dataset(name, before.published).to_batches():
         table = pa.Table.from_batches([batch])
@@ -241,15 +330,15 @@ def change_between(publication: Publication, name: str, then: Any, now: Any) -> 
         publication.change(name, inserted, deleted)
 
 
-# ---- The state of a version derived again: from its own tables if it has none, or some predicates of it.
+# ---- The state of a version, or some predicates of it, derived again.
 
 
-def rebuild(state: State, store: Store, before: Manifest, program: Program) -> bool:
-    """Make the state of a version from the tables of what was given; return whether that can be done.
+def rebuild(state: StateStore, store: Store, before: Manifest, program: Program) -> bool:
+    """Make the state of a version from the tables of explicit facts; return whether that can be done.
 
-    It cannot where a predicate is given and derived, where facts hold at times or terms are equal, or where
-    columns do not tell all of a value: tables do not say then which facts were given. It is not done either
-    if other facts follow than were published.
+    It cannot where a predicate is explicit and derived, where facts hold at times or terms are equal, or
+    where columns do not have all of a value: the tables do not determine the explicit facts then. It is not
+    done either if other facts follow than were published.
     """
     given = {name for name in program.predicates if name in before.origin.given}
     if not _is_told(before, program, given):
@@ -260,7 +349,7 @@ def rebuild(state: State, store: Store, before: Manifest, program: Program) -> b
         table = program.predicates[name].written
         reasoner.load(name, _batches(table, store, before))
         aside = aside_table(table, before.origin.names)
-        if aside is not None:  # what is left out was given, too
+        if aside is not None:  # rows that are left out were explicit, too
             reasoner.load(name, _batches(aside, store, before, without=1))
     reasoner.materialise()
     names = {each.name: table for table, each in tables_of(program).items()}
@@ -287,9 +376,9 @@ def depended_on(program: Program, names: Iterable[str]) -> set[str]:
 
 
 def differing(reasoner: Reasoner, names: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
-    """Derive predicates again, from what is given alone; return those of which a reasoner holds other facts.
+    """Derive predicates again from explicit facts; return those of which a reasoner holds other facts.
 
-    It holds nothing at times, and no equality.
+    The reasoner has no facts at times, and no equality.
     """
     program = reasoner.program
     needed = depended_on(program, names)
@@ -355,9 +444,9 @@ def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> It
     yield from from_python(arguments, types, names, Faults(OnError.FAIL))
 
 
-# ---- Going back: a new version that holds what an earlier one held.
+# ---- Rollback: a new version that holds what an earlier one held.
 #
-# Numbers only grow, so that whoever follows the changes learns of this one like of any other.
+# Numbers only grow, so that readers of changes see this one like any other.
 
 
 def roll_back(
@@ -386,29 +475,29 @@ def roll_back(
             publication.drop(name)
         # The state is of another version. It goes first: a process that ends here must not leave one that
         # says it is of the version to come.
-        # Of tables at an address only the job knows where it is, and finds out by itself that it is outdated.
+        # Of tables at an address only the job knows the state, and finds out by itself that it is outdated.
         if store.beside is not None:
-            state = State(store.beside, {})
+            state = StateStore(store.beside, {})
             state.discard()
             state.remove_unpublished(None)
             state.settle()
-        # What a stream has brought it does not bring again.
+        # A stream does not send its batches again.
         origin = replace(target.origin, reason="rollback", batch=current.batch)
         return Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
 
 
-# ---- Folders of versions as jobs published them before there were tables that others read, made such tables.
+# ---- Conversion of folders of versions as jobs published them before there were tables.
 #
 #     CURRENT                      the number of the current version
 #     versions/7/manifest.json     what version 7 consists of: for each predicate, the files of its rows
 #     versions/7/facts/…           a base, and with the versions after it the rows that came and went
 #     versions/7/rejects/…         rows that were rejected
 #
-# Each version becomes one of the new folder, with what it said of itself; what changed between two is found
-# by comparing them. A conversion that was stopped goes on where it was.
+# Each version becomes one of the new folder, with its origin; what changed between two is found by comparing
+# them. A conversion that was stopped continues where it was.
 
 LAYOUT: Final = 1  # of manifests that are read here
-CONVERTED: Final = "converted"  # the key, in what a version says of itself, of the number it had
+CONVERTED: Final = "converted"  # the key, in the details of a version, of the number it had
 _TIMES: Final = (
     ColumnType.STRING,
     ColumnType.STRING,
@@ -421,7 +510,7 @@ _TIMES: Final = (
 def convert(
     folder: Path, target: Path, form: str | None, reached: Callable[[int, int], None] = lambda *_: None
 ) -> Published:
-    """Convert a folder of versions into published tables in another one; `reached` is told both numbers."""
+    """Convert a folder of versions into tables in another one; `reached` is called with both numbers."""
     if not is_former(folder):
         message = f"`{folder}` has no versions in the format of before"
         help = "nothing has to be converted" if (folder / "_tidelog.json").is_file() else None
@@ -504,7 +593,7 @@ class _Conversion:
         base = publication.base.tables.get(name) if publication.base else None
         is_alike = then is not None and then["types"] == table["types"]
         if base is None or not is_alike or not is_same(base.schema, normal(schema)):
-            parts = (_slice(now, start) for start in range(0, now.count, PIECE))
+            parts = (slice_of(now, start) for start in range(0, now.count, PIECE))
             publication.write(name, schema, (self._arrow(each, table, layout, schema) for each in parts))
             return
         old = self._rows(then)
@@ -516,7 +605,7 @@ class _Conversion:
     # ---- rows
 
     def _rows(self, table: Any) -> Rows:
-        """Return the rows that the files of a table say."""
+        """Return the rows of the files of a table."""
         rows = no_rows(len(table["types"]))
         for part in table["facts"]:
             some = self._part(part, table)
@@ -537,32 +626,21 @@ class _Conversion:
         if not types:
             return Rows((), found.num_rows)
         count = len(types) - part["times"]
-        parts: list[list[Any]] = [[] for _ in range(count)]
-        arguments = found.select(range(count))
-        names = tuple(table["columns"][:count])
-        for batch in from_python(arguments, types[:count], names, Faults(OnError.FAIL)):
-            for place, column in enumerate(batch.columns):
-                parts[place].append(self._engine.encode_column(column))
-        columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+        arguments, names = found.select(range(count)), tuple(table["columns"][:count])
+        columns = encoded_columns(arguments, types[:count], names, self._engine)
         for column, kind in zip(found.columns[count:], types[count:], strict=True):
             plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
             columns.append(ids_in(plain, kind, self._engine.dictionary))
         return Rows(tuple(columns), found.num_rows)
 
-    def _arrow(self, rows: Rows, table: Any, layout: Layout, schema: Any) -> Any:
-        if not layout.names:
-            return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
-        dictionary = self._engine.dictionary
-        contents = _contents(table)
-        arrays = [to_typed(dictionary, ids, each) for ids, each in zip(rows.columns, contents, strict=False)]
-        if layout.times:
-            arrays += time_arrays(rows, layout, _TIMES[: layout.times], dictionary)
-        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
+    def _arrow(self, rows: Rows, table: Any, layout: TableLayout, schema: Any) -> Any:
+        times = _TIMES[: layout.times]
+        contents, dictionary = _contents(table), self._engine.dictionary
+        return typed_table(rows, table["written"], layout, contents, times, schema, dictionary)
 
-    # ---- what a version says of itself
+    # ---- origins
 
-    def _origin(self, manifest: Any) -> Origin:
+    def _origin(self, manifest: Any) -> VersionOrigin:
         tables, time = manifest["tables"], manifest.get("time")
         known = {
             **{key: manifest[key] for key in ("reason", "job", "program", "rules", "inputs", "batch")},
@@ -574,9 +652,9 @@ class _Conversion:
             "is_integer_time": bool(time and time["timeline"][1]),
             "is_calendar": bool(time and time["timeline"][2]),
         }
-        return Origin.from_json(known)
+        return VersionOrigin.from_json(known)
 
-    def _with_rejects(self, inputs: Mapping[str, Input], number: int) -> Mapping[str, Input]:
+    def _with_rejects(self, inputs: Mapping[str, InputRecord], number: int) -> Mapping[str, InputRecord]:
         """Return inputs whose files of rejected rows are copied beside the new tables."""
         found = {}
         for key, each in inputs.items():
@@ -595,9 +673,9 @@ def _arguments(table: Any) -> int:
     return len(table["types"]) - (table.get("times") or 0)
 
 
-def _layout(manifest: Any, table: Any) -> Layout:
+def _layout(manifest: Any, table: Any) -> TableLayout:
     time = manifest.get("time")
-    return Layout(tuple(table["columns"]), table.get("times") or 0, bool(time and time["timeline"][2]))
+    return TableLayout(tuple(table["columns"]), table.get("times") or 0, bool(time and time["timeline"][2]))
 
 
 def _contents(table: Any) -> tuple[Contents, ...]:
@@ -607,18 +685,5 @@ def _contents(table: Any) -> tuple[Contents, ...]:
 
 def _schema(table: Any) -> Any:
     """Return the columns of the new table: as jobs publish them today."""
-    names, contents = table["columns"], _contents(table)
-    if not names:
-        return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
-    fields = [
-        pa.field(name, arrow_type(each), nullable=False) for name, each in zip(names, contents, strict=False)
-    ]
-    kinds = {ColumnType.STRING: pa.string(), ColumnType.BOOLEAN: pa.bool_()}
-    for name, kind in zip(names[len(contents) :], _TIMES, strict=False):
-        fields.append(pa.field(name, kinds[kind], nullable=kind is ColumnType.STRING))
-    return pa.schema(fields)
-
-
-def _slice(rows: Rows, start: int) -> Rows:
-    columns = tuple(column[start : start + PIECE] for column in rows.columns)
-    return Rows(columns, min(PIECE, rows.count - start))
+    arrow = {ColumnType.STRING: pa.string(), ColumnType.BOOLEAN: pa.bool_()}
+    return schema_of(table["columns"], _contents(table), [arrow[kind] for kind in _TIMES])

@@ -1,4 +1,11 @@
-"""Reports of runs: what was read, derived and published, what guards found; OpenLineage events."""
+"""Reports of runs: what was read, derived and published, and what guards found; OpenLineage events.
+
+A report is data, written as JSON, which `read_report` reads again; `operating` makes a page of it. A log has
+one line for each run that began and one for each that ended, so that a killed run shows. An OpenLineage event
+is JSON, made by `start_event` and `end_event`, and goes to a file or to a server by `emit`; errors there are
+warnings: lineage is worth less than the run. Its structure is that of the OpenLineage specification 2-0-2 and
+of its facets.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +24,11 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from tidelog import __version__
+from tidelog.durable import append_line
 from tidelog.errors import DataError, Diagnostic, Severity, codes
-from tidelog.io.toml_tables import Table
-from tidelog.pipeline.guards import Assertion, Finding, Measures, SourceMeasure
-from tidelog.pipeline.guards import Severity as GuardSeverity
+from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
+from tidelog.pipeline.job_settings import OpenLineageSettings
 from tidelog.show.column_lineage import Dependency, How, Lineage, Origin
-
-# ---- Reports of runs: what was read, derived and published, what guards found, and how long it took.
-#
-# A report is data. It is written as JSON, which `read_report` reads again; `report_page` makes a page of it.
-# A log has one line for each run that began and one for each that ended, so that a run which was killed
-# shows.
 
 FORMAT: Final = "tidelog-run"
 VERSION: Final = 1  # of the JSON; a new key does not change it
@@ -108,7 +109,7 @@ class RunReport:
     predicates: tuple[PredicateReport, ...] = ()
     sinks: tuple[SinkReport, ...] = ()
     stages: tuple[StageReport, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     error: str | None = None
@@ -129,7 +130,7 @@ class RunReport:
 
 
 def read_report(values: object, place: str = "<report>") -> RunReport:
-    """Return the report that `to_json` made these values of; raise `DataError` if they are no report."""
+    """Return the report of which `to_json` made these values; raise `DataError` if they are no report."""
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise _unreadable("not a report of a run", place)
     version = values.get("format_version")
@@ -178,7 +179,7 @@ def _made(kind: type[Part], values: Mapping[str, Any]) -> Part:
     return kind(**{key: value for key, value in values.items() if key in known})
 
 
-def _finding_to_json(finding: Finding) -> dict[str, Any]:
+def _finding_to_json(finding: GuardFinding) -> dict[str, Any]:
     keys = ("severity", "guard", "subject", "message", "place", "help")
     values = {key: getattr(finding, key) for key in keys}
     return {
@@ -189,8 +190,8 @@ def _finding_to_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _finding(values: Mapping[str, Any]) -> Finding:
-    return Finding(
+def _finding(values: Mapping[str, Any]) -> GuardFinding:
+    return GuardFinding(
         GuardSeverity(values["severity"]),
         values["guard"],
         values["subject"],
@@ -229,36 +230,12 @@ def load_report(path: Path) -> RunReport:
         raise _unreadable("not JSON", str(path)) from None
 
 
-def read_report_folder(table: Table | None) -> str | None:
-    """Return the folder of reports that the `[report]` of a job file names, if there is one."""
-    if table is None:
-        return None
-    folder = table.required("folder", 'name the folder of reports: folder = "reports"')
-    table.close()
-    return folder or None
-
-
 # ---- the log
 
 
 def append(path: Path, event: Mapping[str, Any]) -> None:
-    """Append an event to a log, as one line that is on the disk when this returns.
-
-    The line is written in one call to a file that is open for appending, so that lines of two processes do
-    not mix. What a crash has left of a line before is ended first.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            line = b"\n" + line
-        while line:
-            line = line[os.write(descriptor, line) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Append an event to a log, as one line that is on the disk when this returns."""
+    append_line(path, json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def log_start(folder: Path, job: str, run: str, started: str, attempt: int = 1) -> None:
@@ -268,11 +245,11 @@ def log_start(folder: Path, job: str, run: str, started: str, attempt: int = 1) 
 
 
 @dataclass(frozen=True)
-class Log:
+class RunLog:
     """The runs in a log, in the order in which they ended.
 
-    `unfinished` are the ids of runs that began and did not end: they go on, or were killed. `damaged` lines
-    cannot be read: a crash left them unfinished.
+    `unfinished` are the ids of runs that began and did not end: they still run, or were killed. `damaged`
+    lines cannot be read: a crash left them unfinished.
     """
 
     runs: tuple[RunReport, ...]
@@ -280,7 +257,7 @@ class Log:
     damaged: int = 0
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RunLog:
     """Return the runs in a log; one that is not there has none."""
     runs: list[RunReport] = []
     begun: dict[tuple[str, int], None] = {}
@@ -301,19 +278,13 @@ def read_log(path: Path) -> Log:
             report = read_report(event, f"{path}:{number}")
             runs.append(report)
             begun.pop((report.run, report.attempt), None)
-    return Log(tuple(runs), tuple(run for run, _ in begun), damaged)
+    return RunLog(tuple(runs), tuple(run for run, _ in begun), damaged)
 
 
-# ---- OpenLineage events of runs: which datasets a run reads and writes, and which columns come from which.
-#
-# An event is JSON, made by `start_event` and `end_event`, and goes to a file or to a server by `emit`. What
-# goes wrong there is a warning: lineage is worth less than the run.
-#
-# The structure is that of the OpenLineage specification 2-0-2 and of its facets.
+# ---- OpenLineage: which datasets a run reads and writes, and which columns come from which.
 
 PRODUCER: Final = f"urn:tidelog:{__version__}"
 SPECIFICATION: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
-ENDPOINT: Final = "api/v1/lineage"
 _FACETS: Final = "https://openlineage.io/spec/facets"
 _OBJECT_STORES: Final = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfss": "abfss", "wasbs": "wasbs"}
 _DATABASES: Final = {"postgresql": "postgres"}  # where OpenLineage has another name than JDBC
@@ -323,7 +294,7 @@ Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DatasetField:
     """A column of a dataset, and its type as its owner calls it."""
 
     name: str
@@ -341,12 +312,12 @@ class Dataset:
     namespace: str
     name: str
     predicate: str
-    fields: tuple[Field, ...] = ()
+    fields: tuple[DatasetField, ...] = ()
     source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class ParentRun:
     """The run of a scheduler that started this run."""
 
     namespace: str
@@ -355,56 +326,18 @@ class Parent:
 
 
 @dataclass(frozen=True)
-class Job:
+class LineageJob:
     """What runs: its name in OpenLineage, what it reads and writes, and who started it."""
 
     namespace: str
     name: str
     inputs: tuple[Dataset, ...] = ()
     outputs: tuple[Dataset, ...] = ()
-    parent: Parent | None = None
+    parent: ParentRun | None = None
     is_streaming: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Where events go."""
-
-    namespace: str = "tidelog"
-    file: str | None = None
-    url: str | None = None
-    endpoint: str = ENDPOINT
-    seconds: float = 5.0
-    key_variable: str | None = None  # the environment variable that has the key of the server
-
-
-def read_settings(table: Table | None) -> Settings | None:
-    """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
-    if table is None:
-        return None
-    url = table.text("url")
-    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
-        table.wrong("url", "is not the address of a server", 'write url = "http://marquez:5000"')
-    elif url is not None and "@" in urlsplit(url).netloc:
-        table.wrong(
-            "url", "has a user or a password", "let `api-key-variable` name a variable that has a key"
-        )
-    if "url" not in table and "file" not in table:
-        table.missing("url", "name a server by `url`, or a `file`, or both")
-    default = Settings()
-    settings = Settings(
-        table.text("namespace", default.namespace) or default.namespace,
-        table.text("file"),
-        url,
-        table.text("endpoint", default.endpoint) or default.endpoint,
-        table.number("timeout") or default.seconds,
-        table.text("api-key-variable"),
-    )
-    table.close()
-    return settings
-
-
-def read_parent(text: str) -> Parent | None:
+def read_parent(text: str) -> ParentRun | None:
     """Return the parent run that `OPENLINEAGE_PARENT_ID` names as `namespace/job/run`, if it names one.
 
     >>> read_parent("airflow/shop.orders/3b452093-782c-4ef2-9c0c-aafe2aa6f34d").name
@@ -413,7 +346,7 @@ def read_parent(text: str) -> Parent | None:
     start, _, run = text.rpartition("/")
     namespace, _, name = start.rpartition("/")
     try:
-        return Parent(namespace, name, str(UUID(run))) if namespace and name else None
+        return ParentRun(namespace, name, str(UUID(run))) if namespace and name else None
     except ValueError:
         return None
 
@@ -438,7 +371,7 @@ def dataset_name(place: str, table: str | None = None) -> tuple[str, str]:
     if scheme == "file":
         return "file", _folder(slash + path)
     scheme = _OBJECT_STORES.get(scheme, scheme)
-    if scheme not in ("abfss", "wasbs"):  # what stands before their @ is a container, elsewhere it is a user
+    if scheme not in ("abfss", "wasbs"):  # before their @ is a container, in other schemes a user
         authority = authority.rpartition("@")[2]
     folder = _folder(slash + path)
     return f"{scheme}://{authority}", folder.lstrip("/") if scheme in _OBJECT_STORES.values() else folder
@@ -467,7 +400,7 @@ def _folder(path: str) -> str:
 # ---- events
 
 
-def start_event(job: Job, run: str, at: str) -> Event:
+def start_event(job: LineageJob, run: str, at: str) -> Event:
     """Return the event of a run that begins; `run` is a UUID, `at` a time as ISO 8601 with a time zone."""
     event = _event("START", job, run, at)
     event["inputs"] = [_dataset(one) for one in job.inputs]
@@ -475,10 +408,10 @@ def start_event(job: Job, run: str, at: str) -> Event:
     return event
 
 
-def end_event(job: Job, report: RunReport, lineage: Lineage, at: str) -> Event:
-    """Return the event of a run that has ended: `COMPLETE`, or `FAIL` if it has published nothing it should.
+def end_event(job: LineageJob, report: RunReport, lineage: Lineage, at: str) -> Event:
+    """Return the event of a run that has ended: `COMPLETE`, or `FAIL` if it failed or was refused.
 
-    Outputs are named if they were written: a run that finds nothing changed writes none.
+    Outputs are named if they were written: a run without changes writes none.
     """
     failed = report.outcome in (Outcome.FAILED, Outcome.REFUSED)
     event = _event("FAIL" if failed else "COMPLETE", job, report.run, at)
@@ -509,7 +442,7 @@ def end_event(job: Job, report: RunReport, lineage: Lineage, at: str) -> Event:
     return event
 
 
-def _event(kind: str, job: Job, run: str, at: str) -> Event:
+def _event(kind: str, job: LineageJob, run: str, at: str) -> Event:
     facets = {
         "processing_engine": _named_facet(
             "1-1-0", "ProcessingEngineRunFacet", name="tidelog", version=__version__
@@ -571,7 +504,7 @@ def _input(one: Dataset, report: RunReport) -> dict[str, Any]:
     return {**dataset, "inputFacets": facets}
 
 
-def _output(one: Dataset, job: Job, report: RunReport, lineage: Lineage) -> dict[str, Any]:
+def _output(one: Dataset, job: LineageJob, report: RunReport, lineage: Lineage) -> dict[str, Any]:
     dataset = _dataset(one)
     if report.version is not None:
         dataset["facets"]["version"] = _named_facet(
@@ -590,7 +523,7 @@ def _output(one: Dataset, job: Job, report: RunReport, lineage: Lineage) -> dict
 
 
 def _column_lineage(one: Dataset, inputs: Sequence[Dataset], lineage: Lineage) -> dict[str, Any] | None:
-    """Return the facet of column lineage: what decides about the rows of all columns stands there once."""
+    """Return the facet of column lineage: origins that all columns share are listed once."""
     columns = list(lineage.of(one.predicate).values())
     if not columns or len(columns) != len(one.fields):
         return None
@@ -648,11 +581,11 @@ def _facet(schema: str, /, **values: Any) -> dict[str, Any]:
     return {"_producer": PRODUCER, "_schemaURL": schema, **values}
 
 
-# ---- where events go
+# ---- sending events
 
 
 def emit(
-    event: Event, settings: Settings, folder: Path, environment: Mapping[str, str] = os.environ
+    event: Event, settings: OpenLineageSettings, folder: Path, environment: Mapping[str, str] = os.environ
 ) -> tuple[Diagnostic, ...]:
     """Write and send an event as the settings say; return a warning for each place that did not take it.
 

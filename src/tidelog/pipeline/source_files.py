@@ -1,4 +1,9 @@
-"""The files and versioned tables of a source, how each is read, and filters."""
+"""The files and versioned tables of a source, how each is read, and filters.
+
+What a table's change feed has is not yet what changes in facts: rows may repeat, columns that are not read
+may distinguish them, and different texts may be the same value. An inserted row is a fact now, unless it was
+deleted again. Of the deleted ones, those that still hold are searched among the rows that the table has.
+"""
 
 from __future__ import annotations
 
@@ -41,21 +46,21 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_settings import Settings, Source, is_remote
-from tidelog.pipeline.version_folder import Input, Manifest
+from tidelog.pipeline.version_folder import InputRecord, Manifest
 from tidelog.publish.foreign_tables import ForeignTable, SourceTable, foreign_table
-from tidelog.publish.object_storage import SCHEMES, Folder, Stored
+from tidelog.publish.object_storage import SCHEMES, StorageFolder, Stored
 from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.table_files import DELETE
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
 
-# ---- What files call their columns, as far as that can be told without reading them.
+# ---- The columns of files, as far as their headers and schemas have them.
 
 _FIRST_BYTES = 1 << 16
 
 
 def columns_of(files: Iterable[DataFile]) -> tuple[str, ...]:
-    """The columns of the first of the files: names, or numbers where there are no names.
+    """Return the columns of the first of the files: names, or numbers where there are no names.
 
     Columns that are found by name are in the order of their names: no other order means anything.
     """
@@ -90,13 +95,13 @@ def _of_schema(file: DataFile) -> tuple[str, ...]:
     return tuple(sorted(f"{field.name}: {field.type}" for field in schema))
 
 
-# ---- Filters of sources: literals of the rule language that a row's values must satisfy.
+# ---- Filters: literals of the rule language that the values of a row must satisfy.
 
 ROW, KEPT = "row", "kept"
 
 
 @dataclass(frozen=True)
-class Filter:
+class RowFilter:
     """The rows that satisfy the literals, by the rule `kept(?n) :- row(?n, …), literals .`
 
     Rows have numbers, so that one that comes twice is kept twice, and what is filtered out can be counted.
@@ -106,8 +111,8 @@ class Filter:
     arity: int  # of the rows: columns behind these are kept along
 
     @staticmethod
-    def of(literals: str | None, predicate: Predicate, span: Span | None) -> Filter | None:
-        """The filter of literals in which the predicate's columns are variables; raises what is wrong."""
+    def of(literals: str | None, predicate: Predicate, span: Span | None) -> RowFilter | None:
+        """Return the filter of literals, whose variables are the predicate's columns; raise its errors."""
         if literals is None:
             return None
         import tidelog
@@ -128,10 +133,10 @@ class Filter:
             message = f"the filter `{literals}` is not well formed: {reasons}"
             help = f"it holds literals over {names}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, span, help)) from None
-        return Filter(program, predicate.arity)
+        return RowFilter(program, predicate.arity)
 
     def keep(self, batch: Batch) -> Batch:
-        """The rows of a batch that the filter lets through."""
+        """Return the rows of a batch that satisfy the filter."""
         reasoner = Reasoner(self.program, threads=1)
         numbers = Column(ColumnType.INTEGER, pa.array(np.arange(batch.rows)))
         reasoner.load(ROW, [Batch((numbers, *batch.columns[: self.arity]), batch.rows)])
@@ -150,16 +155,16 @@ def _chosen(column: Column, rows: pa.Array) -> Column:
     return replace(column, values=values.filter(rows))
 
 
-# ---- The files of a source, and how each is read: which columns, of which types, for which predicate.
+# ---- The files of a source: which columns are read, of which types, for which predicate.
 
 
 def find_predicate_of(item: Source, program: Program) -> Predicate:
-    """The predicate that a source feeds; raises `DataError` if the program has none such."""
+    """Return the predicate of a source; raise `DataError` if the program does not have it."""
     return find_named(item.predicate, program, item.span)
 
 
 def find_named(name: str, program: Program, span: object = None) -> Predicate:
-    """The predicate of this name; raises `DataError` if the program has none such."""
+    """Return the predicate of this name; raise `DataError` if the program does not have it."""
     for predicate in program.predicates.values():
         if name in (predicate.name, predicate.written):
             return predicate
@@ -170,7 +175,7 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
 
 
 def check_sources(settings: Settings, program: Program) -> None:
-    """Raise all that is wrong with sources and can be told without Spark: predicates, and missing files."""
+    """Raise the errors of sources that can be found without Spark: predicates, and missing files."""
     faults: list[Diagnostic] = []
     for source in settings.sources:
         try:
@@ -191,7 +196,7 @@ def check_sources(settings: Settings, program: Program) -> None:
 
 
 def with_times(program: Program, settings: Settings) -> Program:
-    """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
+    """Return the program in which predicates hold at times if their sources say so; raise errors of that."""
     given = [(source.predicate, source.span) for source in settings.sources if source.times]
     given += [(stream.predicate or "", stream.span) for stream in settings.streams if stream.times]
     timed = {find_named(name, program, span).name for name, span in given}
@@ -201,7 +206,7 @@ def with_times(program: Program, settings: Settings) -> Program:
 def data_files_of(
     source: Source, settings: Settings, program: Program, predicate: Predicate
 ) -> list[DataFile]:
-    """The files that the paths of a source name, each as it is to be read."""
+    """Return the files that the paths of a source name, each as it is to be read."""
     local = [each for each in source.paths if not is_remote(each)]
     paths = [path for written in local for path in _expanded(written, source, settings)]
     found = [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
@@ -215,16 +220,16 @@ def data_files_of(
 
 
 def table_of(source: Source, settings: Settings) -> ForeignTable:
-    """The Delta or Iceberg table of a source, in the version that is asked for; no row is read."""
+    """Return the Delta or Iceberg table of a source, in the requested version; no row is read."""
     assert source.format is not None and source.kind == "versioned"
-    with placed(source):
+    with errors_at(source):
         path = settings.address(source.paths[0])
         return foreign_table(source.format, path, source.version, settings.storage)
 
 
 @contextmanager
-def placed(source: Source) -> Iterator[None]:
-    """In the block, errors without a place in a text get that of the source in its job file."""
+def errors_at(source: Source) -> Iterator[None]:
+    """In the block, errors without a place get that of the source in its job file."""
     try:
         yield
     except DataError as error:
@@ -235,11 +240,11 @@ def placed(source: Source) -> Iterator[None]:
 class StoredFile(DataFile):
     """A file in an object store."""
 
-    bucket: Folder | None = field(default=None, repr=False)
+    bucket: StorageFolder | None = field(default=None, repr=False)
     stored: Stored | None = None
 
     @property
-    def place_of(self) -> tuple[Folder, Stored]:
+    def place_of(self) -> tuple[StorageFolder, Stored]:
         """The bucket, and the file in it."""
         assert self.bucket is not None and self.stored is not None
         return self.bucket, self.stored
@@ -252,11 +257,11 @@ class StoredFile(DataFile):
 
     @property
     def may_wait(self) -> bool:
-        """Whether reading may have to wait for whoever writes: never."""
+        """Whether reading may have to wait for a writer: never."""
         return False
 
     def open(self) -> IO[bytes]:
-        """The bytes of the file, decompressed."""
+        """Return a stream of the bytes of the file, decompressed."""
         bucket, stored = self.place_of
         try:
             stream = bucket.filesystem.open_input_file(bucket.path(stored.path))
@@ -266,16 +271,16 @@ class StoredFile(DataFile):
         return cast(IO[bytes], gzip.open(stream) if self.compressed else stream)
 
 
-def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[Folder, Stored]]:
-    """The files of an object store that an address names: itself, those in a folder, or of a pattern."""
+def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[StorageFolder, Stored]]:
+    """Yield the files of an object store at an address: itself, those in a folder, or of a pattern."""
     if written.partition("://")[0] not in SCHEMES:
         message = f"`{written}` is not a file on this machine, nor in an object store"
         help = 'mount it, or let Spark read it: name = "spark" in [engine]'
         raise DataError(Diagnostic(codes.NO_FILES, message, source.span, help))
     parts = written.partition("://")[2].split("/")
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    with placed(source):
-        bucket = Folder.at(f"s3://{parts[0]}", settings.storage)
+    with errors_at(source):
+        bucket = StorageFolder.at(f"s3://{parts[0]}", settings.storage)
         bucket.check()
         inside = "/".join(parts[1:first]).strip("/")
         listed = (bucket.below(inside) if inside else bucket).listed()
@@ -299,13 +304,13 @@ def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[
 
 
 def _pattern(written: str) -> str:
-    """A pattern of paths as a regular expression: `*` stays within a folder, `**` does not."""
+    """Return a pattern of paths as a regular expression: `*` stays within a folder, `**` does not."""
     made = re.escape(written).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
     return made.replace(r"\[", "[").replace(r"\]", "]")
 
 
 def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
-    """The files of a path: itself, those in a folder, or those that a pattern matches."""
+    """Return the files of a path: itself, those in a folder, or those that a pattern matches."""
     path = settings.resolve(written)
     if glob.has_magic(written):
         names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - the folder may be a pattern too
@@ -354,7 +359,7 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
 def columns_and_types(
     source: Source, program: Program, predicate: Predicate
 ) -> tuple[tuple[ColumnType, ...], tuple[str | None, ...]]:
-    """The types of a source's columns, and what the data calls those of the predicate."""
+    """Return the types of a source's columns, and the data's names of those of the predicate."""
     declared = program.types_of(predicate)
     types = declared if source.types is None else tuple(map(_type, source.types))
     wanted = [kind for kind in types if kind is not ColumnType.SKIP]
@@ -395,17 +400,13 @@ def _names(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
     return tuple(source.columns.get(name, name) for name in known)
 
 
-# ---- Sources with versions of their own: Delta and Iceberg tables of others, read whole or by what changed.
-#
-# What a table's change feed tells is not yet what changes in facts: rows may repeat, columns that are not
-# read may tell them apart, and texts that differ may be the same value. A row that came is a fact now, unless
-# it went again. Of those that went, the ones still there are looked for among the rows that the table has.
+# ---- Sources with versions: foreign Delta and Iceberg tables, read whole or by their changes.
 
-MOST_LOOKED_UP: Final = 1_000  # values of a column by which files are passed over
+MOST_LOOKED_UP: Final = 1_000  # values of a column by which files are skipped
 
 
 @dataclass(frozen=True)
-class Versioned:
+class VersionedSource:
     """The table of a source, looked up once in a run: all of the run reads the same version."""
 
     source: Source
@@ -418,16 +419,22 @@ class Versioned:
         return table_of(self.source, self.settings)
 
     @property
+    def written(self) -> int | None:
+        """When the version was committed, in nanoseconds, if that is known."""
+        milliseconds = self.found.written
+        return None if milliseconds is None else milliseconds * 1_000_000
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """What the table calls its columns, with their types."""
+        """The names of its columns, with their types."""
         return tuple(sorted(f"{each.name}: {each.type}" for each in self.found.schema))
 
-    def noted(self, found: Input) -> Input:
+    def with_version(self, found: InputRecord) -> InputRecord:
         """Return an input with the version that is read."""
         return replace(found, version=self.found.version, identity=self.found.identity)
 
-    def is_same(self, before: Input) -> bool:
-        """Whether an input has the version that a run would read."""
+    def is_same(self, before: InputRecord) -> bool:
+        """Return whether an input has the version that a run would read."""
         return (self.found.version, self.found.identity) == (before.version, before.identity)
 
     # ---- rows
@@ -438,7 +445,7 @@ class Versioned:
         predicate = find_predicate_of(source, self.program)
         types, called = columns_and_types(source, self.program, predicate)
         types = (*types, *time_types_of(source.times, "parquet"))
-        with placed(source):
+        with errors_at(source):
             called = () if ColumnType.SKIP in types else called
             found = wanted_columns(self.found.schema, types, called, source.shown)
         places = tuple(dict.fromkeys(found.places))
@@ -462,11 +469,13 @@ class Versioned:
 
     @property
     def _table(self) -> SourceTable:
-        with placed(self.source):
+        with errors_at(self.source):
             return self.found.table
 
-    def still(self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: Filter | None) -> Rows:
-        """Return those of some facts that rows of the table are; only rows with some values are read."""
+    def still(
+        self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: RowFilter | None
+    ) -> Rows:
+        """Return the facts that rows of the table still have; only rows `among` these values are read."""
         faults = Faults(OnError.SKIP)
         is_here = np.zeros(rows.count, dtype=bool)
         batches = self._table.batches(self.read_columns, among)
@@ -478,8 +487,8 @@ class Versioned:
 
     # ---- changes
 
-    def feed(self, before: Input, filter: Filter | None) -> Feed:
-        """Return what changed since an input was read; raise `NoFeedError` if all rows must be compared."""
+    def feed(self, before: InputRecord, filter: RowFilter | None) -> SourceChanges:
+        """Return the changes since an input was read; raise `NoFeedError` if all rows must be compared."""
         if before.identity != self.found.identity:
             raise NoFeedError("it is another table than it was")
         if before.version is None or before.is_edited:
@@ -490,17 +499,25 @@ class Versioned:
             raise NoFeedError(error.diagnostics[0].message) from error
         is_deleted = pc.equal(changes.column(CHANGE_TYPE), DELETE)
         rows = changes.drop_columns([CHANGE_TYPE, NUMBER])
-        came, went = rows.filter(pc.invert(is_deleted)), rows.filter(is_deleted)
-        parts = [self._facts(each.select(list(self.read_columns)), filter) for each in (came, went)]
+        new_rows, old_rows = rows.filter(pc.invert(is_deleted)), rows.filter(is_deleted)
+        parts = [self._facts(each.select(list(self.read_columns)), filter) for each in (new_rows, old_rows)]
         (inserted, more), (deleted, less) = parts
         tally = replace(
             before,
-            rows=before.rows + came.num_rows - went.num_rows,
+            rows=before.rows + new_rows.num_rows - old_rows.num_rows,
             filtered=before.filtered + more - less,
         )
-        return Feed(self, filter, tuple(inserted), tuple(deleted), went, came.num_rows, self.noted(tally))
+        return SourceChanges(
+            self,
+            filter,
+            tuple(inserted),
+            tuple(deleted),
+            old_rows,
+            new_rows.num_rows,
+            self.with_version(tally),
+        )
 
-    def _facts(self, rows: Any, filter: Filter | None) -> tuple[list[Batch], int]:
+    def _facts(self, rows: Any, filter: RowFilter | None) -> tuple[list[Batch], int]:
         """Return rows as facts, and how many the filter leaves out."""
         faults = Faults(OnError.SKIP)
         found = list(read_arrow_data([rows], self.wanted, faults))
@@ -511,29 +528,29 @@ class Versioned:
 
 
 class NoFeedError(Exception):
-    """Why what changed in a table is not known, or does not tell what changes in facts."""
+    """The reason why the changes of a table are not known, or do not determine the changes of facts."""
 
 
 @dataclass(frozen=True)
-class Feed:
-    """What changed in the table of a source since it was last read."""
+class SourceChanges:
+    """The changes of the table of a source since it was last read."""
 
-    table: Versioned
-    filter: Filter | None
+    table: VersionedSource
+    filter: RowFilter | None
     inserted: tuple[Batch, ...]
     deleted: tuple[Batch, ...]
-    went: Any = field(repr=False)  # the rows that were deleted
-    came: int
-    input: Input  # what the manifest says of the source now
+    deleted_rows: Any = field(repr=False)  # of the table
+    inserted_count: int
+    input: InputRecord  # the record of the source in the new manifest
 
     @property
     def shown(self) -> str:
-        """What is said of it."""
-        found = self.input
-        return f"{found.shown}: +{self.came:,} −{self.went.num_rows:,} to version {found.version}"
+        """How the step of a run describes it."""
+        found, deleted = self.input, self.deleted_rows.num_rows
+        return f"{found.shown}: +{self.inserted_count:,} −{deleted:,} to version {found.version}"
 
     def apply(self, change: Change, name: str, still: Callable[[Rows], Rows] | None = None) -> None:
-        """Change facts of a predicate accordingly; `still` gives those of deleted rows that are there yet."""
+        """Apply the changes to facts of a predicate; `still` returns the deleted rows that still hold."""
         inserted, deleted = (
             distinct([change.encode_batch(each) for each in some]) if some else None
             for some in (self.inserted, self.deleted)
@@ -548,10 +565,10 @@ class Feed:
         change.correct_rows(name, present, gone)
 
     def _lookup(self) -> Mapping[str, pa.Array]:
-        """Return values that rows of the same facts have, in columns where no other value means the same."""
+        """Return the values of deleted rows, in columns where no other value means the same."""
         found = {}
         for name in self.table.read_columns:
-            values = pc.unique(self.went.column(name))
+            values = pc.unique(self.deleted_rows.column(name))
             is_plain = pa.types.is_integer(values.type) or pa.types.is_date(values.type)
             if is_plain and not values.null_count and len(values) <= MOST_LOOKED_UP:
                 found[name] = values
@@ -560,17 +577,17 @@ class Feed:
 
 def feed_of(
     name: str,
-    inputs: Mapping[str, Versioned | None],
-    filter: Callable[[], Filter | None],
+    inputs: Mapping[str, VersionedSource | None],
+    filter: Callable[[], RowFilter | None],
     program: Program,
     before: Manifest,
     marks: str,
     reached: Callable[[str, str], None],
-) -> Feed | None:
-    """Return what changed in the only input of a predicate, None if its rows must be compared.
+) -> SourceChanges | None:
+    """Return the changes of the only input of a predicate, None if its rows must be compared.
 
-    `inputs` are the inputs of the predicate, each with its table if it has one. The listeners are told why
-    rows are compared.
+    `inputs` are the inputs of the predicate, each with its table if it has one. Why rows are compared is
+    reported as a step.
     """
     tables = [(key, table) for key, table in inputs.items() if table is not None]
     if not tables:

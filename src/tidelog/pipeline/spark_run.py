@@ -1,6 +1,7 @@
-"""What a run does on Spark: Spark reads the sources, and tasks derive and write the files of tables.
+"""A run on Spark: Spark reads the sources, and tasks derive and write the files of tables.
 
-What changed in sources is found by comparing them with what is published. Only changes come to this process.
+Changes of sources are found by comparing them with the published tables. Only changes are fetched to this
+process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -33,26 +34,33 @@ from tidelog.logic.type_inference import Columns, infer
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import no_rows
-from tidelog.pipeline.expectations import aside_table, tables_of
 from tidelog.pipeline.inputs import (
-    Feeding,
+    SourceBinding,
     check_drift,
-    check_rejects,
-    differs,
-    digest,
+    key_of,
     marks_of,
-    stated_inputs,
+    program_inputs,
     with_keys,
 )
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as Described
-from tidelog.pipeline.source_files import Feed, Filter, Versioned, check_sources, feed_of
-from tidelog.pipeline.version_folder import APP, Input, Manifest, Origin, State, Store
+from tidelog.pipeline.source_files import RowFilter, SourceChanges, VersionedSource, check_sources, feed_of
+from tidelog.pipeline.version_folder import (
+    APP,
+    InputRecord,
+    Manifest,
+    StateStore,
+    Store,
+    VersionOrigin,
+    digest,
+)
 from tidelog.publish import Publication, Published
-from tidelog.publish.object_storage import Folder, s3a_options
+from tidelog.publish.object_storage import StorageFolder, s3a_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
 from tidelog.publish.table_files import DELETE, INSERT, ROWS, read_file
+from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import aside_table, tables_of
 from tidelog.spark.frames import (
     FILES_SCHEMA,
     Derived,
@@ -73,11 +81,11 @@ from tidelog.spark.stages import BoundProgram, InputFrames, read_by, tagged_rows
 from tidelog.spark.strategies import StrategyChoice
 from tidelog.spark.worker import NONE, READ, STATE, TAG, FileTarget, ReadFiles, StateFolder, WriteRows
 
-MOST_ROWS: Final = 1_000_000  # of a table that is compared here
+MOST_ROWS: Final = 1_000_000  # of a table that is compared in this process
 
 
 @dataclass(frozen=True)
-class Item:
+class SparkBinding:
     """A source of a job, or an import of its program."""
 
     key: str
@@ -85,11 +93,11 @@ class Item:
     source: Source
     on_error: str
     is_volatile: bool
-    table: Versioned | None = None  # what is read, if that has versions
-    marks: str = ""  # … and what tells whether it is read in another way
+    table: VersionedSource | None = None  # what is read, if it has versions
+    marks: str = ""  # … and a hash of how it is read
 
 
-class SparkIntake:
+class SparkInputReader:
     """The inputs of one run, read by Spark. Mutates itself."""
 
     def __init__(
@@ -105,29 +113,32 @@ class SparkIntake:
         self._store = store
         self._number = number
         self._program = program
-        self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
+        self._session: Callable[[], SparkSession] = lambda: with_object_stores(session(), settings)
         self._reached = reached
-        self.inputs: dict[str, Input] = {}
-        self._stated = list(stated_inputs(program))
+        self.inputs: dict[str, InputRecord] = {}
+        self._program_inputs = list(program_inputs(program))
         check_sources(settings, program)
         items = [_item(source, program, settings) for source in settings.sources]
-        self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
-        self._readings: dict[str, SourceRows] = {}
-        self._together: CombinedSources | None = None
-        self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
+        items += (_imported(transfer, program) for transfer in program.imports)
+        self._items: list[SparkBinding] = with_keys(items)
+        self._readings: dict[str, Reading] = {}
+        self._together: Together | None = None
+        self._feeds: dict[str, SourceChanges | None] = {}  # what changed in tables, by predicate
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
-    # ---- what has changed
+    # ---- changed inputs
 
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
-        """Return the predicates whose inputs are others than in a version; the other inputs are kept.
+        """Return the predicates whose inputs differ from those of a version; the records of others are kept.
 
-        Those of predicates that are read `again` are said to be others in any case, and are read whole.
+        Predicates that are read `again` are among them in any case, and their inputs are read whole.
         """
         self._again = again
         found = {item.key: self._input(item) for item in self._items}
-        found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
+        found |= {
+            item.key: InputRecord(item.predicate, item.shown, item.marks) for item in self._program_inputs
+        }
         changed = [
             each.predicate
             for key, each in found.items()
@@ -138,23 +149,23 @@ class SparkIntake:
         self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
         return edited
 
-    def _input(self, item: Item) -> Input:
-        """Return what tells whether an input has changed, before a row of it is read."""
+    def _input(self, item: SparkBinding) -> InputRecord:
+        """Return the record of an input before a row of it is read: it says whether the input has changed."""
         if item.table is not None:
-            return item.table.noted(Input(item.predicate, item.source.shown, item.marks))
+            return item.table.with_version(InputRecord(item.predicate, item.source.shown, item.marks))
         files = (
             {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
         )
         marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
-        return Input(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
+        return InputRecord(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
 
-    def reading(self, item: Item) -> SourceRows:
+    def reading(self, item: SparkBinding) -> Reading:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
             self._readings[item.key] = self._of(item)
         return self._readings[item.key]
 
-    def _of(self, item: Item) -> SourceRows:
+    def _of(self, item: SparkBinding) -> Reading:
         """Return the rows of an input, in the version of its table that the run has found."""
         source, table = item.source, item.table
         if table is not None:
@@ -163,20 +174,20 @@ class SparkIntake:
         found = read_source(self._session(), source, self._program, folder, self._rejects(item))
         return found if table is None else replace(found, columns=table.columns)  # as both engines name them
 
-    def _rejects(self, item: Item) -> Path:
+    def _rejects(self, item: SparkBinding) -> Path:
         """Return the folder for the rejected rows of an input."""
         name = file_name(f"{item.predicate}.{self._items.index(item) + 1}", "csv")
         return (self._store.rejects(self._number) / name).resolve()
 
-    def _read(self, items: Sequence[Item], before: Manifest | None, full: bool) -> CombinedSources:
+    def _read(self, items: Sequence[SparkBinding], before: Manifest | None, full: bool) -> Together:
         """Return inputs that are read together, those in one scan that Spark reads alike."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
-            check_columns(item, readings[item.key], before, full)
-        self._together = combine_sources(readings, read_by(self._program, ()))
+            self._check_drift(item, readings[item.key].columns, before, full)
+        self._together = together(readings, read_by(self._program, ()))
         return self._together
 
-    # ---- everything
+    # ---- all inputs
 
     def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> BoundProgram:
         """Return the program with all of its inputs."""
@@ -188,30 +199,30 @@ class SparkIntake:
     @property
     def frames(self) -> InputFrames:
         """The frames of all inputs, by the names that `given` has."""
-        assert self._together is not None, "what is given is asked for first"
+        assert self._together is not None, "`given` comes first"
         return self._together.frames
 
-    def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
-        """Return the types of what inputs of predicates hold, where their rows are read."""
+    def _types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
+        """Return the types of the inputs of predicates, where their rows are read."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
         return types_in(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
-    # ---- what was found
+    # ---- records of inputs
 
     def note(self) -> None:
-        """Note how many rows were read and rejected, after a job; executors write the rejected ones."""
+        """Record how many rows were read and rejected, after a job; executors write the rejected ones."""
         for item in self._items:
             if self._together is not None and item.key in self._together.readings:
                 self._note(item, self._together.counts(item.key))
-        for stated in self._stated:
-            self.inputs[stated.key] = Input(stated.predicate, stated.shown, stated.marks)
+        for stated in self._program_inputs:
+            self.inputs[stated.key] = InputRecord(stated.predicate, stated.shown, stated.marks)
 
-    def _note(self, item: Item, counts: Mapping[str, Any]) -> None:
+    def _note(self, item: SparkBinding, counts: Mapping[str, Any]) -> None:
         reading, rejected, path = self._readings[item.key], counts["rejected"], None
         if rejected:
             folder = self._rejects(item)
             others = [file for file in counts["files"] if file not in reading.written]
-            if others or not counts["files"]:  # what is no file has none
+            if others or not counts["files"]:  # tables and queries have no files
                 rows = reading.rejects_of(others, counts.get("marks", ()))
                 with telling():
                     rows.write.mode("append").option("header", True).csv(str(folder))
@@ -240,46 +251,39 @@ class SparkIntake:
         """Return when the newest file of an input was written, in nanoseconds, if that is known."""
         item = next((item for item in self._items if item.key == key), None)
         if item is not None and item.table is not None:
-            written = item.table.found.written
-            return None if written is None else written * 1_000_000
+            return item.table.written
         files = self._input(item).files if item is not None else {}
         return max((time for _, time, _ in files.values() if time >= 0), default=None)
 
-    def check_rejects(self) -> None:
-        """Raise `DataError` if more rows are rejected than the job allows."""
-        check_rejects(self.inputs, self._settings, self._store.path)
+    # ---- changes of facts
 
-    def differs(self, before: Mapping[str, Input]) -> bool:
-        """Whether an input tells something else than before, apart from when its files were written."""
-        return differs(self.inputs, before)
+    def replace(
+        self, reasoner: StoredReasoner, change: Change, before: Manifest, predicates: Sequence[str]
+    ) -> None:
+        """Replace the explicit facts of predicates, in a transaction, by what their inputs contain.
 
-    # ---- what is applied
-
-    def replace(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
-        """Make the explicit facts of predicates, in a transaction, what their inputs give.
-
-        All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
-        published, others are compared here: no exchange is as cheap.
+        All inputs are read by one job, whose tasks write files. Spark compares large ones with the published
+        tables; others are compared in this process, which is cheaper than any exchange.
         """
+        reasoner.schemas.data.restore(self._types(predicates, before))
         compared = [name for name in predicates if not self._apply_feed(change, name, before)]
         items = [item for item in self._items if item.predicate in compared]
         with self._written(self._read(items, before, False)) as written:
             for name in compared:
-                own = [written[item.key] for item in items if item.predicate == name]
+                own_items = [item for item in items if item.predicate == name]
+                own = [written[item.key] for item in own_items]
                 shown = self._program.predicates[name].written if name in self._program.predicates else name
                 held = before.tables[shown].rows if shown in before.tables else 0
                 is_large = max(held, sum(each.rows for each in own)) > MOST_ROWS
-                if is_large and self._is_comparable(
-                    name, [item for item in items if item.predicate == name], before
-                ):
+                if is_large and self._is_comparable(name, own_items, before):
                     self._apply_difference(change, name, own, before)
                 else:
                     change.replace_batches(name, self._batches(name, own))
         self.note()
 
     @contextmanager
-    def _written(self, found: CombinedSources) -> Iterator[dict[str, _Facts]]:
-        """Return the facts of inputs, by their keys, in files that are there for the block."""
+    def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
+        """Return the facts of inputs, by their keys, in files that exist within the block."""
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
         taken = share_columns({name: each.spark for name, each in found.inputs.items()})
         schemas = {
@@ -304,7 +308,7 @@ class SparkIntake:
             yield facts
 
     def _apply_feed(self, change: Change, name: str, before: Manifest) -> bool:
-        """Apply what the table of a predicate says has changed; return whether it says that."""
+        """Apply the changes of the table of a predicate; return whether they are known."""
         feed = self.feed(name, before)
         if feed is None:
             return False
@@ -314,24 +318,24 @@ class SparkIntake:
         self._reached("read", feed.shown)
         return True
 
-    def feed(self, name: str, before: Manifest) -> Feed | None:
-        """Return what changed in the only table of a predicate, None if rows must be compared."""
+    def feed(self, name: str, before: Manifest) -> SourceChanges | None:
+        """Return the changes of the only table of a predicate, None if rows must be compared."""
         if name not in self._feeds:
             items = [item for item in self._items if item.predicate == name]
             inputs = {item.key: item.table for item in items}
-            inputs |= {item.key: None for item in self._stated if item.predicate == name}
+            inputs |= {item.key: None for item in self._program_inputs if item.predicate == name}
             found = next((item for item in items if item.table is not None), None)
             if found is None or name in self._again:
                 self._feeds[name] = None
                 return None
             for item in items:
                 if item.table is not None:
-                    _check_drift(item, item.table.columns, before, False)
+                    self._check_drift(item, item.table.columns, before, False)
             predicate = self._program.predicates[name]
             self._feeds[name] = feed_of(
                 name,
                 inputs,
-                lambda: Filter.of(found.source.filter, predicate, found.source.span),
+                lambda: RowFilter.of(found.source.filter, predicate, found.source.span),
                 self._program,
                 before,
                 found.marks,
@@ -339,10 +343,17 @@ class SparkIntake:
             )
         return self._feeds[name]
 
-    def _still(self, change: Change, item: Item, feed: Feed) -> Rows:
-        """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
+    @staticmethod
+    def _check_drift(
+        item: SparkBinding, columns: tuple[str, ...], before: Manifest | None, full: bool
+    ) -> None:
+        known = before.inputs.get(item.key) if before else None
+        check_drift(item.source.shown, columns, known, full, item.source.span)
+
+    def _still(self, change: Change, item: SparkBinding, feed: SourceChanges) -> Rows:
+        """Return the facts of deleted rows that other rows of the table still have, found by Spark."""
         now = self._of(item)
-        gone = self._session().createDataFrame(feed.went)
+        gone = self._session().createDataFrame(feed.deleted_rows)
         then = read_source(self._session(), replace(item.source, frame=gone), self._program)
         one, other = then.frame.alias("one"), now.frame.alias("other")
         names = [quoted(name) for name in then.input.columns]
@@ -354,8 +365,8 @@ class SparkIntake:
                 rows.append(change.encode_batch(batch))
         return joined(rows) if rows else no_rows(then.input.predicate.arity)
 
-    def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
-        """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
+    def _is_comparable(self, name: str, items: Sequence[SparkBinding], before: Manifest) -> bool:
+        """Return whether the table of a predicate has exactly its sources' rows, in types of Spark."""
         written = self._program.predicates[name].written if name in self._program.predicates else name
         types = before.origin.types.get(written, ())
         return (
@@ -365,7 +376,7 @@ class SparkIntake:
             and not before.origin.times.get(written)
             and bool(types)
             and ColumnType.TERM.value not in types
-            and not any(item.predicate == name for item in self._stated)
+            and not any(item.predicate == name for item in self._program_inputs)
             and all(self.reading(item).input.fields is None for item in items)
         )
 
@@ -374,7 +385,7 @@ class SparkIntake:
         session = self._session()
         then = published_frame(session, self._store.published, written, before.version)
         aside = aside_table(written, before.origin.names)
-        if aside is not None:  # what is left out was given, too
+        if aside is not None:  # rows that are left out were explicit, too
             left = published_frame(session, self._store.published, aside, before.version)
             then = then.unionAll(left.select(*map(quoted, then.columns)))
         frames = []
@@ -399,7 +410,7 @@ class SparkIntake:
     def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
         """Yield all rows of a predicate's inputs, some at a time."""
         faults = Faults(OnError.FAIL)
-        for stated in self._stated:
+        for stated in self._program_inputs:
             if stated.predicate == name and not stated.time:
                 yield from stated.read(faults)
         for each in facts:
@@ -427,12 +438,12 @@ class _Facts:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What tasks have written: the files of each table, below its folder, and the rows of each file."""
+class WrittenTables:
+    """The tables that tasks have written: the files of each, below its folder, and the rows of each file."""
 
     derived: Derived
     files: Mapping[str, Mapping[str, int]]
-    folders: Mapping[str, Folder]
+    folders: Mapping[str, StorageFolder]
     schemas: Mapping[str, Any]
 
     @property
@@ -451,43 +462,65 @@ def derive_on_spark(
     choice: StrategyChoice,
     publication: Publication,
     published: Published,
-    state: State,
+    state: StateStore,
     session: SparkSession,
-) -> Written:
+) -> WrittenTables:
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
-    tables = tables_of(given.program)
-    names, wanted = list(tables), [each.name for each in tables.values()]
-    derived = given.derive(frames, wanted, "fail", "fail", choice)
-    has_state = choice.tasks == 1 and len(derived.passed_through) < len(names)
-    if has_state and derived.passed_through:  # the state has all facts
-        derived = given.derive(frames, wanted, "fail", "fail", choice, may_pass_through=False)
+    tables = [each.name for each in tables_of(given.program).values()]
+    derived = given.derive(frames, tables, "fail", "fail", choice)
+    has_state = choice.tasks == 1 and len(derived.around) < len(tables)
+    if has_state and derived.around:  # the state has all facts
+        derived = given.derive(frames, tables, "fail", "fail", choice, goes_around_tasks=False)
+    written = _write_tables(
+        derived, list(tables_of(given.program)), publication, state if has_state else None
+    )
+    _replace_tables(written, publication, published, session)
+    return written
+
+
+def _write_tables(
+    derived: Derived, names: Sequence[str], publication: Publication, state: StateStore | None
+) -> WrittenTables:
+    """Write the rows of tables, by tasks, and the state if it is given."""
     storage, filesystem = publication.folder.storage, publication.folder.filesystem
-    folders = {name: Folder(publication.folder_of(name), storage) for name in names}
+    folders = {name: StorageFolder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
-    if has_state:
+    if state is not None:
         kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
     paths = {name: folder.path() for name, folder in folders.items()}
     target = FileTarget("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
     files: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, file, rows in derived.write(target):
         if name == STATE:
+            assert state is not None
             state.take(publication.number, file)
         elif rows:
             files[name][file] = rows
     for name in derived.passed_through:
         files[name] = write_files(derived[name], folders[name], schemas[name], publication.run)
+    return WrittenTables(derived, files, folders, schemas)
+
+
+def _replace_tables(
+    written: WrittenTables, publication: Publication, published: Published, session: SparkSession
+) -> None:
+    """Make the files the content of the tables, with what differs from the version before."""
     base = publication.base.tables if publication.base else {}
-    for name, found in files.items():
-        old = base.get(name)
-        if old is None or not is_same(old.schema, schemas[name]):
-            publication.replace(name, schemas[name], found)
-        else:
-            now = read_files(session, folders[name], found, schemas[name])
-            _replace(session, publication, published, name, schemas[name], found, now)
-    for name in base.keys() - files.keys():
+    for name, files in written.files.items():
+        old, schema = base.get(name), written.schemas[name]
+        if old is None or not is_same(old.schema, schema):
+            publication.replace(name, schema, files)
+            continue
+        now = read_files(session, written.folders[name], files, schema)
+        then = published_frame(session, published, name, publication.base.number if publication.base else 0)
+        folder = StorageFolder(publication.changes_folder_of(name), publication.folder.storage)
+        rows, with_kinds = differences(then, now), columns_of_changes(schema)
+        changes = write_files(rows, folder, with_kinds, publication.run, "cdc-")
+        if changes:
+            publication.replace(name, schema, files, changes)
+    for name in base.keys() - written.files.keys():
         publication.drop(name)
-    return Written(derived, files, folders, schemas)
 
 
 def arrow_schema(derived: Derived, name: str) -> Any:
@@ -495,8 +528,8 @@ def arrow_schema(derived: Derived, name: str) -> Any:
     return to_arrow_schema(derived.outputs[name].schema, timezone="UTC")
 
 
-def described_types(derived: Derived, origin: Origin) -> Origin:
-    """Return what a version says of itself, with the types of all tables."""
+def with_types_of(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
+    """Return the origin of a version, with the types of all tables."""
     types, times, calendar = {}, {}, False
     for name, output in derived.outputs.items():
         types[name] = tuple(
@@ -510,33 +543,16 @@ def described_types(derived: Derived, origin: Origin) -> Origin:
     return replace(origin, types=types, times=times, names=names, is_calendar=calendar)
 
 
-def _replace(
-    session: SparkSession,
-    publication: Publication,
-    published: Published,
-    name: str,
-    schema: Any,
-    files: Iterable[str],
-    now: DataFrame,
-) -> None:
-    """Make files the content of a table, with what differs from the version before, found by Spark."""
-    then = published_frame(session, published, name, publication.base.number if publication.base else 0)
-    folder = Folder(publication.changes_folder_of(name), publication.folder.storage)
-    changes = write_files(differences(then, now), folder, columns_of_changes(schema), publication.run, "cdc-")
-    if changes:
-        publication.replace(name, schema, files, changes)
-
-
 def published_frame(session: SparkSession, published: Published, name: str, version: int) -> DataFrame:
     """Return a published table as a frame, read from its files."""
     schema = published.version(version).tables[name].schema
     return read_files(session, published.folder, published.files(name, version), schema)
 
 
-def read_files(session: SparkSession, folder: Folder, files: Iterable[str], schema: Any) -> DataFrame:
-    """Return the rows of files of a folder as a frame: Spark reads disks, tasks of ours object stores.
+def read_files(session: SparkSession, folder: StorageFolder, files: Iterable[str], schema: Any) -> DataFrame:
+    """Return the rows of files of a folder as a frame: Spark reads disks, our tasks object stores.
 
-    Spark as it comes has no file system for these.
+    Plain Spark has no file system for these.
     """
     paths, columns = [folder.relative(file) for file in files], from_arrow_schema(schema)
     if not paths:
@@ -548,8 +564,10 @@ def read_files(session: SparkSession, folder: Folder, files: Iterable[str], sche
     return session.range(0, len(paths), 1, len(paths)).mapInArrow(Shipped(task), columns)
 
 
-def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix: str = "") -> dict[str, int]:
-    """Write the rows of a frame into a folder, and return how many each file has; who writes is who reads."""
+def write_files(
+    frame: DataFrame, folder: StorageFolder, schema: Any, run: str, prefix: str = ""
+) -> dict[str, int]:
+    """Write the rows of a frame into a folder, and return how many each file has; see `read_files`."""
     if folder.is_local:
         name = f"{prefix}part-{run}-rows"
         with telling():
@@ -565,7 +583,7 @@ def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix:
 
 
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
-    """Return the rows that came and those that went, by one pass over both; missing values are equal."""
+    """Return the inserted and deleted rows, by one pass over both; missing values are equal."""
     names = [quoted(name) for name in previous.columns]
     both = previous.select(*names, F.lit(1).alias("_then"), F.lit(0).alias("_now"))
     both = both.unionAll(current.select(*names, F.lit(0).alias("_then"), F.lit(1).alias("_now")))
@@ -583,12 +601,12 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 # ---- inputs
 
 
-def reaching(session: SparkSession, settings: Settings) -> SparkSession:
-    """Return the session, able to read sources in object stores; raise `DataError` if it is not."""
+def with_object_stores(session: SparkSession, settings: Settings) -> SparkSession:
+    """Return the session, set up to read sources in object stores; raise `DataError` if it cannot."""
     remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
     if not remote:
         return session
-    folder = Folder.at(remote[0].shown, settings.storage)
+    folder = StorageFolder.at(remote[0].shown, settings.storage)
     for key, value in s3a_options(folder.storage).items():
         session.conf.set(key, value)
     try:
@@ -612,7 +630,7 @@ def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) 
 
 def fetched_input(
     source: Described, program: Program, session: Callable[[], SparkSession], folder: Path, incoming: Path
-) -> Feeding:
+) -> SourceBinding:
     """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
     item = _item(source, program)
     readings: list[SourceRows] = []
@@ -623,16 +641,15 @@ def fetched_input(
         return readings[0]
 
     def read(faults: Faults) -> Iterator[Batch]:
-        shape, rows = reading().input.reading(), 0
+        shape = reading().input.reading()
         with telling():
-            for table in fetch_by_files(reading().frame, incoming):
-                rows += table.num_rows
+            for table in fetched_by_files(reading().frame, incoming):
                 yield from shape.batches(table, source.shown, faults)
             for row in reading().rejects.toLocalIterator():
                 faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
         faults.check()
 
-    return Feeding(
+    return SourceBinding(
         item.key,
         item.predicate,
         source.shown,
@@ -646,51 +663,38 @@ def fetched_input(
     )
 
 
-def _item(source: Described, program: Program, settings: Settings | None = None) -> Item:
+def _item(source: Described, program: Program, settings: Settings | None = None) -> SparkBinding:
     predicate = program.find(source.predicate)
-    name = source.predicate if predicate is None else predicate.name
-    key = f"{name} < {', '.join(source.paths) or source.shown}"
+    name, key = source.predicate if predicate is None else predicate.name, key_of(source, program)
     made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
     if source.kind == "versioned" and settings is not None:
-        table = Versioned(source, settings, program)
-        table.wanted  # noqa: B018 - what is wrong with the source is raised before Spark is started
+        table = VersionedSource(source, settings, program)
+        table.wanted  # noqa: B018 - errors of the source are raised before Spark is started
         made = replace(made, storage=settings.storage)
-        return Item(key, name, made, source.on_error, False, table, marks_of(source))
-    return Item(key, name, made, source.on_error, source.kind != "file")
+        return SparkBinding(key, name, made, source.on_error, False, table, marks_of(source))
+    return SparkBinding(key, name, made, source.on_error, source.kind != "file")
 
 
-def _imported(transfer: Transfer, program: Program) -> Item:
+def _imported(transfer: Transfer, program: Program) -> SparkBinding:
     """Return a file that the program imports as a source."""
     predicate = program.predicates[transfer.predicate]
     file = import_file(transfer, predicate)
     made = source_of(file, predicate, transfer)
     if file.path is not None:
         made = replace(made, path=str(file.path.absolute()))
-    return Item(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
+    return SparkBinding(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
 
 
-def _is_same(one: Input, other: Input | None) -> bool:
+def _is_same(one: InputRecord, other: InputRecord | None) -> bool:
     if other is None or (one.version, one.identity) != (other.version, other.identity):
         return False
     return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
 
 
-def _stamps(files: Sequence[FoundFile]) -> dict[str, tuple[int, int, str]]:
-    """Return what tells whether files have changed: their sizes, and when they were written."""
+def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
+    """Return the stamps of files: their sizes, and when they were written."""
     found = {}
     for file in files:
         status = None if file.local is None or not file.is_open else file.local.stat()
         found[file.address] = (-1, -1, "") if status is None else (status.st_size, status.st_mtime_ns, "")
     return found
-
-
-def check_columns(item: Item, reading: SourceRows, before: Manifest | None, full: bool) -> None:
-    """Raise `DataError` if an input has other columns than when it was last read."""
-    _check_drift(item, reading.columns, before, full)
-
-
-def _check_drift(item: Item, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
-    known = before.inputs.get(item.key) if before else None
-    shown, span = item.source.shown, item.source.span
-    feeding = Feeding(item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span)
-    check_drift(feeding, known, full)

@@ -1,5 +1,18 @@
-"""Records of a stream: rows that say of a fact that it comes or goes, as one change of a predicate's
-facts.
+"""Records of a stream: rows that insert or delete a fact, gathered into one change of a predicate's facts.
+
+What holds of a batch of records, in their order, or in that of their column `order`:
+
+- **the last record counts**: of several records of one fact the last one decides;
+- **duplicates** (an explicit fact is inserted again, or a record repeats another) change nothing;
+- **missing** ones (a fact is deleted that is not explicit) change nothing, and are rejected unless ignored;
+- **late** ones (the order is lower than one of an earlier batch) are rejected;
+- **malformed** ones are rejected.
+
+Rejected records are counted and written to a file with the reason, and the rest of the batch is applied.
+
+With times, the same holds of points of time: of several records about one point of one fact the last one
+counts. A record is a duplicate if its fact is explicit for all of its interval already, and missing if it
+deletes points that are not explicit.
 """
 
 from __future__ import annotations
@@ -21,7 +34,7 @@ from tidelog.io.rejects import BadRow, Faults
 from tidelog.logic.conversions import exact, plain, read_exact
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.values import ColumnType, order_key
-from tidelog.pipeline.contents import Changed, no_rows
+from tidelog.pipeline.contents import ChangedRows, no_rows
 from tidelog.pipeline.inputs import readable
 from tidelog.pipeline.job_settings import Stream
 from tidelog.plan.rule_text import Writing
@@ -38,19 +51,6 @@ from tidelog.temporal.interval_table import (
 from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_changes import RowTimes, TimedRows
 
-# ---- Records of a stream: rows that say of a fact that it comes or goes, as one change of a predicate's
-# facts.
-#
-# What holds of a batch of records, in their order, or in that of their column `order`:
-#
-# - **the last word counts**: of several records of one fact the last one decides;
-# - **duplicates** (a fact that is explicit already comes again, or a record repeats another) change nothing;
-# - **missing** (a fact goes that is not explicit) change nothing, and are rejected unless they are ignored;
-# - **late** (the order is lower than one of an earlier batch) are rejected;
-# - **malformed** ones are rejected.
-#
-# Rejected records are counted and written aside with the reason, and the rest of the batch is carried out.
-
 INSERTS = frozenset({"+", "insert", "add", "update_postimage"})
 DELETES = frozenset({"-", "−", "delete", "remove", "update_preimage"})
 Positions = npt.NDArray[np.int64]  # a row for each record: its file, and its number in it
@@ -59,20 +59,20 @@ DERIVED = "E631"
 
 
 @dataclass(frozen=True)
-class Shape:
+class RecordShape:
     """The columns of records: the operation if they have one, the predicate's, the order, and when."""
 
     predicate: Predicate
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     has_order: bool
-    time: tuple[str, ...] = ()  # what the last columns tell of when facts hold
+    time: tuple[str, ...] = ()  # what the last columns say of when facts hold
     has_op: bool = True  # otherwise all records are inserted
-    is_feed: bool = False  # of a table: of equal order, what is deleted comes first
+    is_feed: bool = False  # of a table: of equal order, deletions come first
 
     @staticmethod
-    def of(stream: Stream, predicate: Predicate, program: Program) -> Shape:
-        """The columns that a stream's records have."""
+    def of(stream: Stream, predicate: Predicate, program: Program) -> RecordShape:
+        """Return the columns of a stream's records."""
         order = (stream.order,) if stream.order else ()
         op = () if stream.append else (stream.op,)
         types = (ColumnType.STRING,) * len(op), program.types_of(predicate), (ColumnType.ANY,) * len(order)
@@ -81,12 +81,12 @@ class Shape:
         when = time_types_of(stream.times, "jsonl" if is_json else stream.format)
         every = (*types[0], *types[1], *types[2], *when)
         is_feed = stream.op == CHANGE_TYPE and bool(op)
-        return Shape(predicate, every, names, bool(order), stream.times, bool(op), is_feed)
+        return RecordShape(predicate, every, names, bool(order), stream.times, bool(op), is_feed)
 
 
 @dataclass
-class Tally:
-    """What became of a batch's records. Mutates itself."""
+class RecordCounts:
+    """The counts of a batch's records, and the highest order. Mutates itself."""
 
     records: int = 0
     duplicates: int = 0
@@ -96,11 +96,11 @@ class Tally:
 
 
 class Records:
-    """The records of one batch, gathered; `changed` is what they come to. Mutates itself."""
+    """The records of one batch, gathered; `changed` returns what they change. Mutates itself."""
 
     def __init__(
         self,
-        shape: Shape,
+        shape: RecordShape,
         engine: ColumnarEngine,
         faults: Faults,
         highest: str | None,
@@ -116,16 +116,14 @@ class Records:
         self._positions: list[Positions] = []
         self._ignores_missing = ignores_missing
         self.place = "<stream>"  # of the records that are read, as messages tell it
-        self.tally = Tally(order=highest)
+        self.tally = RecordCounts(order=highest)
 
-    # ---- in
-
-    def take(self, batch: Batch, positions: Positions) -> None:
-        """Gather records that come as columns, in any order: positions tell which come first."""
+    def gather(self, batch: Batch, positions: Positions) -> None:
+        """Gather records in any order: positions say which come first."""
         self._note(batch, positions)
 
     def _note(self, batch: Batch, positions: Positions) -> npt.NDArray[np.bool_]:
-        """Gather records that come as columns without times; which of them are well formed."""
+        """Gather records without times; return which of them are well formed."""
         shape = self._shape
         operations = ["+"] * batch.rows
         if shape.has_op:
@@ -146,10 +144,8 @@ class Records:
             self._ranks.append(ids[arity][known])
         return known
 
-    # ---- out
-
     def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """The records in their order: facts, whether they come, and which of the records they are."""
+        """Return the records in their order: facts, whether they are inserted, and their places."""
         rows, signs = joined(self._rows), np.concatenate(self._signs)
         positions = np.concatenate(self._positions)
         first = signs if self._shape.is_feed else np.zeros(len(signs), bool)
@@ -157,11 +153,11 @@ class Records:
         places = self._in_order(rows, signs, arrival) if self._shape.has_order else arrival
         return Rows(tuple(column[places] for column in rows.columns), len(places)), signs[places], places
 
-    def changed(self) -> Changed:
-        """The facts that go and that come, each once, as far as that changes something."""
+    def changed(self) -> ChangedRows:
+        """Return the facts to delete and to insert, each once, as far as that changes something."""
         arity = self._shape.predicate.arity
         if not self._rows:
-            return Changed(no_rows(arity), no_rows(arity))
+            return ChangedRows(no_rows(arity), no_rows(arity))
         rows, signs, _ = self._gathered()
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
@@ -170,12 +166,12 @@ class Records:
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
         self._note_missing(rows, ~signs & ~explicit, standing)
-        return Changed(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
+        return ChangedRows(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
 
     def _in_order(
         self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """The places of records in their order, without those that come too late."""
+        """Return the places of records in their order, without those that come too late."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
         values = self._engine.dictionary.decode_all(distinct.tolist())
@@ -214,12 +210,12 @@ class Records:
         self._refuse(code, reason, f"{sign} {text}")
 
     def _refuse(self, code: str, reason: str, text: str) -> None:
-        """Write a record aside."""
+        """Write a record to the file of rejected ones."""
         self._faults.add(BadRow(Diagnostic(code, reason, place=self.place), text))
 
 
 def _last(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows are not followed by an equal one."""
+    """Return which rows are not followed by an equal one."""
     if not rows.columns:
         last = np.zeros(rows.count, bool)
         last[-1:] = True
@@ -231,29 +227,20 @@ def _last(rows: Rows) -> npt.NDArray[np.bool_]:
     return last
 
 
-# ---- Records of a stream that say of a fact that it comes, or goes, for an interval. Mutates itself.
-#
-# What holds of records holds of points of time: of several records about one point of one fact the last one
-# counts. A record is a duplicate if its fact is given for all of its interval already, and missing if it
-# takes away points that are not given.
-
-
 class TimedRecords(Records):
-    """The records of one batch, gathered; `fill` puts what they come to into a transaction."""
+    """The records of one batch that hold at times; `fill` adds what they change to a transaction."""
 
     def __init__(self, time: Temporal, *parts: Any) -> None:
         super().__init__(*parts)
         self._time = time
         self._intervals: list[RowTimes] = []
 
-    def take(self, batch: Batch, positions: Positions) -> None:
-        """Gather records that come as columns, of which the last ones say when."""
+    def gather(self, batch: Batch, positions: Positions) -> None:
+        """Gather records, of which the last columns say when."""
         is_integer = self._time.store.timeline.is_integer
         for start, part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
             known = self._note(part, positions[start : start + part.rows])
             self._intervals.append(RowTimes(times.timeline, times.left[known], times.right[known]))
-
-    # ---- out
 
     def fill(self, change: Change) -> None:
         """Add the points to delete and the points to insert to a transaction."""
@@ -266,18 +253,18 @@ class TimedRecords(Records):
         if final.any():
             self._reject_final(columns, left, right, signs, np.flatnonzero(final))
             columns, left, right, signs = columns[:, ~final], left[~final], right[~final], signs[~final]
-        going = _Going(self._time, self._shape.predicate.name, columns)
-        for some in _rounds(going.numbers):
+        pending = _PendingPoints(self._time, self._shape.predicate.name, columns)
+        for some in _rounds(pending.numbers):
             lists = single(left[some], right[some])
-            absent = going.absent(some, lists)
+            absent = pending.absent(some, lists)
             self._count(some[signs[some] & (absent.count == 0)], some[~signs[some] & (absent.count > 0)])
             is_done = signs[some] | (absent.count == 0) | self._ignores_missing
             for place in some[~is_done].tolist():
                 self._reject_missing(columns[:, place], left[place], right[place])
-            going.do(some[is_done], lists.take(np.flatnonzero(is_done)), signs[some[is_done]])
+            pending.do(some[is_done], lists.taken(np.flatnonzero(is_done)), signs[some[is_done]])
         name = self._shape.predicate.name
-        change.times.removed.append((name, going.rows(going.gone)))
-        change.times.added.append((name, going.rows(going.come)))
+        change.times.removed.append((name, pending.rows(pending.deleted)))
+        change.times.added.append((name, pending.rows(pending.inserted)))
 
     def _reject_final(self, columns: IdColumns, left: Any, right: Any, signs: Any, places: Integers) -> None:
         """Reject records that would change what is final, as time has advanced."""
@@ -288,7 +275,7 @@ class TimedRecords(Records):
             self._refuse(codes.LATE, reason, f"{'+' if signs[place] else '-'} {written}")
 
     def _ends(self) -> tuple[Integers, Integers]:
-        """The ends of all intervals, in units that what is given is written in too."""
+        """Return the ends of all intervals, in the units of the explicit facts."""
         store = self._time.store
         for times in self._intervals:
             store.refine_to(times.timeline)
@@ -309,39 +296,39 @@ class TimedRecords(Records):
         return f"{fact}@{self._time.store.timeline.decode(int(left), int(right))} ."
 
 
-class _Going:
-    """The points of facts that go, and those that come afterwards. Mutable: they become more."""
+class _PendingPoints:
+    """The points of facts to delete, and those to insert afterwards. Mutable: they become more."""
 
     def __init__(self, time: Temporal, name: str, facts: IdColumns) -> None:
         self._time = time
-        self._given = time.store.explicit.get(name) or TimedTable(name, len(facts))
-        self.gone, self.come = (TimedTable(name, len(facts)) for _ in range(2))
-        self.gone.number(facts, facts.shape[1])
-        self.numbers = self.come.number(facts, facts.shape[1])  # of each record's fact, the same in both
+        self._given = time.store.given.get(name) or TimedTable(name, len(facts))
+        self.deleted, self.inserted = (TimedTable(name, len(facts)) for _ in range(2))
+        self.deleted.number(facts, facts.shape[1])
+        self.numbers = self.inserted.number(facts, facts.shape[1])  # of each record's fact, the same in both
         self._known = self._given.facts.find(facts, facts.shape[1])
 
-    def absent(self, records: Integers, lists: IntervalLists) -> IntervalLists:
-        """The points of records, of one fact each, that are not given as it stands."""
+    def absent(self, records: Integers, lists: Lists) -> Lists:
+        """Return the points of records, of one fact each, that are not explicit as it stands."""
         every, numbers = np.arange(len(records)), self.numbers[records]
-        held = empty_lists(len(records)).united(self._given.lists, every, self._known[records])
-        held = held.without(self.gone.lists, every, numbers).united(self.come.lists, every, numbers)
+        held = nothing(len(records)).united(self._given.lists, every, self._known[records])
+        held = held.without(self.deleted.lists, every, numbers).united(self.inserted.lists, every, numbers)
         return lists.without(held, every, every)
 
     def do(self, records: Integers, lists: IntervalLists, signs: Any) -> None:
         """Insert or delete the points of records, one record per fact."""
-        come, go = np.flatnonzero(signs), np.flatnonzero(~signs)
-        self.come.gain(self.numbers[records[come]], lists.take(come))
-        self.gone.gain(self.numbers[records[go]], lists.take(go))
-        self.come.lose(self.numbers[records[go]], lists.take(go))
+        inserted, deleted = np.flatnonzero(signs), np.flatnonzero(~signs)
+        self.inserted.gain(self.numbers[records[inserted]], lists.taken(inserted))
+        self.deleted.gain(self.numbers[records[deleted]], lists.taken(deleted))
+        self.inserted.lose(self.numbers[records[deleted]], lists.taken(deleted))
 
     def rows(self, table: TimedTable) -> TimedRows:
-        """The points as rows."""
+        """Return the points as rows."""
         columns, left, right = table.rows()
         return TimedRows(tuple(columns), len(left), RowTimes(self._time.store.timeline, left, right))
 
 
 def _rounds(numbers: Integers) -> list[Integers]:
-    """The records of a batch in rounds: in each, those that come next of their facts."""
+    """Return the records of a batch in rounds, each with the next one of each fact."""
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1) != 0)
     counts = np.diff(np.append(starts, len(order)))

@@ -1,7 +1,7 @@
 """Streams of a job as frames, and the records of their batches: Spark reads and checks them in its tasks.
 
 Of a folder, Spark says which files a batch consists of; they are read as those of sources are. Rejected
-records are written by tasks. Only those that are well formed come to this process, some at a time.
+records are written by tasks. Only well-formed ones are fetched to this process, some at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as spark_types
 
 from tidelog.data.columns import Batch
@@ -32,9 +32,9 @@ from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import FILE_STREAMS
-from tidelog.pipeline.job_settings import Settings, Stream
-from tidelog.pipeline.stream_records import DELETES, INSERTS, Shape
-from tidelog.spark.frames import fetch_by_files, fetch_few, quoted
+from tidelog.pipeline.job_settings import Stream
+from tidelog.pipeline.stream_records import DELETES, INSERTS, RecordShape
+from tidelog.spark.frames import fetched_by_files, few, quoted
 from tidelog.spark.reading.source_columns import (
     address_of,
     converted,
@@ -72,29 +72,22 @@ _NOT_THERE: Final = ("Failed to find data source", "DATA_SOURCE_NOT_FOUND", "Cla
 
 
 @dataclass(frozen=True)
-class Incoming:
+class IncomingStream:
     """One stream of a job: what its records are, and how they are read."""
 
     stream: Stream
-    shape: Shape
+    shape: RecordShape
     program: Program
-    folder: Path
 
     @staticmethod
-    def of(stream: Stream, predicate: Predicate, program: Program, settings: Settings) -> Incoming:
+    def of(stream: Stream, predicate: Predicate, program: Program) -> IncomingStream:
         """Return how the records of a stream change a predicate."""
-        return Incoming(stream, Shape.of(stream, predicate, program), program, settings.folder)
+        return IncomingStream(stream, RecordShape.of(stream, predicate, program), program)
 
     @property
     def name(self) -> str:
         """The predicate that is changed, as the program writes it."""
         return self.shape.predicate.written
-
-    # ---- as a streaming frame
-
-    def read(self, session: SparkSession) -> DataFrame:
-        """Return the stream as a frame; of a folder, its rows are files."""
-        return read_stream(session, self.stream, self.folder)
 
     # ---- records
 
@@ -129,14 +122,14 @@ class Incoming:
         source = Source(own.name, time=shape.time, span=self.stream.span)
         return source, program
 
-    def records(self, batch: DataFrame, watermark: str | None) -> Incomes:
-        """Return the records of a batch. Nothing runs, but that the files of a folder are listed."""
+    def records(self, batch: DataFrame, watermark: str | None) -> IncomingRecords:
+        """Return the records of a batch; only the files of a folder are listed for that."""
         session = batch.sparkSession
         if self.stream.format not in FILE_STREAMS:
-            return Incomes(self, self._of_rows(batch, session), (), watermark)
+            return IncomingRecords(self, self._of_rows(batch, session), (), watermark)
         paths = files_of(batch)
         reading, refused = self.of_files(session, paths)
-        return Incomes(self, reading, tuple(paths), watermark, refused)
+        return IncomingRecords(self, reading, tuple(paths), watermark, refused)
 
     def of_files(
         self, session: SparkSession, paths: Sequence[str]
@@ -373,11 +366,11 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass
-class Incomes:
+class IncomingRecords:
     """The records of one stream in one batch, until they have been fetched. Mutates itself."""
 
-    incoming: Incoming
-    reading: SourceRows | None
+    incoming: IncomingStream
+    reading: Reading | None
     files: tuple[str, ...]
     watermark: str | None  # records of times before it are rejected
     refused: tuple[DataError, ...] = ()  # files that cannot be read at all

@@ -1,5 +1,12 @@
-"""The published folder of a job: its versions, what each says of itself, the state beside, and whether a
-job can go on from it.
+"""The published folder of a job: manifests of versions, the tables, the state, and what a job continues from.
+
+    reach/, hops/ …     a table for each predicate
+    _versions/          which version of each table belongs together
+    _state/             the reasoner of the current version
+    _rejects/7/         rows that version 7 has rejected
+
+Numbers of rows and schemas of tables are in the published folder; all else that a `Manifest` has is kept with
+the version as JSON.
 """
 
 from __future__ import annotations
@@ -9,6 +16,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,32 +29,30 @@ from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import Columns
 from tidelog.pipeline.job_settings import Engine, Settings, is_remote
-from tidelog.publish import Published, Version
-from tidelog.publish import Version as PublishedVersion
-from tidelog.publish.object_storage import Folder
+from tidelog.plan.rule_text import Writing
+from tidelog.publish import Published, PublishedVersion
+from tidelog.publish.object_storage import StorageFolder
+from tidelog.reasoner.store_repair import read_rules, write_rules
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.reasoner.transaction import Change
+from tidelog.rewrite.dropped_rows import restored_names
 from tidelog.store.forms import BatchId
 from tidelog.temporal.metric_rules import time_cycle
 from tidelog.temporal.temporal import NOT_CHANGED
 from tidelog.temporal.timed_relation import BOUNDS
 
-# ---- What a published version says of itself: its tables, what changed in them, and where all of it came
-# from.
-#
-# Tables and their numbers of rows are known to the published folder; all else is kept with the version as
-# JSON.
+# ---- Manifests: the tables of a version, what changed in them, and where its facts came from.
 
-LAYOUT = 2  # of what is kept with a version
+LAYOUT = 2  # of the JSON that is kept with a version
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """Something that facts were read from, as it was then.
+class InputRecord:
+    """An input that facts were read from, as it was then.
 
-    `files` holds, for each file, its size, the time of its last change and a hash of its content; `marks`
-    tells all else that matters: how it is read, or what the program states itself. Rejected rows are in the
-    file or folder `rejects`.
+    `files` has, for each file, its size, the time of its last change and a hash of its content; `marks` is a
+    hash of all else that matters: how it is read, or the facts that the program states. Rejected rows are in
+    the file or folder `rejects`.
     """
 
     predicate: str
@@ -61,16 +67,16 @@ class Input:
     volatile: bool = False  # whether only reading it tells if it has changed
     version: int | None = None  # of a Delta or Iceberg table
     identity: str | None = None  # … and which table that is
-    is_edited: bool = False  # whether facts of its predicate were changed otherwise since
+    is_edited: bool = False  # whether facts of its predicate were changed in another way since
 
     @property
-    def told(self) -> Input:
-        """What matters of it, apart from when its files were written and where rejected rows are."""
+    def told(self) -> InputRecord:
+        """The same, apart from when its files were written and where rejected rows are."""
         return replace(self, files={}, rejects=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StreamProgress:
     """How far one stream of a batch has come: the highest order, and the greatest event time."""
 
     order: str | None = None
@@ -79,8 +85,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A micro-batch of a job's streams: what it brought, and what became of its records.
+class MicroBatch:
+    """A micro-batch of a job's streams: its files, and what became of its records.
 
     All times before the `watermark` are final: the next batch cannot change what holds then.
     """
@@ -96,43 +102,47 @@ class Batch:
     order: str | None = None  # the highest that came so far
     rejects: str | None = None
     watermark: str | None = None
-    progress: Mapping[str, Progress] = field(default_factory=dict)  # by the predicates that records change
+    progress: Mapping[str, StreamProgress] = field(
+        default_factory=dict
+    )  # by the predicates that records change
 
 
 @dataclass(frozen=True)
-class Origin:
+class VersionOrigin:
     """Why a version is published, and where its facts came from."""
 
     reason: str  # full, refresh, incremental, stream, changes or rollback
     job: str  # a hash of what the job's program means
     program: str  # … and of the version's own: a stream may have changed its rules
     rules: str | None  # its rules and declarations, written out; None if they do not read back
-    inputs: Mapping[str, Input] = field(default_factory=dict)
-    batch: Batch | None = None
+    inputs: Mapping[str, InputRecord] = field(default_factory=dict)
+    batch: MicroBatch | None = None
     engine: str = "columnar"
     treatment: str | None = None  # of equality and time, where the program has these
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
     times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table say when
     names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, where tables differ
-    given: Mapping[str, list[list[str]]] = field(default_factory=dict)  # types of what was read, by predicate
+    given: Mapping[str, list[list[str]]] = field(
+        default_factory=dict
+    )  # types of explicit facts, by predicate
     is_integer_time: bool = False
     is_calendar: bool = False  # whether points of time are moments
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept with the version."""
+        """Return the JSON that is kept with the version."""
         return {"layout": LAYOUT, **asdict(self)}
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Origin:
-        """Return what was kept with a version."""
-        made: Origin = _made(Origin, found)
+    def from_json(found: Mapping[str, Any]) -> VersionOrigin:
+        """Return the origin of this JSON."""
+        made: VersionOrigin = _made(VersionOrigin, found)
         inputs = {name: _input(item) for name, item in found["inputs"].items()}
         batch = None if found["batch"] is None else _batch(found["batch"])
         types = {name: tuple(each) for name, each in found["types"].items()}
         return replace(made, inputs=inputs, batch=batch, types=types)
 
-    def knowing(self, known: Mapping[str, Columns]) -> Origin:
-        """Return the same with the types of what was read."""
+    def with_types(self, known: Mapping[str, Columns]) -> VersionOrigin:
+        """Return the same with the types of the explicit facts."""
         given = {
             name: [sorted(each.value for each in types) for types in columns]
             for name, columns in known.items()
@@ -141,7 +151,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class ChangeCounts:
     """How many rows of a table a version inserted and deleted."""
 
     added: int
@@ -153,12 +163,12 @@ class Manifest:
     """A published version."""
 
     published: PublishedVersion
-    origin: Origin
+    origin: VersionOrigin
 
     @staticmethod
     def of(published: PublishedVersion) -> Manifest:
         """Return the manifest of a version of a published folder."""
-        return Manifest(published, Origin.from_json(published.details))
+        return Manifest(published, VersionOrigin.from_json(published.details))
 
     @property
     def version(self) -> int:
@@ -181,12 +191,12 @@ class Manifest:
         return self.origin.engine
 
     @property
-    def inputs(self) -> Mapping[str, Input]:
+    def inputs(self) -> Mapping[str, InputRecord]:
         """What its facts were read from."""
         return self.origin.inputs
 
     @property
-    def batch(self) -> Batch | None:
+    def batch(self) -> MicroBatch | None:
         """The last batch of a stream that is in it."""
         return self.origin.batch
 
@@ -201,19 +211,23 @@ class Manifest:
         return tuple(self.published.details.get("failures", ()))
 
     @property
-    def feed(self) -> Mapping[str, Feed]:
+    def feed(self) -> Mapping[str, ChangeCounts]:
         """What it changed, by predicate."""
         own = (each for each in self.published.all_tables.values() if each.changed_in == self.version)
-        return {each.name: Feed(each.inserted, each.deleted) for each in own if each.inserted or each.deleted}
+        return {
+            each.name: ChangeCounts(each.inserted, each.deleted)
+            for each in own
+            if each.inserted or each.deleted
+        }
 
     @property
     def added(self) -> int:
-        """How many facts came."""
+        """How many facts were inserted."""
         return sum(feed.added for feed in self.feed.values())
 
     @property
     def removed(self) -> int:
-        """How many facts went."""
+        """How many facts were deleted."""
         return sum(feed.removed for feed in self.feed.values())
 
     @property
@@ -228,20 +242,20 @@ class Manifest:
         return batch + sum(item.rejected for item in self.inputs.values())
 
 
-def _input(item: dict[str, Any]) -> Input:
+def _input(item: dict[str, Any]) -> InputRecord:
     files = {name: (size, time, digest) for name, (size, time, digest) in item["files"].items()}
-    found: Input = _made(Input, {**item, "files": files})
+    found: InputRecord = _made(InputRecord, {**item, "files": files})
     return found
 
 
-def _batch(item: dict[str, Any]) -> Batch:
-    progress = {name: _made(Progress, one) for name, one in item.get("progress", {}).items()}
-    found: Batch = _made(Batch, {**item, "progress": progress})
+def _batch(item: dict[str, Any]) -> MicroBatch:
+    progress = {name: _made(StreamProgress, one) for name, one in item.get("progress", {}).items()}
+    found: MicroBatch = _made(MicroBatch, {**item, "progress": progress})
     return found
 
 
 def _made(kind: Any, item: Mapping[str, Any]) -> Any:
-    """A dataclass of plain values; JSON's arrays are tuples."""
+    """Return a dataclass of plain values; arrays of JSON become tuples."""
     known = {one.name for one in fields(kind)}
     return kind(
         **{
@@ -252,16 +266,11 @@ def _made(kind: Any, item: Mapping[str, Any]) -> Any:
     )
 
 
-# ---- The published folder of a job: its versions, and what lies beside their tables.
-#
-# reach/, hops/ …     a table for each predicate
-# _versions/          which version of each table belongs together
-# _state/             the reasoner of the current version
-# _rejects/7/         rows that version 7 has rejected
+# ---- The folder.
 
 REJECTS = "_rejects"
 INCOMING = "_incoming"
-FAILED = "failed"  # how a version is called that a guard has kept from being published
+FAILED = "failed"  # the name of a version that a guard has kept from being published
 
 
 class Store:
@@ -280,7 +289,7 @@ class Store:
         if self.beside is not None and self.beside.is_dir():
             self._check_format(self.beside)
         if is_remote(self.shown):
-            Folder.at(self.shown, storage).check()
+            StorageFolder.at(self.shown, storage).check()
         self.published = Published(path, format, storage)
 
     @property
@@ -292,7 +301,7 @@ class Store:
         return self.beside
 
     def _check_format(self, path: Path) -> None:
-        """Raise `DataError` for a folder of versions as they were published before there were tables."""
+        """Raise `DataError` for a folder of versions in the former format, from before there were tables."""
         if is_former(path):
             message = f"`{path}` has versions in a format of its own, which is no longer read"
             help = f"convert it, `tidelog convert {path}`, or publish into another folder"
@@ -308,7 +317,7 @@ class Store:
         return None if self.published.is_empty else Manifest.of(self.published.current())
 
     def manifest(self, version: int | None = None) -> Manifest:
-        """Return a version, by default the current one; raise `DataError` if there is none such."""
+        """Return a version, by default the current one; raise `DataError` if it is not there."""
         if version is None:
             found = self.current()
             if found is None:
@@ -329,7 +338,7 @@ class Store:
         found = self.published.failed()
         return None if found is None else Manifest.of(found)
 
-    def looked_at(self, version: int | str | None = None) -> Manifest:
+    def find(self, version: int | str | None = None) -> Manifest:
         """Return a version, or the one that was set aside if it is `failed`; raise `DataError` without it."""
         if version != FAILED:
             assert not isinstance(version, str), "only a version that failed has a name"
@@ -345,7 +354,7 @@ class Store:
         """Return the versions that are kept, the oldest first."""
         return self.published.numbers()
 
-    def read(self, table: str, version: int | Version) -> pa.Table:
+    def read(self, table: str, version: int | PublishedVersion) -> pa.Table:
         """Return the rows of a table."""
         with self._understood(table):
             return self.published.read(table, version)
@@ -357,7 +366,7 @@ class Store:
 
     @contextmanager
     def _understood(self, table: str) -> Iterator[None]:
-        """Tell of files that are missing, or are not what they should be."""
+        """Raise `DataError` for files that are missing or damaged."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -372,15 +381,15 @@ class Store:
 
     @property
     def incoming(self) -> Path:
-        """The folder for facts on their way from tasks to this process."""
+        """The folder for facts that tasks write for this process."""
         return self.path / INCOMING
 
     def remove_incoming(self) -> None:
-        """Remove what a process has left behind that was killed."""
+        """Remove what a killed process has left behind."""
         shutil.rmtree(self.incoming, ignore_errors=True)
 
     def remove_rejects(self, numbers: Iterable[int]) -> None:
-        """Remove the rows that versions have rejected, unless a later version still names them."""
+        """Remove the rejected rows of versions, unless a later version still names them."""
         if self.beside is None:
             return
         named = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
@@ -395,7 +404,7 @@ class Store:
 
 
 def is_former(path: Path) -> bool:
-    """Whether a folder has versions as they were published before there were tables that others read."""
+    """Return whether a folder has versions in the former format, from before there were tables."""
     return (path / "CURRENT").is_file() and (path / "versions").is_dir()
 
 
@@ -409,22 +418,21 @@ def store_of(settings: Settings) -> Store:
         raise DataError(replace(each, span=each.span or span) for each in error.diagnostics) from error
 
 
-# ---- The reasoner of a published folder: a durable store beside the tables. Mutates the disk.
+# ---- The state: a durable store of the reasoner beside the tables. Mutates the disk.
 #
-# With it a change derives only what it touches, in this process or in a later one.
+# With it a change derives only what it affects, in this process or in a later one.
 #
-# A store says of which version it is. One that is made for a new version lies beside the current one until
-# that version is published. What a transaction does is committed to the store first, then published. A
-# process that ends in between leaves a store that is one version ahead: `expected` says what was to be
-# published then.
+# A store knows of which version it is. One that is made for a new version lies beside the current one until
+# that version is published. A transaction is committed to the store first, then published. A process that
+# ends in between leaves a store that is one version ahead; `expected` returns what was to be published then.
 
 APP: Final = "published"  # the application whose transactions a store counts: their numbers are versions
 FOLDER: Final = "_state"
 EXPECTED: Final = "_expected.json"
 
 
-class State:
-    """The store of a published folder."""
+class StateStore:
+    """The durable store of the reasoner of a published folder."""
 
     def __init__(self, published: Path, settings: Mapping[str, Any], max_memory: int | None = None) -> None:
         self._published = published
@@ -440,10 +448,10 @@ class State:
         """Return the folder of a store that is made for a version to come."""
         return self._published / f"{FOLDER}.{number}"
 
-    # ---- a new one
+    # ---- a new store
 
     def begin(self, number: int, program: Program) -> StoredReasoner:
-        """Return a reasoner without facts, whose store is made by `begin` for a version to come."""
+        """Return a reasoner without facts, whose `begin` makes the store of a version to come."""
         path = self.path_for(number)
         shutil.rmtree(path, ignore_errors=True)  # left by a process that did not finish
         reasoner = open_store(path, program, later=True, **self._settings)
@@ -483,7 +491,7 @@ class State:
             if path != current:
                 shutil.rmtree(path, ignore_errors=True)
 
-    # ---- the one that is there
+    # ---- the current store
 
     @staticmethod
     def batch(number: int) -> BatchId:
@@ -515,10 +523,10 @@ class State:
         """Return the version that a reasoner is of."""
         return reasoner.batches[APP].number if APP in reasoner.batches else 0
 
-    # ---- what is to be published
+    # ---- the version that is to be published
 
-    def expect(self, number: int, origin: Origin) -> None:
-        """Note what a version will say of itself, before its transaction is committed to the store."""
+    def expect(self, number: int, origin: VersionOrigin) -> None:
+        """Write the origin of a version before its transaction is committed to the store."""
         text = json.dumps({"version": number, "origin": origin.to_json()})
         write_text(self._published / EXPECTED, text)
 
@@ -527,20 +535,20 @@ class State:
         """Whether a version was begun, and perhaps not published."""
         return (self._published / EXPECTED).exists()
 
-    def expected(self, number: int) -> Origin | None:
-        """Return what a version was to say of itself that was not published."""
+    def expected(self, number: int) -> VersionOrigin | None:
+        """Return the origin of a version that was not published, if it is the expected one."""
         try:
             found = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return Origin.from_json(found["origin"]) if found["version"] == number else None
+        return VersionOrigin.from_json(found["origin"]) if found["version"] == number else None
 
     def settle(self) -> None:
-        """Expect nothing more: what the store has is published."""
+        """Forget the expected version: what the store has is published."""
         (self._published / EXPECTED).unlink(missing_ok=True)
 
 
-# ---- Whether a job can go on from a version: what it must not differ in, and what is derived anew otherwise.
+# ---- Whether a job can continue from a version, or everything must be derived again.
 
 
 def check_columns(before: Manifest, program: Program) -> None:
@@ -559,8 +567,8 @@ def check_columns(before: Manifest, program: Program) -> None:
         raise DataError(faults)
 
 
-def reason_for_anew(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
-    """Return why everything must be derived anew, to go on from a version with a program, if it must."""
+def reason_not_to_continue(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
+    """Return why everything must be derived again, to continue from a version with a program, if it must."""
     now, was = engine.treatment_in(program), before.origin.treatment
     if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms come and go as rules do
         shown = [text or "no such treatment" for text in (was, now)]
@@ -576,8 +584,8 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
     return None
 
 
-def edited_inputs(inputs: Mapping[str, Input], change: Change) -> Mapping[str, Input]:
-    """The inputs; tables of predicates whose facts a transaction changes no longer tell all of these."""
+def edited_inputs(inputs: Mapping[str, InputRecord], change: Change) -> Mapping[str, InputRecord]:
+    """Return the inputs; those with versions are marked if facts of their predicates change."""
     names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
     return {
         key: replace(each, is_edited=True) if each.version is not None and each.predicate in names else each
@@ -586,7 +594,7 @@ def edited_inputs(inputs: Mapping[str, Input], change: Change) -> Mapping[str, I
 
 
 def reason_in(error: ProgramError) -> str:
-    """Why everything must be derived anew, as maintaining what holds at times has told; else raises it."""
+    """Return why facts at times cannot be maintained, so that all are derived again; else raise the error."""
     for fault in error.diagnostics:
         if fault.code == NOT_CHANGED:
             return fault.message
@@ -594,7 +602,7 @@ def reason_in(error: ProgramError) -> str:
 
 
 def reason_not_to_open(error: DataError) -> str:
-    """Return why everything must be derived anew, as opening the state has told; else raise the error."""
+    """Return why the state cannot be opened, so that all is derived again; else raise the error."""
     for fault in error.diagnostics:
         if fault.code == NOT_STORABLE:  # other settings than it was made with
             return fault.message
@@ -602,7 +610,7 @@ def reason_not_to_open(error: DataError) -> str:
 
 
 def _times_of(name: str, program: Program, engine: Engine) -> int:
-    """How many columns of a predicate's table tell when."""
+    """Return how many columns of a predicate's table say when."""
     if name not in program.timed:
         return 0
     is_periodic = engine.horizon is None and bool(time_cycle(program.timed_rules))
@@ -610,13 +618,59 @@ def _times_of(name: str, program: Program, engine: Engine) -> int:
 
 
 def has_changed(what: str) -> DataError:
-    """The error for a change without a run, while the job is another one than that of the last version."""
+    """Return the error for a change without a run, where the job differs from that of the last version."""
     message = f"{what} has changed since the last version was published"
     return DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
 
 
 def no_advance(place: str | None = None) -> DataError:
-    """The error for time that is to advance."""
+    """Return the error for a change script that advances time."""
     message = "time cannot advance in a pipeline by a change script"
     help = "give a stream of records an `event-time`: time advances by its watermark"
     return DataError(Diagnostic(codes.TIMED, message, place=place, help=help))
+
+
+# ---- Programs as a version keeps them: the text of rules and declarations, and a hash of their meaning.
+
+
+def digest(*texts: str) -> str:
+    """Return a hash of texts."""
+    made = blake2b(digest_size=16)
+    for text in texts:
+        made.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    return made.hexdigest()
+
+
+_described: list[tuple[Program, tuple[str, str | None]]] = []  # the last one, by what it consists of
+
+
+def described(program: Program) -> tuple[str, str | None]:
+    """Return a hash of what a program means, and the text of its rules and declarations."""
+    for known, texts in _described:
+        if known.rules is program.rules and known.predicates is program.predicates:
+            return texts
+    found = hash_of(program), write_rules(program)
+    _described[:] = [(program, found)]
+    return found
+
+
+def hash_of(program: Program) -> str:
+    """Return a hash of the rules and of the predicates' columns: the same if only the layout differs."""
+    writing = Writing()
+    rules = sorted(writing.rule(rule) for rule in program.rules)
+    predicates = sorted(
+        f"{item.name}/{item.arity} {' '.join(kind.value for kind in item.types)}"
+        for item in program.predicates.values()
+    )
+    times = sorted(f"@ {name}" for name in program.given_times)
+    return digest(*rules, "", *predicates, *times, *(["integer time"] if program.is_integer_time else []))
+
+
+def published_program(origin: VersionOrigin, program: Program) -> Program | None:
+    """Return the program that a version was published with; None if it cannot be read back.
+
+    `program` is the current one, which is often the same.
+    """
+    if hash_of(program) == origin.program:
+        return replace(program, facts=(), imports=())
+    return None if origin.rules is None else restored_names(read_rules(origin.rules), program)

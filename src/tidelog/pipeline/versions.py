@@ -1,6 +1,4 @@
-"""Published versions as Python reads them, and sinks: facts of a version for those who do not read
-published folders.
-"""
+"""Published versions as Python reads them, and sinks: copies of facts outside published folders."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.pipeline.contents import Changed, Layout, ids_in, no_rows, times_in
-from tidelog.pipeline.expectations import public_name
+from tidelog.pipeline.contents import ChangedRows, TableLayout, ids_in, no_rows, times_in
 from tidelog.pipeline.job_settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.version_folder import Manifest, Store
@@ -40,9 +37,8 @@ from tidelog.publish.table_files import DELETE, INSERT
 from tidelog.reasoner.delta import ADDED as PLUS
 from tidelog.reasoner.delta import REMOVED as MINUS
 from tidelog.reasoner.delta import Delta, PredicateDelta, find_predicate
+from tidelog.rewrite.dropped_rows import public_name
 from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRelation
-
-# ---- Published versions as Python reads them: relations, and what changed between two versions.
 
 PIECE: Final = 1 << 15  # rows of a piece
 
@@ -102,9 +98,9 @@ class Version:
         return None if before is None else self.store.manifest(before)
 
     def changed_pieces(self, name: str) -> Iterator[tuple[str, Relation]] | None:
-        """Return what `changes` does, some rows at a time: whether they came or went, and the rows.
+        """Return the changes some rows at a time: whether they were inserted or deleted, and the rows.
 
-        None if no change feed says it: rows of the two versions have to be compared.
+        None without a change feed: rows of the two versions have to be compared.
         """
         table, earlier = find_predicate(name, self.predicates).written, self._earlier()
         after = earlier.version if earlier else 0
@@ -156,7 +152,7 @@ def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionar
     if not origin.times.get(name):
         return Relation(name, names, rows.columns, rows.count, dictionary, lambda: schema)
     named = manifest.tables[name].schema.names
-    layout = Layout(tuple(named), origin.times[name], origin.is_calendar)
+    layout = TableLayout(tuple(named), origin.times[name], origin.is_calendar)
     times, every = times_in(rows, layout, dictionary, origin.is_integer_time)
     columns = rows.columns[: layout.arguments]
     ends = times.left, times.right
@@ -171,15 +167,22 @@ def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -
     predicate = predicate_of(name, manifest)
     if not predicate.arity and not manifest.origin.times.get(name):
         return Rows((), table.num_rows)
-    parts: list[list[Any]] = [[] for _ in range(predicate.arity)]
     arguments = table.select(range(predicate.arity))
-    for batch in from_python(arguments, predicate.types, predicate.columns, Faults(OnError.FAIL)):
-        for place, column in enumerate(batch.columns):
-            parts[place].append(engine.encode_column(column))
-    columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+    columns = encoded_columns(arguments, predicate.types, predicate.columns, engine)
     for column in table.columns[predicate.arity :]:
         columns.append(ids_in(column, _TIMES[str(column.type)], engine.dictionary))
     return Rows(tuple(columns), table.num_rows)
+
+
+def encoded_columns(
+    table: Any, types: tuple[ColumnType, ...], names: tuple[str | None, ...], engine: ColumnarEngine
+) -> list[Any]:
+    """Return the columns of a table as ids."""
+    parts: list[list[Any]] = [[] for _ in types]
+    for batch in from_python(table, types, names, Faults(OnError.FAIL)):
+        for place, column in enumerate(batch.columns):
+            parts[place].append(engine.encode_column(column))
+    return [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
 
 
 _TIMES = {
@@ -199,7 +202,7 @@ def read(
     may be an address, `s3://bucket/folder`; `storage` has what `[storage]` of job files has.
     """
     store = Store(path, storage=storage)
-    return Version(store, store.looked_at(version))
+    return Version(store, store.find(version))
 
 
 class VersionDelta(Delta):
@@ -207,7 +210,7 @@ class VersionDelta(Delta):
 
     def __init__(
         self,
-        changes: Mapping[str, tuple[Changed, Manifest]],
+        changes: Mapping[str, tuple[ChangedRows, Manifest]],
         known: Mapping[str, Predicate],
         engine: ColumnarEngine,
         number: int,
@@ -228,7 +231,7 @@ class VersionDelta(Delta):
 
 def difference(store: Store, first: int | str, second: int | str) -> Delta:
     """Return what changed between two versions, whichever is the later one; each may be `failed`."""
-    one, other = store.looked_at(first), store.looked_at(second)
+    one, other = store.find(first), store.find(second)
     low, high = (one, other) if one.version <= other.version else (other, one)
     engine = ColumnarEngine(1)
     known = {**predicates_of(low), **predicates_of(high)}
@@ -241,33 +244,33 @@ def difference(store: Store, first: int | str, second: int | str) -> Delta:
 
 def _changed(
     store: Store, table: str, low: Manifest | None, high: Manifest, engine: ColumnarEngine
-) -> tuple[Changed, Manifest]:
+) -> tuple[ChangedRows, Manifest]:
     """Return what changed in a table after a version, None if there was none, and whose columns it has.
 
-    The change feed of the table says it, or comparing all rows if that does not.
+    It is read from the change feed of the table, or found by comparing all rows.
     """
     old, new = low.tables.get(table) if low else None, high.tables.get(table)
     of = high if new is not None or low is None else low
     none = no_rows(_width(table, of))
     if old is not None and new is not None and old.changed_in == new.changed_in:
-        return Changed(none, none), of
+        return ChangedRows(none, none), of
     if low is None or old is None:
-        return Changed(none, _rows(store, table, high, engine)), of
+        return ChangedRows(none, _rows(store, table, high, engine)), of
     if new is None:
-        return Changed(_rows(store, table, low, engine), none), of
+        return ChangedRows(_rows(store, table, low, engine), none), of
     if table not in high.published.uncommitted and _is_alike(store, table, low, high):
         feed = store.changes(table, low.version, high.version)
-        changed = Changed(none, none)
+        changed = ChangedRows(none, none)
         for number in sorted(set(feed.column(NUMBER).to_pylist())):
             inserted, deleted = by_kind(feed.filter(pc.equal(feed.column(NUMBER), number)))
             changed = changed.then(
-                Changed(*(encoded(table, each, of, engine) for each in (deleted, inserted)))
+                ChangedRows(*(encoded(table, each, of, engine) for each in (deleted, inserted)))
             )
         return changed, of
     before, after = (_rows(store, table, each, engine) for each in (low, high))
     if len(before.columns) != len(after.columns):  # another predicate of the same name
-        return Changed(none, after), of
-    return Changed.between(before, after), of
+        return ChangedRows(none, after), of
+    return ChangedRows.between(before, after), of
 
 
 def _is_alike(store: Store, table: str, low: Manifest, high: Manifest) -> bool:
@@ -321,7 +324,7 @@ def write_tables(session: Any, sink: Sink, tables: Iterator[pa.Table], mode: str
 
 
 def write_frame(frame: Any, sink: Sink, mode: str) -> None:
-    """The rows of a DataFrame are where a sink says."""
+    """Write the rows of a DataFrame where a sink says."""
     try:
         _write(frame, sink, mode)
     except Exception as error:  # noqa: BLE001 - Py4J raises what the driver raises
@@ -343,11 +346,11 @@ def _write(frame: Any, sink: Sink, mode: str) -> None:
     writer.save()
 
 
-# ---- Sinks: facts of a version, or what it changed, for those who do not read published folders.
+# ---- Sinks: facts of a version, or its changes, for readers that know no published folders.
 #
-# Sinks are written after the pointer has moved. A file names the version whose sinks are written, so that a
-# run that was stopped in between is made up for. Facts replace what the sink held; changes get a file, or
-# rows, of their own for each version, so that nothing is written twice.
+# Sinks are written after the version has become the current one. A file names the version whose sinks are
+# written, so that the next run completes one that was stopped in between. Facts replace the content of the
+# sink; changes get a file, or rows, of their own for each version, so that no change is written twice.
 
 WRITTEN = ".sinks"  # the version whose sinks are written
 _SIGNS = {INSERT: PLUS, DELETE: MINUS}
@@ -396,6 +399,11 @@ class Sinks:
             return int((self._store.path / WRITTEN).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return 0
+
+    def unwritten(self) -> Manifest | None:
+        """Return the current version if a run that was stopped has not written it to the sinks."""
+        current = self._store.current()
+        return current if current is not None and self.written < current.version else None
 
     def write(self, manifest: Manifest) -> None:
         """Write a version to the sinks."""
@@ -465,7 +473,7 @@ class Sinks:
 
 
 def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
-    """The rows of a relation as a sink wants them; tables and databases hold text alone by default."""
+    """Return the rows of a relation as a sink has them; tables and databases hold text by default."""
     if sink.kind == "file":
         assert sink.format is not None
         return file_table(relation, sink.format, sink.terms, types)
@@ -478,7 +486,7 @@ def _types(predicate: Predicate) -> tuple[ColumnType, ...]:
 
 
 def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:
-    """The table with first columns that tell the version and the sign of its rows."""
+    """Return the table with first columns for the version and the sign of its rows."""
     for label, value in (("change", sign), ("version", version)):
         name = label
         while name in table.column_names:

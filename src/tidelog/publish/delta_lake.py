@@ -1,7 +1,7 @@
 """Tables of Delta Lake, by the package `deltalake`; commits on a disk are written here.
 
 The package commits added and removed files, but has no action for change files (`cdc`), without which a
-change feed reports all rows of a file that was written anew. On a disk a commit is therefore one file of
+change feed reports all rows of a file that was rewritten. On a disk a commit is therefore one file of
 JSON lines that is written here, and created only if no other commit has its number. Object stores have no
 such operation in Arrow: there the package commits, and exact changes go to a table of their own,
 `_changes/<table>`, to which rows are only added.
@@ -24,9 +24,16 @@ import pyarrow.compute as pc
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import published_schemas
 from tidelog.publish import table_files as files
-from tidelog.publish.object_storage import Folder, delta_options, folder_name
-from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER, SCHEMA, VERSIONS, TableVersion, Version
-from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, DataFile, Plan, Range
+from tidelog.publish.object_storage import StorageFolder, delta_options, folder_name
+from tidelog.publish.published_schemas import (
+    CHANGE_TYPE,
+    NUMBER,
+    SCHEMA,
+    VERSIONS,
+    PublishedVersion,
+    TableVersion,
+)
+from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Range, TableFile, TablePlan
 
 LOG: Final = "_delta_log"
 CHANGE_DATA: Final = "_change_data"
@@ -49,25 +56,25 @@ def package() -> Any:
 
 
 @dataclass(frozen=True)
-class State:
+class DeltaState:
     """What a log says of a table at one of its versions."""
 
     version: int
     id: str
     schema: pa.Schema
     needs_ntz: bool  # whether the protocol has the feature `timestampNtz`
-    files: Mapping[str, DataFile]
+    files: Mapping[str, TableFile]
 
 
 @dataclass(frozen=True)
-class Commit:
+class DeltaCommit:
     """One entry of a log, before it is written."""
 
     number: int  # of the published version, for the transaction
     operation: str
-    added: tuple[DataFile, ...] = ()
-    removed: tuple[DataFile, ...] = ()
-    changes: tuple[DataFile, ...] | None = None
+    added: tuple[TableFile, ...] = ()
+    removed: tuple[TableFile, ...] = ()
+    changes: tuple[TableFile, ...] | None = None
     schema: pa.Schema | None = None  # None where it stays
     partition: int | None = None  # of the files, in a table of changes
 
@@ -88,14 +95,14 @@ class DeltaTables:
     needs_a_file = False
     metadata = LOG
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: StorageFolder) -> None:
         self._folder = folder
         self._package = package()
         self._due: set[str] = set()
-        self._heads: dict[str, State] = {}
-        self._last_read: tuple[str, tuple[Version, ...]] | None = None
+        self._heads: dict[str, DeltaState] = {}
+        self._last_read: tuple[str, tuple[PublishedVersion, ...]] | None = None
 
-    def changes_folder(self, table: str) -> Folder:
+    def changes_folder(self, table: str) -> StorageFolder:
         """Return where change files of a table are."""
         if self._folder.is_local:
             return self._folder_of(table).below(CHANGE_DATA)
@@ -103,13 +110,13 @@ class DeltaTables:
 
     # ---- tables
 
-    def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
-        """Commit the files of a table; see `Tables`."""
+    def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
+        """Commit the files of a table; see `TableFormat`."""
         folder = self._folder_of(plan.table)
         head = self._state(folder)
         before = head.files if head else {}
         paths = {file.path for file in plan.files}
-        commit = Commit(
+        commit = DeltaCommit(
             number,
             "DROP" if plan.is_dropped else "WRITE",
             tuple(file for file in plan.files if file.path not in before),
@@ -122,7 +129,7 @@ class DeltaTables:
         return self._put(folder, head, commit)
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
-        """Commit the content of a version again, with the reverse of the change; see `Tables`."""
+        """Commit the content of a version again, with the reverse of the change; see `TableFormat`."""
         folder = self._folder_of(table)
         if not folder.is_local:
             self._remove_changes(table, number)
@@ -131,13 +138,15 @@ class DeltaTables:
             return
         wanted = self._state(folder, base.format_version) if base else replace(head, files={})
         if wanted is None:
-            raise _damaged(folder, f"version {base.format_version if base else 0} of its log is not there")
+            raise files.damaged_table(
+                folder, f"version {base.format_version if base else 0} of its log is not there"
+            )
         added = tuple(file for path, file in wanted.files.items() if path not in head.files)
         removed = tuple(file for path, file in head.files.items() if path not in wanted.files)
         is_same = head.schema.equals(wanted.schema, check_metadata=True)
         if not added and not removed and is_same:
             return
-        commit = Commit(
+        commit = DeltaCommit(
             base.changed_in if base else 0,
             "RESTORE",
             added,
@@ -147,12 +156,12 @@ class DeltaTables:
         )
         self._put(folder, head, commit)
 
-    def files(self, version: TableVersion) -> tuple[DataFile, ...]:
+    def files(self, version: TableVersion) -> tuple[TableFile, ...]:
         """Return the data files of a version."""
         folder = self._folder_of(version.name)
         state = self._state(folder, version.format_version)
         if state is None:
-            raise _damaged(folder, f"version {version.format_version} of its log is not there")
+            raise files.damaged_table(folder, f"version {version.format_version} of its log is not there")
         return tuple(state.files.values())
 
     def changes(self, version: TableVersion, before: TableVersion | None) -> tuple[ChangeFile, ...]:
@@ -188,7 +197,7 @@ class DeltaTables:
                 found.update(row["number"] for row in self._rows(file, ["number"]))
         return tuple(sorted(found))
 
-    def version(self, number: int | None) -> Version | None:
+    def version(self, number: int | None) -> PublishedVersion | None:
         """Return a published version; reads the one file that has it."""
         state = self._state(self._folder.below(VERSIONS))
         if state is None or not state.files:
@@ -197,12 +206,12 @@ class DeltaTables:
             number = max(_bound(file.columns["number"].high) for file in state.files.values())
         return next(iter(self._versions(state, number, number)), None)
 
-    def versions(self, first: int, last: int) -> tuple[Version, ...]:
+    def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
         """Return some published versions."""
         state = self._state(self._folder.below(VERSIONS))
         return self._versions(state, first, last) if state else ()
 
-    def _versions(self, state: State, first: int, last: int) -> tuple[Version, ...]:
+    def _versions(self, state: DeltaState, first: int, last: int) -> tuple[PublishedVersion, ...]:
         found = []
         for file in state.files.values():
             known = file.columns["number"]
@@ -210,14 +219,14 @@ class DeltaTables:
                 found += [each for each in self._recorded(file) if first <= each.number <= last]
         return tuple(sorted(found, key=lambda version: version.number))
 
-    def _recorded(self, file: DataFile) -> tuple[Version, ...]:
+    def _recorded(self, file: TableFile) -> tuple[PublishedVersion, ...]:
         """Return the versions of a file of their table. Files do not change: the last one read is kept."""
         if self._last_read is None or self._last_read[0] != file.path:
             rows = self._rows(file, SCHEMA.names)
-            self._last_read = file.path, tuple(Version.from_record(row) for row in rows)
+            self._last_read = file.path, tuple(PublishedVersion.from_record(row) for row in rows)
         return self._last_read[1]
 
-    def _rows(self, file: DataFile, columns: list[str]) -> list[dict[str, Any]]:
+    def _rows(self, file: TableFile, columns: list[str]) -> list[dict[str, Any]]:
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         rows = files.read_file(self._folder.below(VERSIONS), file.path, schema)
         found: list[dict[str, Any]] = rows.to_pylist()
@@ -228,14 +237,16 @@ class DeltaTables:
         state = self._state(self._folder.below(VERSIONS))
         return state.files.keys() if state else ()
 
-    def publish(self, version: Version) -> None:
+    def publish(self, version: PublishedVersion) -> None:
         """Add a row to the table of versions."""
         folder = self._folder.below(VERSIONS)
         head = self._state(folder)
         (path,) = files.written(folder, f"version-{version.number}", version.to_arrow())
         folder.sync([path])
         file = files.described(folder, path, SCHEMA)
-        self._put(folder, head, Commit(version.number, "WRITE", (file,), schema=None if head else SCHEMA))
+        self._put(
+            folder, head, DeltaCommit(version.number, "WRITE", (file,), schema=None if head else SCHEMA)
+        )
 
     # ---- keeping the folder small
 
@@ -245,8 +256,8 @@ class DeltaTables:
             address = self._due.pop()
             self._package.DeltaTable(address, storage_options=self._options).create_checkpoint()
 
-    def forget(self, kept: tuple[Version, ...]) -> None:
-        """Forget old versions, and shorten logs; see `Tables`."""
+    def forget(self, kept: tuple[PublishedVersion, ...]) -> None:
+        """Forget old versions, and shorten logs; see `TableFormat`."""
         self._forget_rows(kept[0].number)
         head = self._state(self._folder.below(VERSIONS))
         self._shorten(VERSIONS, head.version if head else 0)
@@ -280,18 +291,18 @@ class DeltaTables:
         folder.sync(paths)
         added = tuple(files.described(folder, path, SCHEMA) for path in paths)
         last = max(_bound(file.columns["number"].high) for file in added)
-        self._put(folder, head, Commit(last, "OPTIMIZE", added, tuple(head.files.values()), changes=()))
+        self._put(folder, head, DeltaCommit(last, "OPTIMIZE", added, tuple(head.files.values()), changes=()))
 
     # ---- logs
 
-    def _folder_of(self, table: str) -> Folder:
+    def _folder_of(self, table: str) -> StorageFolder:
         return self._folder.below(folder_name(table))
 
     @property
     def _options(self) -> dict[str, str] | None:
         return None if self._folder.is_local else delta_options(self._folder.storage)
 
-    def _state(self, folder: Folder, version: int | None = None) -> State | None:
+    def _state(self, folder: StorageFolder, version: int | None = None) -> DeltaState | None:
         """Return what a log says at a version, its last one by default; None where there is no log."""
         if folder.is_local and not (folder.local / LOG).is_dir():
             return None  # the package would create the folder
@@ -303,7 +314,7 @@ class DeltaTables:
         except self._package.exceptions.TableNotFoundError:
             return None
         except self._package.exceptions.DeltaError as error:
-            raise _damaged(folder, str(error)) from error
+            raise files.damaged_table(folder, str(error)) from error
         metadata = table.metadata()
         schema = published_schemas.from_json(table.schema().to_json(), metadata.description)
         actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
@@ -311,19 +322,23 @@ class DeltaTables:
         needs_ntz = "timestampNtz" in (protocol.reader_features or ())
         names = [field.name for field in schema if not pa.types.is_nested(field.type)]
         found = (_file_of(action, names) for action in actions)
-        state = State(table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found})
+        state = DeltaState(
+            table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found}
+        )
         if version is None:
             self._heads[folder.address] = state
         return state
 
-    def _actions(self, folder: Folder, version: int) -> list[dict[str, Any]]:
+    def _actions(self, folder: StorageFolder, version: int) -> list[dict[str, Any]]:
         content = folder.read(_entry(version))
         if content is None:
             message = f"the log of `{folder.address}` no longer has version {version}"
             raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table anew"))
         return [json.loads(line) for line in content.splitlines() if line.strip()]
 
-    def _reversed_changes(self, folder: Folder, head: State, number: int) -> tuple[DataFile, ...] | None:
+    def _reversed_changes(
+        self, folder: StorageFolder, head: DeltaState, number: int
+    ) -> tuple[TableFile, ...] | None:
         """Return change files that take back what the last commit of a log says it changed, if it does."""
         actions = self._actions(folder, head.version)
         if not any(action.get("txn", {}).get("version") == number for action in actions):
@@ -343,7 +358,7 @@ class DeltaTables:
         folder.below(CHANGE_DATA).sync(written)
         return tuple(files.described(folder.below(CHANGE_DATA), path, schema) for path in written)
 
-    def _put(self, folder: Folder, head: State | None, commit: Commit) -> int:
+    def _put(self, folder: StorageFolder, head: DeltaState | None, commit: DeltaCommit) -> int:
         """Commit after a version of a log, and return the next one; raise a diagnostic if it is taken."""
         version = head.version + 1 if head else 0
         if not folder.is_local:
@@ -361,7 +376,7 @@ class DeltaTables:
         self._heads[folder.address] = state
         return self._noted(folder, version)
 
-    def _noted(self, folder: Folder, version: int) -> int:
+    def _noted(self, folder: StorageFolder, version: int) -> int:
         """Note that a log is due for a checkpoint, if it is, and return the version."""
         last = json.loads(folder.read(f"{LOG}/_last_checkpoint") or b'{"version": 0}')["version"]
         if version - last >= CHECKPOINT:
@@ -370,7 +385,7 @@ class DeltaTables:
 
     # ---- object stores
 
-    def _put_by_package(self, folder: Folder, head: State | None, commit: Commit) -> None:
+    def _put_by_package(self, folder: StorageFolder, head: DeltaState | None, commit: DeltaCommit) -> None:
         """Commit through the package, which knows how to create an object only if it is not there."""
         transaction = importlib.import_module("deltalake.transaction")
         notes = {"tidelog.version": str(commit.number)}
@@ -386,7 +401,7 @@ class DeltaTables:
         now = time.time_ns() // 1_000_000
         is_change = commit.is_change
 
-        def added(file: DataFile) -> Any:
+        def added(file: TableFile) -> Any:
             statistics = files.statistics_json(file)
             return transaction.AddAction(file.path, file.size, partition, now, is_change, statistics)
 
@@ -434,20 +449,18 @@ class DeltaTables:
             help_line = "one process writes at a time"
             raise DataError(Diagnostic(codes.CONFLICT, message, help=help_line)) from error
 
-    def _copied(self, folder: Folder, file: DataFile) -> DataFile:
+    def _copied(self, folder: StorageFolder, file: TableFile) -> TableFile:
         path = f"part-copied-{uuid.uuid4().hex}.parquet"
         folder.filesystem.copy_file(folder.path(file.path), folder.path(path))
         return replace(file, path=path)
 
-    def _append_changes(self, plan: Plan, number: int) -> None:
+    def _append_changes(self, plan: TablePlan, number: int) -> None:
         """Add change files to the table of changes, which is partitioned by version."""
         folder = self.changes_folder(plan.table)
         head = self._state(folder)
-        schema = pa.schema(
-            [*published_schemas.columns_of_changes(plan.schema), pa.field(NUMBER, pa.int64(), False)]
-        )
+        schema = published_schemas.columns_of_feeds(plan.schema)
         is_same = head is not None and head.schema.equals(schema, check_metadata=True)
-        commit = Commit(
+        commit = DeltaCommit(
             number, "WRITE", plan.changes or (), schema=None if is_same else schema, partition=number
         )
         if head is not None and not is_same:  # rows of other columns cannot stay
@@ -461,10 +474,10 @@ class DeltaTables:
         found = head.files.values() if head else ()
         removed = tuple(file for file in found if file.partition == {NUMBER: str(number)})
         if removed:
-            self._put(folder, head, Commit(0, "RESTORE", removed=removed, partition=number))
+            self._put(folder, head, DeltaCommit(0, "RESTORE", removed=removed, partition=number))
 
 
-def _is_last(folder: Folder, state: State) -> bool:
+def _is_last(folder: StorageFolder, state: DeltaState) -> bool:
     """Return whether a log still ends with a version: its numbers have no gaps."""
     return folder.has(_entry(state.version)) and not folder.has(_entry(state.version + 1))
 
@@ -473,7 +486,7 @@ def _entry(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
-def _after(head: State | None, commit: Commit) -> State:
+def _after(head: DeltaState | None, commit: DeltaCommit) -> DeltaState:
     """Return what a log says after a commit."""
     removed = {file.path for file in commit.removed}
     before = head.files if head else {}
@@ -481,12 +494,12 @@ def _after(head: State | None, commit: Commit) -> State:
     found |= {file.path: file for file in commit.added}
     if head is None:
         assert commit.schema is not None
-        return State(0, str(uuid.uuid4()), commit.schema, _has_ntz(commit.schema), found)
+        return DeltaState(0, str(uuid.uuid4()), commit.schema, _has_ntz(commit.schema), found)
     schema = commit.schema if commit.schema is not None else head.schema
-    return State(head.version + 1, head.id, schema, head.needs_ntz or _has_ntz(schema), found)
+    return DeltaState(head.version + 1, head.id, schema, head.needs_ntz or _has_ntz(schema), found)
 
 
-def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict[str, Any]]:
+def _lines(head: DeltaState | None, commit: DeltaCommit, identifier: str) -> Iterable[dict[str, Any]]:
     """Yield the actions of a commit."""
     now = time.time_ns() // 1_000_000
     yield {
@@ -560,13 +573,13 @@ def _has_ntz(schema: pa.Schema) -> bool:
     return '"timestamp_ntz"' in published_schemas.to_json(schema)
 
 
-def _file_of(action: Mapping[str, Any], names: list[str]) -> DataFile:
+def _file_of(action: Mapping[str, Any], names: list[str]) -> TableFile:
     low, high, nulls = (action.get(key) or {} for key in ("min", "max", "null_count"))
     columns = {name: Range(low.get(name), high.get(name), nulls.get(name)) for name in names}
     found = action.get("partition") or {}
     partition = {name: str(value) for name, value in found.items()}
     path, rows, size = unquote(action["path"]), action["num_records"], action["size_bytes"]
-    return DataFile(path, rows, size, columns, partition)
+    return TableFile(path, rows, size, columns, partition)
 
 
 def _bound(value: Any) -> int:
@@ -577,8 +590,3 @@ def _log_number(path: str) -> int:
     """Return the number in the name of a file of a log; names without one are older than all."""
     digits = path.rpartition("/")[2].partition(".")[0]
     return int(digits) if digits.isdigit() else -1
-
-
-def _damaged(folder: Folder, what: str) -> DataError:
-    message = f"`{folder.address}` is damaged: {what}"
-    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))

@@ -1,4 +1,4 @@
-"""Tables of others: Delta and Iceberg tables as sources, with their changes as Arrow.
+"""Foreign tables: Delta and Iceberg tables of other writers as sources, with their changes as Arrow.
 
 A table with a feature that would have to be applied to be read rightly, and is not, is refused by the name of
 the feature (E912). What is read is never a guess.
@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import delta_lake, iceberg
 from tidelog.publish import table_files as files
-from tidelog.publish.object_storage import Folder, delta_options, iceberg_options
-from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
+from tidelog.publish.object_storage import StorageFolder, delta_options, iceberg_options
+from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_feeds
 from tidelog.publish.table_files import DELETE, INSERT
 
 FORMATS: Final = ("delta", "iceberg")
@@ -36,7 +36,7 @@ _ADDED, _DELETED = 1, 2  # states of entries in Iceberg's manifests
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A Parquet file of a table of others; values of partition columns may be missing in the file."""
+    """A Parquet file of a foreign table; values of partition columns may be missing in the file."""
 
     location: str
     rows: int | None
@@ -45,7 +45,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A version of a table of others: `version` is that of a Delta log, or the id of an Iceberg snapshot."""
+    """A version of a foreign table: `version` is that of a Delta log, or the id of an Iceberg snapshot."""
 
     format: str
     version: int
@@ -54,7 +54,7 @@ class SourceTable:
     files: tuple[SourceFile, ...]
     _table: Any = field(repr=False, compare=False)
     _renamed: tuple[str, ...] = ()  # columns that files may have under other names
-    _folder: Folder | None = field(default=None, repr=False, compare=False)  # of a Delta table
+    _folder: StorageFolder | None = field(default=None, repr=False, compare=False)  # of a Delta table
 
     def _dataset(self) -> Any:
         """Return a Delta table as a dataset over Arrow's own file system.
@@ -86,7 +86,7 @@ class SourceTable:
             yield batch.select(names)
 
     def plain_files(self) -> tuple[SourceFile, ...]:
-        """Return the files, if a reader that knows nothing of the format finds all columns by their names."""
+        """Return the files, if a reader of plain Parquet finds all columns by their names."""
         if self._renamed:
             names = ", ".join(f"`{name}`" for name in self._renamed)
             message = f"columns of the Iceberg table have had other names, which files still have: {names}"
@@ -110,9 +110,9 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class ForeignTable:
-    """A table of others as it is now, or as it was in a version: which one that is, without a row being read.
+    """A foreign table, now or in a version: which one that is, without a row being read.
 
-    `identity` is another one if the table was made anew at the same place.
+    `identity` differs if the table was created again at the same place.
     """
 
     format: str
@@ -152,7 +152,7 @@ def foreign_table(
     """Return a Delta or Iceberg table, in its last version or an earlier one."""
     storage = dict(storage or {})
     if format == "delta":
-        folder = Folder.at(path, storage)
+        folder = StorageFolder.at(path, storage)
         table = _opened(folder, version)
         schema = pa.schema(table.schema().to_arrow())
         identity = str(table.metadata().id)
@@ -196,9 +196,7 @@ def delta_changes(
     """
     folder, table = _delta(path, upto, storage)
     schema = pa.schema(table.schema().to_arrow())
-    target = pa.schema(
-        [*schema, pa.field(CHANGE_TYPE, pa.string(), False), pa.field(NUMBER, pa.int64(), False)]
-    )
+    target = columns_of_feeds(schema)
     if after > table.version():
         message = f"`{folder.address}` has no version {after}: the last one is {table.version()}"
         raise DataError(Diagnostic(codes.NO_CHANGES, message, help="the table was made anew: read it whole"))
@@ -232,8 +230,10 @@ def delta_changes(
     return pa.Table.from_arrays([*columns, kinds, number], schema=target)
 
 
-def _delta(path: str | Path, version: int | None, storage: Mapping[str, str] | None) -> tuple[Folder, Any]:
-    folder = Folder.at(path, storage)
+def _delta(
+    path: str | Path, version: int | None, storage: Mapping[str, str] | None
+) -> tuple[StorageFolder, Any]:
+    folder = StorageFolder.at(path, storage)
     table = _opened(folder, version)
     protocol = table.protocol()
     features = set(protocol.reader_features or ())
@@ -246,7 +246,7 @@ def _delta(path: str | Path, version: int | None, storage: Mapping[str, str] | N
     return folder, table
 
 
-def _opened(folder: Folder, version: int | None) -> Any:
+def _opened(folder: StorageFolder, version: int | None) -> Any:
     package = delta_lake.package()
     options = None if folder.is_local else delta_options(folder.storage)
     if folder.is_local and not (folder.local / delta_lake.LOG).is_dir():
@@ -259,12 +259,12 @@ def _opened(folder: Folder, version: int | None) -> Any:
         raise DataError(Diagnostic(codes.NOT_READABLE, message, place=folder.address)) from error
 
 
-def _located(folder: Folder, path: str) -> str:
+def _located(folder: StorageFolder, path: str) -> str:
     text = unquote(path)
     return text if "://" in text or text.startswith("/") else folder.location(text)
 
 
-def _refused(folder: Folder, what: str, features: Sequence[str]) -> DataError:
+def _refused(folder: StorageFolder, what: str, features: Sequence[str]) -> DataError:
     names = ", ".join(f"`{name}`" for name in features)
     message = f"{what} `{folder.address}` has {names}, which is not supported here"
     return DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR, place=folder.address))
@@ -301,7 +301,7 @@ def iceberg_table(
     return SourceTable("iceberg", number, schema, partitions, data, table, _renamed(table, own))
 
 
-def _snapshot(folder: Folder, table: Any, snapshot: int | None) -> Any:
+def _snapshot(folder: StorageFolder, table: Any, snapshot: int | None) -> Any:
     """Return a snapshot, by default the current one, None if there is none yet."""
     found = table.snapshot_by_id(snapshot) if snapshot else table.current_snapshot()
     if snapshot and found is None:
@@ -349,14 +349,12 @@ def iceberg_changes(
     `upto` is the snapshot to stop at, by default the current one.
 
     Iceberg has no change feed: rows of files that were added and removed are compared, per snapshot. Rows
-    that were only written anew are not among the changes. `_version` is the id of the snapshot.
+    that were only rewritten are not among the changes. `_version` is the id of the snapshot.
     """
     folder, table = _iceberg(path, storage)
     convert = iceberg.package("io.pyarrow").schema_to_pyarrow
     schema = convert(table.schema(), include_field_ids=False)
-    target = pa.schema(
-        [*schema, pa.field(CHANGE_TYPE, pa.string(), False), pa.field(NUMBER, pa.int64(), False)]
-    )
+    target = columns_of_feeds(schema)
     snapshots = []
     snapshot = _snapshot(folder, table, upto)
     last = snapshot.snapshot_id if snapshot else 0
@@ -405,7 +403,7 @@ def _firsts(places: Any, most: Any) -> Any:
 
 
 def _rows_of_snapshot(
-    folder: Folder, table: Any, snapshot: Any, schema: pa.Schema
+    folder: StorageFolder, table: Any, snapshot: Any, schema: pa.Schema
 ) -> tuple[pa.Table, pa.Table]:
     """Return the rows of files that a snapshot has added, and of those that it has removed."""
     found: dict[int, list[pa.Table]] = {_ADDED: [schema.empty_table()], _DELETED: [schema.empty_table()]}
@@ -418,7 +416,7 @@ def _rows_of_snapshot(
     return pa.concat_tables(found[_ADDED]), pa.concat_tables(found[_DELETED])
 
 
-def _entries(folder: Folder, table: Any, snapshot: Any, is_all: bool = False) -> Iterator[Any]:
+def _entries(folder: StorageFolder, table: Any, snapshot: Any, is_all: bool = False) -> Iterator[Any]:
     """Yield the entries of a snapshot's data files; refuse files that delete rows of others."""
     manifests = snapshot.manifests(table.io)
     for manifest in manifests:
@@ -427,9 +425,11 @@ def _entries(folder: Folder, table: Any, snapshot: Any, is_all: bool = False) ->
         yield from manifest.fetch_manifest_entry(table.io, discard_deleted=not is_all)
 
 
-def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[Folder, Any]:
+def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[StorageFolder, Any]:
     text = str(path)
-    folder = Folder.at(text.rpartition("/metadata/")[0] if text.endswith(".metadata.json") else path, storage)
+    folder = StorageFolder.at(
+        text.rpartition("/metadata/")[0] if text.endswith(".metadata.json") else path, storage
+    )
     location = text if text.endswith(".metadata.json") else _last_metadata(folder)
     static = iceberg.package("table").StaticTable
     try:
@@ -442,7 +442,7 @@ def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[Folde
     return folder, table
 
 
-def _last_metadata(folder: Folder) -> str:
+def _last_metadata(folder: StorageFolder) -> str:
     """Return the newest file of metadata of a table, by the number in its name."""
     found = []
     for stored in folder.below(iceberg.METADATA).listed():

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import published_schemas
 from tidelog.publish import table_files as files
-from tidelog.publish.object_storage import Folder, folder_name, iceberg_options
-from tidelog.publish.published_schemas import NUMBER, SCHEMA, VERSIONS, TableVersion, Version
-from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, DataFile, Plan, Range
+from tidelog.publish.object_storage import StorageFolder, folder_name, iceberg_options
+from tidelog.publish.published_schemas import NUMBER, SCHEMA, VERSIONS, PublishedVersion, TableVersion
+from tidelog.publish.table_files import BOTH, CHANGES, ChangeFile, Range, TableFile, TablePlan
 
 CATALOG: Final = "_catalog.sqlite"
 PUBLISHED: Final = "published"
@@ -60,7 +60,7 @@ class IcebergTables:
     metadata = METADATA
     needs_a_file = False
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: StorageFolder) -> None:
         self._folder = folder
         uri = folder.storage.get("catalog")
         if uri is None and not folder.is_local:
@@ -81,14 +81,14 @@ class IcebergTables:
             catalog.create_namespace_if_not_exists(namespace)
         return catalog
 
-    def changes_folder(self, table: str) -> Folder:
+    def changes_folder(self, table: str) -> StorageFolder:
         """Return where change files of a table are."""
         return self._folder.below(f"{CHANGES}/{folder_name(table)}")
 
     # ---- tables
 
-    def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
-        """Commit the files of a table as a snapshot; see `Tables`."""
+    def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
+        """Commit the files of a table as a snapshot; see `TableFormat`."""
         properties = {_NUMBER: str(number)}
         if plan.changes is not None:
             properties[_FILES] = json.dumps([file.path for file in plan.changes])
@@ -107,7 +107,7 @@ class IcebergTables:
         return int(table.current_snapshot().snapshot_id)
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
-        """Make the snapshot before a version the current one again; see `Tables`."""
+        """Make the snapshot before a version the current one again; see `TableFormat`."""
         self._remove_changes(table, lambda found: found == number)
         found = self._load(table)
         if found is None:
@@ -138,7 +138,7 @@ class IcebergTables:
             manage = package("table.update.snapshot").ManageSnapshots(transaction)
             manage.set_current_snapshot(snapshot.snapshot_id).commit()
 
-    def files(self, version: TableVersion) -> tuple[DataFile, ...]:
+    def files(self, version: TableVersion) -> tuple[TableFile, ...]:
         """Return the data files of a version."""
         table = self._load(version.name)
         snapshot = table.snapshot_by_id(version.format_version) if table else None
@@ -162,9 +162,7 @@ class IcebergTables:
         folder = self._folder_of(version.name)
         new = {file.path for file in self.files(version)}
         old = {file.path for file in self.files(before)} if before else set()
-        deleted = [ChangeFile(folder.location(path), DELETE, number) for path in sorted(old - new)]
-        inserted = [ChangeFile(folder.location(path), INSERT, number) for path in sorted(new - old)]
-        return (*deleted, *inserted)
+        return files.files_of_difference(folder, new, old, number)
 
     # ---- versions
 
@@ -172,22 +170,22 @@ class IcebergTables:
         """Return the numbers of all published versions."""
         return tuple(sorted(self._version_paths()))
 
-    def version(self, number: int | None) -> Version | None:
+    def version(self, number: int | None) -> PublishedVersion | None:
         """Return a published version; reads the one file that has it."""
         paths = self._version_paths()
         if number is None:
             number = max(paths, default=0)
         return next(iter(self._versions(paths, number, number)), None)
 
-    def versions(self, first: int, last: int) -> tuple[Version, ...]:
+    def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
         """Return some published versions."""
         return self._versions(self._version_paths(), first, last)
 
-    def _versions(self, paths: Mapping[int, str], first: int, last: int) -> tuple[Version, ...]:
+    def _versions(self, paths: Mapping[int, str], first: int, last: int) -> tuple[PublishedVersion, ...]:
         folder = self._folder.below(VERSIONS)
         wanted = {path for number, path in paths.items() if first <= number <= last}
         rows = [row for path in wanted for row in files.read_file(folder, path, SCHEMA).to_pylist()]
-        found = [Version.from_record(row) for row in rows if first <= row["number"] <= last]
+        found = [PublishedVersion.from_record(row) for row in rows if first <= row["number"] <= last]
         return tuple(sorted(found, key=lambda version: version.number))
 
     def _version_paths(self) -> Mapping[int, str]:
@@ -208,7 +206,7 @@ class IcebergTables:
         """Return the data files of the table of versions."""
         return set(self._version_paths().values())
 
-    def publish(self, version: Version) -> None:
+    def publish(self, version: PublishedVersion) -> None:
         """Add a row to the table of versions."""
         folder = self._folder.below(VERSIONS)
         (path,) = files.written(folder, f"version-{version.number}", version.to_arrow())
@@ -223,8 +221,8 @@ class IcebergTables:
     def settle(self) -> None:
         """Do nothing: metadata are written whole with each commit."""
 
-    def forget(self, kept: tuple[Version, ...]) -> None:
-        """Forget old versions, and the snapshots that only these name; see `Tables`."""
+    def forget(self, kept: tuple[PublishedVersion, ...]) -> None:
+        """Forget old versions, and the snapshots that only these name; see `TableFormat`."""
         self._forget_rows(kept)
         named: dict[str, set[int]] = {}
         for version in kept:
@@ -247,7 +245,7 @@ class IcebergTables:
                 self._remove_changes(name, lambda number: number <= kept[0].number)
                 self._expire(self._load(name, "changes"), set(), self.changes_folder(name))
 
-    def _forget_rows(self, kept: tuple[Version, ...]) -> None:
+    def _forget_rows(self, kept: tuple[PublishedVersion, ...]) -> None:
         """Have the rows of some versions in one file, and forget the others."""
         folder = self._folder.below(VERSIONS)
         table = self._load_versions()
@@ -272,7 +270,7 @@ class IcebergTables:
             snapshot = table.snapshot_by_id(parent) if parent and not _begins(snapshot) else None
         self._expire(table, named, folder)
 
-    def _expire(self, table: Any, named: set[int], folder: Folder) -> None:
+    def _expire(self, table: Any, named: set[int], folder: StorageFolder) -> None:
         """Remove snapshots that are not named from a table's metadata, and metadata that it does not name."""
         current = table.current_snapshot()
         keep = named | ({current.snapshot_id} if current else set())
@@ -291,7 +289,7 @@ class IcebergTables:
 
     # ---- tables of changes
 
-    def _append_changes(self, plan: Plan, changes: tuple[DataFile, ...], number: int) -> None:
+    def _append_changes(self, plan: TablePlan, changes: tuple[TableFile, ...], number: int) -> None:
         """Add change files to the table of changes of a table."""
         folder = self.changes_folder(plan.table)
         schema = published_schemas.columns_of_changes(plan.schema)
@@ -317,7 +315,7 @@ class IcebergTables:
 
     # ---- metadata
 
-    def _folder_of(self, table: str) -> Folder:
+    def _folder_of(self, table: str) -> StorageFolder:
         return self._folder.below(folder_name(table))
 
     def _load(self, name: str, namespace: str = PUBLISHED) -> Any:
@@ -329,7 +327,7 @@ class IcebergTables:
         """Return the table of versions, None where there is none."""
         return self._loaded(VERSIONS, PUBLISHED, self._folder.below(VERSIONS))
 
-    def _loaded(self, called: str, namespace: str, folder: Folder) -> Any:
+    def _loaded(self, called: str, namespace: str, folder: StorageFolder) -> Any:
         """Return a table of the catalogue, None where there is none; creates no catalogue."""
         if "catalog" not in self._folder.storage and not self._folder.local.joinpath(CATALOG).exists():
             return None
@@ -339,14 +337,18 @@ class IcebergTables:
         except errors.NoSuchTableError:
             return None
         except FileNotFoundError as error:
-            raise _damaged(folder, f"{error}; Iceberg tables cannot be moved or copied") from error
+            raise files.damaged_table(folder, f"{error}; Iceberg tables cannot be moved or copied") from error
         if table.location() != folder.address:
             what = f"its files are in `{table.location()}`; Iceberg tables cannot be moved or copied"
-            raise _damaged(folder, what)
+            raise files.damaged_table(folder, what)
         return table
 
     def _created(
-        self, identifier: tuple[str, str], schema: pa.Schema, folder: Folder, is_partitioned: bool = False
+        self,
+        identifier: tuple[str, str],
+        schema: pa.Schema,
+        folder: StorageFolder,
+        is_partitioned: bool = False,
     ) -> Any:
         converted = self._converted(schema, itertools.count(1), is_partitioned)
         properties = {**_PROPERTIES, **self._schema_properties(schema, converted)}
@@ -424,13 +426,13 @@ class IcebergTables:
     def _snapshot(
         self,
         transaction: Any,
-        folder: Folder,
+        folder: StorageFolder,
         removed: list[Any],
         added: list[str],
         properties: dict[str, str],
         partition: int | None = None,
     ) -> None:
-        """Add a snapshot to a transaction: files that go, and files that come."""
+        """Add a snapshot to a transaction: removed files, and added ones."""
         update = transaction.update_snapshot(snapshot_properties=properties)
         with update.overwrite() if removed or not added else update.merge_append() as snapshot:
             for file in removed:
@@ -439,17 +441,12 @@ class IcebergTables:
                 snapshot.append_data_file(_data_file(transaction.table_metadata, folder, path, partition))
 
     def _damaged(self, table: str, what: str) -> DataError:
-        return _damaged(self._folder_of(table), what)
+        return files.damaged_table(self._folder_of(table), what)
 
 
 def _called(table: str) -> str:
     """Return a table's name in the catalogue, which has a table `_versions` of its own."""
     return folder_name(table) if table.startswith("_") else table
-
-
-def _damaged(folder: Folder, what: str) -> DataError:
-    message = f"`{folder.address}` is damaged: {what}"
-    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))
 
 
 def _begins(snapshot: Any) -> bool:
@@ -462,7 +459,7 @@ def _documented(field: pa.Field) -> pa.Field:
     return field.with_metadata({b"doc": comment.encode()} if comment else None)
 
 
-def _data_file(metadata: Any, folder: Folder, path: str, partition: int | None) -> Any:
+def _data_file(metadata: Any, folder: StorageFolder, path: str, partition: int | None) -> Any:
     """Return what Iceberg's metadata say of a Parquet file."""
     arrow, manifest = package("io.pyarrow"), package("manifest")
     record = package("typedef").Record
@@ -489,7 +486,7 @@ def _data_file(metadata: Any, folder: Folder, path: str, partition: int | None) 
     )
 
 
-def _file_of(folder: Folder, file: Any, schema: Any) -> DataFile:
+def _file_of(folder: StorageFolder, file: Any, schema: Any) -> TableFile:
     """Return a data file with bounds of the columns for which they mean the same to all."""
     conversions, types = package("conversions"), package("types")
     names = ("Integer", "Long", "String", "Date", "Timestamp", "Timestamptz", "Decimal")
@@ -503,4 +500,4 @@ def _file_of(folder: Folder, file: Any, schema: Any) -> DataFile:
             bounds.append(conversions.from_bytes(field.field_type, raw) if is_known else None)
         low, high = bounds
         columns[field.name] = Range(low, high, (file.null_value_counts or {}).get(field.field_id))
-    return DataFile(folder.relative(file.file_path), file.record_count, file.file_size_in_bytes, columns)
+    return TableFile(folder.relative(file.file_path), file.record_count, file.file_size_in_bytes, columns)

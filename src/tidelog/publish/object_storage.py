@@ -136,14 +136,14 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Folder:
+class StorageFolder:
     """A folder by its address: an absolute path, or `s3://bucket/key`."""
 
     address: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def at(path: str | Path, storage: Mapping[str, str] | None = None) -> Folder:
+    def at(path: str | Path, storage: Mapping[str, str] | None = None) -> StorageFolder:
         """Return the folder at a path or an address."""
         text = str(path)
         scheme, mark, rest = text.partition("://")
@@ -154,11 +154,11 @@ class Folder:
             if "%" in address:
                 message = f"`{address}` has a percent sign, which readers of Delta take for an escape"
                 raise DataError(Diagnostic(codes.STORAGE, message, help="choose another folder"))
-            return Folder(address, checked(storage))
+            return StorageFolder(address, checked(storage))
         if scheme not in SCHEMES:
             message = f"`{scheme}://` is not an address that tables are published at"
             raise DataError(Diagnostic(codes.STORAGE, message, help="use a path, or s3://bucket/key"))
-        return Folder(f"s3://{rest.rstrip('/')}", with_environment(checked(storage)))
+        return StorageFolder(f"s3://{rest.rstrip('/')}", with_environment(checked(storage)))
 
     @property
     def is_local(self) -> bool:
@@ -192,12 +192,12 @@ class Folder:
             raise DataError(Diagnostic(codes.STORAGE, message)) from error
 
     def check(self) -> None:
-        """Raise a diagnostic if the object store cannot be reached, or lets nobody in with these settings."""
+        """Raise a diagnostic if the object store cannot be reached, or denies access with these settings."""
         if self.is_local:
             return
         bucket = self.address.removeprefix("s3://").partition("/")[0]
         try:
-            # Listing is what all libraries do first; a bucket that is not there is only told so.
+            # Listing is what all libraries do first; a missing bucket shows in no other way.
             if self.filesystem.get_file_info(bucket).type == pafs.FileType.NotFound:
                 message = f"there is no bucket `{bucket}`"
                 raise DataError(Diagnostic(codes.STORAGE, message, help=_STORAGE_HELP, place=self.address))
@@ -216,9 +216,9 @@ class Folder:
         """Return the address of a file below the folder, as tasks and readers take it."""
         return f"{self.address}/{name}" if name else self.address
 
-    def below(self, name: str) -> Folder:
+    def below(self, name: str) -> StorageFolder:
         """Return a folder in this one."""
-        return Folder(self.location(name), self.storage)
+        return StorageFolder(self.location(name), self.storage)
 
     def relative(self, location: str) -> str:
         """Return a file's path below this folder; a path that is relative already stays so."""
@@ -295,7 +295,7 @@ class Folder:
             self.filesystem.delete_file(self.path(name))
 
     def sync(self, names: Iterable[str]) -> None:
-        """Force files that were written elsewhere to the disk, and their names."""
+        """Force files that other processes have written to the disk, and their names."""
         if not self.is_local:
             return
         folders = set()

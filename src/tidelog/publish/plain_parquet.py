@@ -15,9 +15,9 @@ import pyarrow as pa
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import published_schemas
 from tidelog.publish import table_files as files
-from tidelog.publish.object_storage import Folder, folder_name
-from tidelog.publish.published_schemas import VERSIONS, TableVersion, Version
-from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, DataFile, Plan
+from tidelog.publish.object_storage import StorageFolder, folder_name
+from tidelog.publish.published_schemas import VERSIONS, PublishedVersion, TableVersion
+from tidelog.publish.table_files import BOTH, CHANGES, ChangeFile, TableFile, TablePlan
 
 SNAPSHOTS: Final = "_snapshots"
 
@@ -29,17 +29,17 @@ class SnapshotTables:
     metadata = SNAPSHOTS
     needs_a_file = True
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: StorageFolder) -> None:
         self._folder = folder
 
-    def changes_folder(self, table: str) -> Folder:
+    def changes_folder(self, table: str) -> StorageFolder:
         """Return where change files of a table are."""
         return self._folder.below(f"{CHANGES}/{folder_name(table)}")
 
     # ---- tables
 
-    def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
-        """Write the list of a table's files; nobody reads it before the version is published."""
+    def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
+        """Write the list of a table's files, which is not read before the version is published."""
         record = {
             "schema": json.loads(published_schemas.to_json(plan.schema)),
             "files": [
@@ -56,11 +56,11 @@ class SnapshotTables:
         """Delete the list of a version that is not published."""
         self._folder_of(table).remove(_snapshot(number))
 
-    def files(self, version: TableVersion) -> tuple[DataFile, ...]:
+    def files(self, version: TableVersion) -> tuple[TableFile, ...]:
         """Return the data files of a version."""
         return self._files(version.name, self._record(version), version.schema)
 
-    def _files(self, table: str, record: Mapping[str, Any], schema: pa.Schema) -> tuple[DataFile, ...]:
+    def _files(self, table: str, record: Mapping[str, Any], schema: pa.Schema) -> tuple[TableFile, ...]:
         return tuple(
             files.file_of_json(file["path"], file["size"], file["statistics"], schema)
             for file in record["files"]
@@ -75,9 +75,7 @@ class SnapshotTables:
             return tuple(ChangeFile(folder.location(path), BOTH, number) for path in record["changes"])
         new = {file.path for file in self.files(version) if file.rows}
         old = {file.path for file in self.files(before) if file.rows} if before else set()
-        deleted = [ChangeFile(folder.location(path), DELETE, number) for path in sorted(old - new)]
-        inserted = [ChangeFile(folder.location(path), INSERT, number) for path in sorted(new - old)]
-        return (*deleted, *inserted)
+        return files.files_of_difference(folder, new, old, number)
 
     # ---- versions
 
@@ -86,7 +84,7 @@ class SnapshotTables:
         names = (stored.path.removesuffix(".json") for stored in self._folder.below(VERSIONS).listed())
         return tuple(sorted(int(name) for name in names if name.isdigit()))
 
-    def version(self, number: int | None) -> Version | None:
+    def version(self, number: int | None) -> PublishedVersion | None:
         """Return a published version."""
         if number is None:
             numbers = self.numbers()
@@ -94,9 +92,9 @@ class SnapshotTables:
                 return None
             number = numbers[-1]
         content = self._folder.read(_version(number))
-        return Version.from_json(json.loads(content)) if content else None
+        return PublishedVersion.from_json(json.loads(content)) if content else None
 
-    def versions(self, first: int, last: int) -> tuple[Version, ...]:
+    def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
         """Return some published versions."""
         found = (self.version(number) for number in self.numbers() if first <= number <= last)
         return tuple(version for version in found if version is not None)
@@ -105,7 +103,7 @@ class SnapshotTables:
         """Return the files of all published versions."""
         return {_version(number).removeprefix(VERSIONS + "/") for number in self.numbers()}
 
-    def publish(self, version: Version) -> None:
+    def publish(self, version: PublishedVersion) -> None:
         """Create the file of a version; raise a diagnostic if there is one already."""
         content = json.dumps(version.to_json(), ensure_ascii=False, indent=1).encode()
         try:
@@ -118,7 +116,7 @@ class SnapshotTables:
     def settle(self) -> None:
         """Do nothing: there are no logs."""
 
-    def forget(self, kept: tuple[Version, ...]) -> None:
+    def forget(self, kept: tuple[PublishedVersion, ...]) -> None:
         """Delete the files of other versions, and the lists that only these name."""
         for number in self.numbers():
             if number < kept[0].number:
@@ -133,7 +131,7 @@ class SnapshotTables:
                 if f"{SNAPSHOTS}/{stored.path}" not in lists:
                     folder.remove(f"{SNAPSHOTS}/{stored.path}")
 
-    def _folder_of(self, table: str) -> Folder:
+    def _folder_of(self, table: str) -> StorageFolder:
         return self._folder.below(folder_name(table))
 
     def _record(self, version: TableVersion) -> Mapping[str, Any]:

@@ -44,9 +44,9 @@ from tidelog import durable
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.publish import published_schemas
 from tidelog.publish import table_files as data_files
-from tidelog.publish.object_storage import Folder, folder_name
-from tidelog.publish.published_schemas import TableVersion, Version
-from tidelog.publish.table_files import DELETE, INSERT, DataFile, Plan, Tables
+from tidelog.publish.object_storage import StorageFolder, folder_name
+from tidelog.publish.published_schemas import PublishedVersion, TableVersion
+from tidelog.publish.table_files import DELETE, INSERT, TableFile, TableFormat, TablePlan
 
 PENDING: Final = "_pending.json"
 FAILED: Final = "_failed.json"  # a version that was set aside instead of published
@@ -61,7 +61,7 @@ class Pending:
     run: str  # of the writer
     tables: tuple[str, ...]  # that it changes
     state: str
-    version: Version | None = None  # once all tables are committed
+    version: PublishedVersion | None = None  # once all tables are committed
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -83,7 +83,7 @@ class Pending:
     def from_json(content: bytes) -> Pending:
         """Return what the file says."""
         record = json.loads(content)
-        version = Version.from_json(record["version"]) if record["version"] else None
+        version = PublishedVersion.from_json(record["version"]) if record["version"] else None
         return Pending(record["number"], record["run"], tuple(record["tables"]), record["state"], version)
 
 
@@ -96,7 +96,10 @@ class Recovered:
 
 
 def recover(
-    folder: Folder, tables: Tables, decide: Callable[[Pending], bool] | None, on_step: Callable[[str], None]
+    folder: StorageFolder,
+    tables: TableFormat,
+    decide: Callable[[Pending], bool] | None,
+    on_step: Callable[[str], None],
 ) -> Recovered | None:
     """Complete a version that was begun, or take it back; return which, None if there is none.
 
@@ -122,7 +125,7 @@ def recover(
     return Recovered(pending.number, is_published)
 
 
-def _is_complete(pending: Pending, decide: Callable[[Pending], bool] | None, folder: Folder) -> bool:
+def _is_complete(pending: Pending, decide: Callable[[Pending], bool] | None, folder: StorageFolder) -> bool:
     if pending.version is None:
         return False
     if pending.state == _READY:
@@ -144,16 +147,16 @@ class Publication:
     by readers before `commit`.
     """
 
-    folder: Folder
-    tables: Tables
-    base: Version | None
+    folder: StorageFolder
+    tables: TableFormat
+    base: PublishedVersion | None
     recovered: Recovered | None
     lock: durable.Lock | None
     on_step: Callable[[str], None]
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    _plans: dict[str, Plan] = field(default_factory=dict)
+    _plans: dict[str, TablePlan] = field(default_factory=dict)
     _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _files: dict[str, Mapping[str, DataFile]] = field(default_factory=dict)
+    _files: dict[str, Mapping[str, TableFile]] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
     _is_committing: bool = False
 
@@ -183,7 +186,7 @@ class Publication:
         """Return the path of a data file that does not exist, for this run."""
         return f"{self.folder_of(table)}/part-{self.run}-{uuid.uuid4().hex}.parquet"
 
-    def _prepared(self, table: str) -> Folder:
+    def _prepared(self, table: str) -> StorageFolder:
         if not table:
             raise DataError(Diagnostic(codes.NO_SUCH_TYPE, "a published table needs a name"))
         folder = self._folder(table)
@@ -192,7 +195,7 @@ class Publication:
         self._used.add(table)
         return folder
 
-    def _folder(self, table: str) -> Folder:
+    def _folder(self, table: str) -> StorageFolder:
         return self.folder.below(folder_name(table))
 
     # ---- what tables become
@@ -219,7 +222,7 @@ class Publication:
             message = f"the columns of `{table}` change: change files cannot say what was deleted"
             raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
         content = tuple(file for file in described if file.rows) or self._empty(table, schema)
-        changes: tuple[DataFile, ...] | None = None
+        changes: tuple[TableFile, ...] | None = None
         if change_files is None:
             new = {file.path for file in content}
             inserted = sum(file.rows for file in content if file.path not in old)
@@ -238,7 +241,7 @@ class Publication:
                     f"to {sum(file.rows for file in content)}"
                 )
                 raise DataError(Diagnostic(codes.WRONG_FILE, message))
-        self._plan(Plan(table, schema, content, changes), inserted, deleted)
+        self._plan(TablePlan(table, schema, content, changes), inserted, deleted)
 
     def write(self, table: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         """Write rows, some at a time, and make them the whole content of a table."""
@@ -253,7 +256,7 @@ class Publication:
         """Delete rows from a table, and insert others.
 
         Tables are sets: the rows to delete are there (E908 otherwise), the rows to insert are not, and no row
-        is in both. Files that hold rows to delete are written anew, one at a time; the others stay.
+        is in both. Files that hold rows to delete are rewritten, one at a time; the others stay.
         """
         base = self._begun(table)
         if base is None and inserted is None:
@@ -273,7 +276,7 @@ class Publication:
         changes = None
         if rest or is_merged:
             changes = self._change_files(table, schema, new, gone)
-        plan = Plan(table, schema, tuple(content) or self._empty(table, schema), changes)
+        plan = TablePlan(table, schema, tuple(content) or self._empty(table, schema), changes)
         self._plan(plan, new.num_rows, removed)
 
     def drop(self, table: str) -> None:
@@ -281,7 +284,7 @@ class Publication:
         base = self._begun(table)
         if base is None:
             raise _no_table(table, self.base)
-        self._plan(Plan(table, base.schema, (), is_dropped=True), 0, base.rows)
+        self._plan(TablePlan(table, base.schema, (), is_dropped=True), 0, base.rows)
 
     def _begun(self, table: str) -> TableVersion | None:
         if self._is_committing or table in self._plans:
@@ -289,11 +292,11 @@ class Publication:
             raise DataError(Diagnostic(codes.TWICE, f"{what}: version {self.number} has each table once"))
         return self.base.tables.get(table) if self.base else None
 
-    def _plan(self, plan: Plan, inserted: int, deleted: int) -> None:
+    def _plan(self, plan: TablePlan, inserted: int, deleted: int) -> None:
         self._plans[plan.table] = plan
         self._counts[plan.table] = (inserted, deleted)
 
-    def _empty(self, table: str, schema: pa.Schema) -> tuple[DataFile, ...]:
+    def _empty(self, table: str, schema: pa.Schema) -> tuple[TableFile, ...]:
         """Return a file without rows where the format has no other place for a schema."""
         if not self.tables.needs_a_file:
             return ()
@@ -302,12 +305,17 @@ class Publication:
         return (data_files.described(folder, path, schema),)
 
     def _without(
-        self, folder: Folder, before: tuple[DataFile, ...], schema: pa.Schema, gone: pa.Table, table: str
-    ) -> tuple[list[DataFile], list[str], int]:
+        self,
+        folder: StorageFolder,
+        before: tuple[TableFile, ...],
+        schema: pa.Schema,
+        gone: pa.Table,
+        table: str,
+    ) -> tuple[list[TableFile], list[str], int]:
         """Return the files without any of the rows, the new files with the rest of others, and the count."""
         if not gone.num_rows:  # else what is only inserted would cost a look at each file
             return list(before), [], 0
-        kept: list[DataFile] = []
+        kept: list[TableFile] = []
         rest: list[str] = []
         removed = 0
         is_found = np.zeros(gone.num_rows, dtype=bool)
@@ -332,13 +340,13 @@ class Publication:
         return kept, rest, removed
 
     def _merged(
-        self, folder: Folder, content: list[DataFile], schema: pa.Schema
-    ) -> tuple[list[DataFile], bool]:
+        self, folder: StorageFolder, content: list[TableFile], schema: pa.Schema
+    ) -> tuple[list[TableFile], bool]:
         """Return the files with small ones merged, once there are many."""
         small = sorted((file for file in content if file.rows < data_files.SMALL), key=lambda file: file.rows)
         if len(small) < data_files.MANY:
             return content, False
-        chosen: list[DataFile] = []
+        chosen: list[TableFile] = []
         for file in small:
             if sum(each.rows for each in chosen) + file.rows <= data_files.ROWS:
                 chosen.append(file)
@@ -349,7 +357,7 @@ class Publication:
 
     def _change_files(
         self, table: str, schema: pa.Schema, new: pa.Table, gone: pa.Table
-    ) -> tuple[DataFile, ...]:
+    ) -> tuple[TableFile, ...]:
         folder = self.tables.changes_folder(table)
         with_kinds = published_schemas.columns_of_changes(schema)
         parts = [
@@ -369,14 +377,14 @@ class Publication:
         details: Mapping[str, Any] | None = None,
         *,
         reason: str = "",
-        before_switch: Callable[[Version], None] | None = None,
+        before_switch: Callable[[PublishedVersion], None] | None = None,
         time: dt.datetime | None = None,
-    ) -> Version:
+    ) -> PublishedVersion:
         """Publish the version and return it; tables first, then `_versions`.
 
         `details` are JSON values, and come back unchanged. `before_switch` is called when all tables are
         committed and nothing of the version is seen yet; the docstring of this module says what it is for.
-        `time` is that of a version that was published before, elsewhere.
+        `time` is that of a version that was published before in another folder.
         """
         if self._is_committing:
             raise DataError(Diagnostic(codes.TWICE, f"version {self.number} is committed already"))
@@ -407,7 +415,7 @@ class Publication:
         self.tables.settle()
         return version
 
-    def set_aside(self, details: Mapping[str, Any] | None = None, *, reason: str = "") -> Version:
+    def set_aside(self, details: Mapping[str, Any] | None = None, *, reason: str = "") -> PublishedVersion:
         """Keep what the version would have been, to be looked at, and return it; nothing is published.
 
         The next writer, or `vacuum`, deletes it. No version is built on it.
@@ -422,14 +430,14 @@ class Publication:
         self.on_step("failed version")
         return replace(version, uncommitted={name: tuple(paths) for name, paths in files.items()})
 
-    def _before(self, table: str) -> Mapping[str, DataFile]:
+    def _before(self, table: str) -> Mapping[str, TableFile]:
         """Return the files of a table in the version before, by path."""
         if table not in self._files:
             base = self.base.tables.get(table) if self.base else None
             self._files[table] = {file.path: file for file in self.tables.files(base)} if base else {}
         return self._files[table]
 
-    def _is_change(self, plan: Plan) -> bool:
+    def _is_change(self, plan: TablePlan) -> bool:
         """Return whether a plan differs from what is there."""
         base = self.base.tables.get(plan.table) if self.base else None
         if base is None or plan.is_dropped or not base.schema.equals(plan.schema, check_metadata=True):
@@ -438,12 +446,12 @@ class Publication:
 
     def _version(
         self,
-        plans: Mapping[str, Plan],
+        plans: Mapping[str, TablePlan],
         committed: Mapping[str, int],
         details: Mapping[str, Any],
         reason: str,
         time: dt.datetime | None,
-    ) -> Version:
+    ) -> PublishedVersion:
         tables = {
             name: TableVersion(name, table.format_version, table.changed_in, table.rows, 0, 0, table.schema)
             for name, table in (self.base.tables.items() if self.base else ())
@@ -462,7 +470,7 @@ class Publication:
             )
         parent = self.base.number if self.base else None
         now = time or dt.datetime.now(dt.UTC)
-        return Version(self.number, parent, now, reason, dict(sorted(tables.items())), details)
+        return PublishedVersion(self.number, parent, now, reason, dict(sorted(tables.items())), details)
 
     def _write(self, pending: Pending) -> None:
         self.folder.write(PENDING, pending.to_json())
@@ -486,17 +494,17 @@ class Publication:
         self.close()
 
 
-def failed_version(folder: Folder) -> Version | None:
+def failed_version(folder: StorageFolder) -> PublishedVersion | None:
     """Return the version that was set aside, None if there is none."""
     content = folder.read(FAILED)
     if content is None:
         return None
     record = json.loads(content)
     files = {name: tuple(paths) for name, paths in record["files"].items()}
-    return replace(Version.from_json(record["version"]), uncommitted=files)
+    return replace(PublishedVersion.from_json(record["version"]), uncommitted=files)
 
 
-def remove_failed(folder: Folder, tables: Tables) -> None:
+def remove_failed(folder: StorageFolder, tables: TableFormat) -> None:
     """Delete the version that was set aside, if there is one; the caller holds the lock."""
     content = folder.read(FAILED)
     if content is not None:
@@ -505,7 +513,7 @@ def remove_failed(folder: Folder, tables: Tables) -> None:
         remove_files(folder, tables, record["tables"], record["run"])
 
 
-def remove_files(folder: Folder, tables: Tables, names: Iterable[str], run: str) -> None:
+def remove_files(folder: StorageFolder, tables: TableFormat, names: Iterable[str], run: str) -> None:
     """Delete the files that a run has written for tables, and that no version names."""
     for name in sorted(names):
         for each in (folder.below(folder_name(name)), tables.changes_folder(name)):
@@ -514,7 +522,7 @@ def remove_files(folder: Folder, tables: Tables, names: Iterable[str], run: str)
                     each.remove(stored.path)
 
 
-def _no_table(table: str, version: Version | None) -> DataError:
+def _no_table(table: str, version: PublishedVersion | None) -> DataError:
     known = ", ".join(f"`{name}`" for name in version.tables) if version else ""
     help_line = f"its tables are {known}" if known else "nothing is published yet"
     return DataError(Diagnostic(codes.NO_TABLE, f"there is no published table `{table}`", help=help_line))

@@ -17,11 +17,11 @@ from tidelog.errors import DataError, Diagnostic, codes, suggest
 from tidelog.publish import published_schemas
 from tidelog.publish.delta_lake import DeltaTables
 from tidelog.publish.iceberg import IcebergTables
-from tidelog.publish.object_storage import Folder, folder_name
+from tidelog.publish.object_storage import StorageFolder, folder_name
 from tidelog.publish.plain_parquet import SnapshotTables
 from tidelog.publish.publication import Pending, Publication, failed_version, recover, remove_failed
-from tidelog.publish.published_schemas import NUMBER, VERSIONS, TableVersion, Version
-from tidelog.publish.table_files import BOTH, CHANGES, ROWS, ChangeFile, Tables, read_pieces
+from tidelog.publish.published_schemas import VERSIONS, PublishedVersion, TableVersion
+from tidelog.publish.table_files import BOTH, CHANGES, ROWS, ChangeFile, TableFormat, read_pieces
 
 MARKER: Final = "_tidelog.json"  # says that a folder is published, and in which format
 LOCK: Final = "_lock"
@@ -31,13 +31,6 @@ FORMATS: Final = ("delta", "iceberg", "parquet")
 
 def _nothing(_: str) -> None:
     pass
-
-
-def _numbered(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of changed rows: the columns of the table, the kind of change, and the version."""
-    return pa.schema(
-        [*published_schemas.columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)]
-    )
 
 
 class Published:
@@ -58,7 +51,7 @@ class Published:
         if format is not None and format not in FORMATS:
             help_line = suggest(format, FORMATS) or f"the formats are {', '.join(FORMATS)}"
             raise DataError(Diagnostic(codes.FORMAT, f"`{format}` is not a format of tables", help=help_line))
-        self.folder = Folder.at(path, storage)
+        self.folder = StorageFolder.at(path, storage)
         found = self._marked()
         if found and format and found != format:
             message = f"`{self.folder.address}` is published as {found}, not as {format}"
@@ -66,7 +59,7 @@ class Published:
             raise DataError(Diagnostic(codes.FORMAT, message, help=help_line))
         self.format = found or format or "delta"
         self._is_marked = found is not None
-        self._tables: Tables = tables_of(self.format, self.folder)
+        self._tables: TableFormat = tables_of(self.format, self.folder)
 
     def __repr__(self) -> str:
         return f"Published({self.folder.address!r}, {self.format!r})"
@@ -89,14 +82,14 @@ class Published:
         """Whether no version is published."""
         return self._tables.version(None) is None
 
-    def current(self) -> Version:
+    def current(self) -> PublishedVersion:
         """Return the last published version."""
         found = self._tables.version(None)
         if found is None:
             raise DataError(Diagnostic(codes.NO_VERSION, f"nothing is published at `{self.folder.address}`"))
         return found
 
-    def version(self, number: int | None = None) -> Version:
+    def version(self, number: int | None = None) -> PublishedVersion:
         """Return a published version, by default the last one."""
         if number is None:
             return self.current()
@@ -112,26 +105,28 @@ class Published:
         """Return the numbers of all published versions, in order."""
         return self._tables.numbers()
 
-    def failed(self) -> Version | None:
+    def failed(self) -> PublishedVersion | None:
         """Return the version that a run has set aside instead of publishing it; None if there is none."""
         return failed_version(self.folder)
 
     # ---- reading
 
-    def files(self, table: str, version: int | Version | None = None) -> tuple[str, ...]:
+    def files(self, table: str, version: int | PublishedVersion | None = None) -> tuple[str, ...]:
         """Return the paths or addresses of the Parquet files of a table."""
         folder, paths = self._paths(table, version)
         return tuple(folder.location(path) for path in paths)
 
-    def _paths(self, table: str, version: int | Version | None) -> tuple[Folder, Sequence[str]]:
+    def _paths(
+        self, table: str, version: int | PublishedVersion | None
+    ) -> tuple[StorageFolder, Sequence[str]]:
         """Return the folder of a table, and its files there."""
         found = self._table(table, version)
         folder = self.folder.below(folder_name(table))
-        if isinstance(version, Version) and table in version.uncommitted:
+        if isinstance(version, PublishedVersion) and table in version.uncommitted:
             return folder, version.uncommitted[table]
         return folder, [file.path for file in self._tables.files(found)]
 
-    def dataset(self, table: str, version: int | Version | None = None) -> Any:
+    def dataset(self, table: str, version: int | PublishedVersion | None = None) -> Any:
         """Return a table as a dataset of Arrow, which DuckDB, polars and others scan."""
         found = self._table(table, version)
         folder, names = self._paths(table, version)
@@ -146,7 +141,7 @@ class Published:
             raise DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, help=help_line)) from error
 
     def read(
-        self, table: str, version: int | Version | None = None, columns: Sequence[str] | None = None
+        self, table: str, version: int | PublishedVersion | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """Return the rows of a table."""
         found = self._table(table, version)
@@ -154,14 +149,18 @@ class Published:
         schema = pa.schema([found.schema.field(name) for name in names], metadata=found.schema.metadata)
         return self.dataset(table, version).to_table(columns=names).cast(schema)
 
-    def pieces(self, table: str, rows: int, version: int | Version | None = None) -> Iterator[pa.Table]:
+    def pieces(
+        self, table: str, rows: int, version: int | PublishedVersion | None = None
+    ) -> Iterator[pa.Table]:
         """Yield the rows of a table, so many at a time."""
         found = self._table(table, version)
         folder, paths = self._paths(table, version)
         for path in paths:
             yield from read_pieces(folder, path, found.schema, rows)
 
-    def differing(self, table: str, one: int | Version, other: int | Version) -> tuple[pa.Table, pa.Table]:
+    def differing(
+        self, table: str, one: int | PublishedVersion, other: int | PublishedVersion
+    ) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the files that only one of two versions of a table has, for each of them.
 
         A row that is in both parts is in both versions. The columns are the same.
@@ -181,8 +180,8 @@ class Published:
                 parts.append(found.schema.empty_table())
         return parts[0], parts[1]
 
-    def _table(self, table: str, version: int | Version | None) -> TableVersion:
-        chosen = version if isinstance(version, Version) else self.version(version)
+    def _table(self, table: str, version: int | PublishedVersion | None) -> TableVersion:
+        chosen = version if isinstance(version, PublishedVersion) else self.version(version)
         found = chosen.tables.get(table)
         if found is None:
             help_line = suggest(table, chosen.tables) or f"there are {', '.join(chosen.tables) or 'none'}"
@@ -205,14 +204,16 @@ class Published:
         `_version`, the published version. Within a version a row is inserted or deleted at most once.
         """
         found, schema = self._changes(table, after, upto)
-        return pa.concat_tables([_numbered(schema).empty_table(), *self._pieces(found, schema, ROWS)])
+        return pa.concat_tables(
+            [published_schemas.columns_of_feeds(schema).empty_table(), *self._pieces(found, schema, ROWS)]
+        )
 
     def change_pieces(self, table: str, rows: int, after: int, upto: int | None = None) -> Iterator[pa.Table]:
         """Yield the rows that `changes` returns, so many at a time."""
         return self._pieces(*self._changes(table, after, upto), rows)
 
     def _pieces(self, found: Iterable[ChangeFile], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
-        target = _numbered(schema)
+        target = published_schemas.columns_of_feeds(schema)
         for file in found:
             path = self.folder.relative(file.location)
             held = published_schemas.columns_of_changes(schema) if file.kind == BOTH else schema
@@ -262,7 +263,7 @@ class Published:
         """Begin a version: take the lock, recover from a writer that did not end well, and return it.
 
         `decide` says whether a job's own state has a version whose hook may have run; see
-        `tidelog.publish.publication`. `on_step` is told each step; tests end the process there.
+        `tidelog.publish.publication`. `on_step` is called at each step; tests end the process there.
         """
         lock = self._locked()
         try:
@@ -299,11 +300,11 @@ class Published:
             if lock is not None:
                 lock.release()
 
-    def _named(self, kept: tuple[Version, ...]) -> Mapping[str, set[str]]:
+    def _named(self, kept: tuple[PublishedVersion, ...]) -> Mapping[str, set[str]]:
         """Return the files that some versions name, by folder below this one."""
         named: dict[str, set[str]] = {}
         seen: set[tuple[str, int]] = set()
-        before: Version | None = None
+        before: PublishedVersion | None = None
         for version in kept:
             for name, table in version.all_tables.items():
                 folder = self.folder.below(folder_name(name))
@@ -356,7 +357,7 @@ class Published:
             self._is_marked = True
 
 
-def tables_of(format: str, folder: Folder) -> Tables:
+def tables_of(format: str, folder: StorageFolder) -> TableFormat:
     """Return the tables of a folder in a format."""
     if format == "delta":
         return DeltaTables(folder)

@@ -178,6 +178,11 @@ def columns_of_changes(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, pa.field(CHANGE_TYPE, pa.string(), nullable=False)])
 
 
+def columns_of_feeds(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a change feed: the columns, the kind of change, and the version."""
+    return pa.schema([*columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)])
+
+
 # ---- Versions of a published folder: one row of the table `_versions` each.
 
 VERSIONS: Final = "_versions"
@@ -252,7 +257,7 @@ class TableVersion:
 
 
 @dataclass(frozen=True)
-class Version:
+class PublishedVersion:
     """A published version of all tables of a folder."""
 
     number: int
@@ -280,10 +285,10 @@ class Version:
         }
 
     @staticmethod
-    def from_record(record: Mapping[str, Any]) -> Version:
+    def from_record(record: Mapping[str, Any]) -> PublishedVersion:
         """Return the version of a row of `_versions`."""
         tables = [TableVersion.from_record(table) for table in record["tables"]]
-        return Version(
+        return PublishedVersion(
             record["number"],
             record["parent"],
             record["time"],
@@ -297,9 +302,9 @@ class Version:
         return {**self.to_record(), "time": self.time.isoformat()}
 
     @staticmethod
-    def from_json(record: Mapping[str, Any]) -> Version:
+    def from_json(record: Mapping[str, Any]) -> PublishedVersion:
         """Return the version that `to_json` has written."""
-        return Version.from_record({**record, "time": dt.datetime.fromisoformat(record["time"])})
+        return PublishedVersion.from_record({**record, "time": dt.datetime.fromisoformat(record["time"])})
 
     def to_arrow(self) -> pa.Table:
         """Return the version as a row of `_versions`."""

@@ -1,4 +1,8 @@
-"""Data files: footers, rows written and deleted; what a table format does for a published folder."""
+"""Data files of published tables: footers, rows written and deleted; the protocol of table formats.
+
+A file is never changed. Rows are deleted by writing the other rows of their file into a new one; which files
+hold them is decided by statistics first, then by reading one file at a time.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.publish.object_storage import Folder
-from tidelog.publish.published_schemas import CHANGE_TYPE, TableVersion, Version, normal_type
-
-# ---- Data files: what their footers say of them, how rows are written, and how rows are deleted from them.
-#
-# A file is never changed. Rows are deleted by writing the other rows of their file anew; which files hold
-# them is decided by statistics first, then by reading one file at a time.
+from tidelog.publish.object_storage import StorageFolder
+from tidelog.publish.published_schemas import CHANGE_TYPE, PublishedVersion, TableVersion, normal_type
 
 ROWS: Final = 1 << 18  # of a file that is written here, so that deleting a row rewrites no more
 BUFFER: Final = 1 << 20  # bytes that are read at once of a file that is read in pieces
@@ -46,7 +45,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class DataFile:
+class TableFile:
     """A Parquet file of a table, by its path below the table's folder."""
 
     path: str
@@ -56,7 +55,7 @@ class DataFile:
     partition: Mapping[str, str] = dataclasses.field(default_factory=dict)  # in a table of changes
 
 
-def described(folder: Folder, path: str, schema: pa.Schema) -> DataFile:
+def described(folder: StorageFolder, path: str, schema: pa.Schema) -> TableFile:
     """Return what a file's footer says of it; raise a diagnostic if it does not fit the schema."""
     place = folder.location(path)
     try:
@@ -73,7 +72,7 @@ def described(folder: Folder, path: str, schema: pa.Schema) -> DataFile:
         if not field.nullable and nulls:
             message = f"column `{field.name}` has {counted(nulls, 'missing value')}: its table allows none"
             raise DataError(Diagnostic(codes.WRONG_FILE, message, place=place))
-    return DataFile(path, metadata.num_rows, size, columns)
+    return TableFile(path, metadata.num_rows, size, columns)
 
 
 def _check_columns(metadata: Any, schema: pa.Schema, place: str) -> None:
@@ -123,7 +122,7 @@ def _range(metadata: Any, column: int) -> Range:
 
 
 def _bounds(low: Any, high: Any) -> tuple[Value | None, Value | None]:
-    """Return bounds as they are kept: none of floating-point columns, as footers say nothing of NaN."""
+    """Return bounds as they are kept: none of floating-point columns, as footers do not count NaN."""
     if isinstance(low, str):
         top = high if len(high) <= _TEXT else high[:_TEXT] + "\U0010ffff"
         return low[:_TEXT], top
@@ -146,7 +145,7 @@ def _at_millisecond(time: dt.datetime, is_up: bool = False) -> dt.datetime | Non
         return None
 
 
-def statistics_json(file: DataFile) -> str:
+def statistics_json(file: TableFile) -> str:
     """Return what is known of a file as Delta's log has it."""
     low = {name: _literal(each.low) for name, each in file.columns.items() if each.low is not None}
     high = {name: _literal(each.high) for name, each in file.columns.items() if each.high is not None}
@@ -176,7 +175,7 @@ def _literal(value: Value | None) -> str:
     return json.dumps(value)
 
 
-def file_of_json(path: str, size: int, text: str, schema: pa.Schema) -> DataFile:
+def file_of_json(path: str, size: int, text: str, schema: pa.Schema) -> TableFile:
     """Return the file that `statistics_json` tells of."""
     record = json.loads(text, parse_float=Decimal)
     columns = {}
@@ -185,7 +184,7 @@ def file_of_json(path: str, size: int, text: str, schema: pa.Schema) -> DataFile
         nulls = record["nullCount"].get(field.name)
         if nulls is not None or low is not None:
             columns[field.name] = Range(low, high, nulls)
-    return DataFile(path, record["numRecords"], size, columns)
+    return TableFile(path, record["numRecords"], size, columns)
 
 
 def _value(found: Any, type_: pa.DataType) -> Value | None:
@@ -222,7 +221,7 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def written(folder: Folder, prefix: str, rows: pa.Table) -> tuple[str, ...]:
+def written(folder: StorageFolder, prefix: str, rows: pa.Table) -> tuple[str, ...]:
     """Write rows into as many files as they need, and return the paths of these below the folder."""
     paths = []
     for start in range(0, max(rows.num_rows, 1), ROWS):
@@ -232,7 +231,7 @@ def written(folder: Folder, prefix: str, rows: pa.Table) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def write_file(folder: Folder, path: str, rows: pa.Table) -> None:
+def write_file(folder: StorageFolder, path: str, rows: pa.Table) -> None:
     """Write rows as one Parquet file."""
     if folder.is_local:
         (folder.local / path).parent.mkdir(parents=True, exist_ok=True)
@@ -244,7 +243,7 @@ def write_file(folder: Folder, path: str, rows: pa.Table) -> None:
 
 
 @contextmanager
-def _opened(folder: Folder, path: str) -> Iterator[Any]:
+def _opened(folder: StorageFolder, path: str) -> Iterator[Any]:
     """Open a file that a table names."""
     try:
         stream = folder.filesystem.open_input_file(folder.path(path))
@@ -256,13 +255,13 @@ def _opened(folder: Folder, path: str) -> Iterator[Any]:
         yield stream
 
 
-def read_file(folder: Folder, path: str, schema: pa.Schema) -> pa.Table:
+def read_file(folder: StorageFolder, path: str, schema: pa.Schema) -> pa.Table:
     """Return the rows of a file, in the columns and types of a schema."""
     with _opened(folder, path) as stream:
         return _in_columns(pq.ParquetFile(stream).read(columns=schema.names), schema)
 
 
-def read_pieces(folder: Folder, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+def read_pieces(folder: StorageFolder, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
     """Yield the rows of a file, so many at a time, in the columns and types of a schema.
 
     Neither a row group nor its bytes have to fit in memory.
@@ -277,7 +276,7 @@ def _in_columns(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def change_counts(folder: Folder, paths: Iterable[str]) -> tuple[int, int]:
+def change_counts(folder: StorageFolder, paths: Iterable[str]) -> tuple[int, int]:
     """Return how many rows of change files are inserted and deleted; one row group is read at a time."""
     inserted = deleted = 0
     for path in paths:
@@ -296,7 +295,7 @@ def change_counts(folder: Folder, paths: Iterable[str]) -> tuple[int, int]:
 # ---- deleting
 
 
-def may_hold(file: DataFile, rows: pa.Table) -> Any:
+def may_hold(file: TableFile, rows: pa.Table) -> Any:
     """Return a mask of the rows that a file may hold, by its statistics."""
     mask = np.ones(rows.num_rows, dtype=bool)
     for name in rows.column_names:
@@ -379,7 +378,7 @@ class Deletion:
     A file of ordinary size is read once; a larger one twice, a part at a time.
     """
 
-    def __init__(self, folder: Folder, file: DataFile, schema: pa.Schema, gone: pa.Table) -> None:
+    def __init__(self, folder: StorageFolder, file: TableFile, schema: pa.Schema, gone: pa.Table) -> None:
         """Find the rows."""
         self._folder, self._file, self._schema = folder, file, schema
         self._parts: list[pa.Table] = []
@@ -410,7 +409,7 @@ class Deletion:
         return paths
 
 
-# ---- What a table format does for a published folder: commit files, list those of a version, and go back.
+# ---- Table formats: commit files, list those of a version, and restore an earlier one.
 
 INSERT, DELETE, BOTH = "insert", "delete", "both"
 CHANGES: Final = "_changes"  # the folder of change files, where the format has no place of its own
@@ -429,8 +428,23 @@ class ChangeFile:
     number: int  # of the published version
 
 
+def files_of_difference(
+    folder: StorageFolder, new: Collection[str], old: Collection[str], number: int
+) -> tuple[ChangeFile, ...]:
+    """Return the data files that a version has removed, and those that it has added."""
+    deleted = [ChangeFile(folder.location(path), DELETE, number) for path in sorted(set(old) - set(new))]
+    inserted = [ChangeFile(folder.location(path), INSERT, number) for path in sorted(set(new) - set(old))]
+    return (*deleted, *inserted)
+
+
+def damaged_table(folder: StorageFolder, what: str) -> DataError:
+    """Return the error for a table whose files or metadata are not what they must be."""
+    message = f"`{folder.address}` is damaged: {what}"
+    return DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=folder.address))
+
+
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """What a table becomes: all files of its next version, and the exact change if the files do not tell it.
 
     `changes` are change files, by their paths below the folder of these; None means that the rows of added
@@ -439,12 +453,12 @@ class Plan:
 
     table: str
     schema: pa.Schema
-    files: tuple[DataFile, ...]
-    changes: tuple[DataFile, ...] | None = None
+    files: tuple[TableFile, ...]
+    changes: tuple[TableFile, ...] | None = None
     is_dropped: bool = False
 
 
-class Tables(Protocol):
+class TableFormat(Protocol):
     """The tables of a folder in one format, and its table of versions.
 
     A version of a table in its own format is a number; it stays readable until `vacuum`.
@@ -454,11 +468,11 @@ class Tables(Protocol):
     metadata: str  # the folder below a table's own in which the format keeps its metadata
     needs_a_file: bool  # whether a table without rows has a file nevertheless, for its schema
 
-    def changes_folder(self, table: str) -> Folder:
+    def changes_folder(self, table: str) -> StorageFolder:
         """Return where change files of a table are."""
         ...
 
-    def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
+    def commit(self, plan: TablePlan, base: TableVersion | None, number: int) -> int:
         """Make files the content of a table, and return the version in the format.
 
         Whatever was committed after `base` and is not published is replaced.
@@ -466,13 +480,13 @@ class Tables(Protocol):
         ...
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
-        """Bring a table back to a version after a commit that is not published; None: it was not there.
+        """Bring a table back to a version, None if it was not there, after a commit that is not published.
 
         `number` is that of the version that was not completed. Does nothing where nothing was committed.
         """
         ...
 
-    def files(self, version: TableVersion) -> tuple[DataFile, ...]:
+    def files(self, version: TableVersion) -> tuple[TableFile, ...]:
         """Return the data files of a version."""
         ...
 
@@ -484,11 +498,11 @@ class Tables(Protocol):
         """Return the numbers of all published versions, in order."""
         ...
 
-    def version(self, number: int | None) -> Version | None:
+    def version(self, number: int | None) -> PublishedVersion | None:
         """Return a published version, the last one for None; None if it is not there."""
         ...
 
-    def versions(self, first: int, last: int) -> tuple[Version, ...]:
+    def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
         """Return the published versions from one number to another, in order."""
         ...
 
@@ -496,7 +510,7 @@ class Tables(Protocol):
         """Return the data files of the table of versions, by their paths below its folder."""
         ...
 
-    def publish(self, version: Version) -> None:
+    def publish(self, version: PublishedVersion) -> None:
         """Add a version to the table of versions: from then on it is the last one."""
         ...
 
@@ -504,7 +518,7 @@ class Tables(Protocol):
         """Do what may wait until a version is published, such as checkpoints of logs."""
         ...
 
-    def forget(self, kept: tuple[Version, ...]) -> None:
+    def forget(self, kept: tuple[PublishedVersion, ...]) -> None:
         """Forget all versions but these, in the table of versions and in what the format keeps of tables.
 
         The versions follow one another, and the last one is the current one. Data files are deleted by the

@@ -25,10 +25,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes, suggest
 from tidelog.publish import Published, published_schemas
 from tidelog.publish import table_files as data_files
-from tidelog.publish.object_storage import Folder, folder_name
+from tidelog.publish.object_storage import StorageFolder, folder_name
 from tidelog.publish.publication import Publication
 from tidelog.publish.published_folder import MARKER
-from tidelog.publish.published_schemas import CHANGE_TYPE, Version
+from tidelog.publish.published_schemas import CHANGE_TYPE, PublishedVersion
 from tidelog.publish.table_files import BOTH, INSERT
 from tidelog.spark.frames import PREDICATE, layout_of
 
@@ -169,7 +169,7 @@ class ReadOptions:
             raise _refused(message, "read it as it is; `tidelog.spark.maintain` follows its changes")
         return Published(self.path, storage=self.storage)
 
-    def table(self, published: Published, version: Version) -> str:
+    def table(self, published: Published, version: PublishedVersion) -> str:
         """Return the name of the table that is asked for."""
         if self.predicate is None:
             raise _no_predicate(version.tables)
@@ -522,8 +522,8 @@ class VersionWriter(datasource.DataSourceArrowWriter):
         }
         return VersionWriter(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
 
-    def _folder(self, predicate: str) -> Folder:
-        return Folder.at(self.path, self.storage).below(folder_name(predicate))
+    def _folder(self, predicate: str) -> StorageFolder:
+        return StorageFolder.at(self.path, self.storage).below(folder_name(predicate))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write rows to files, some for each predicate, and return which."""

@@ -17,8 +17,9 @@ from tidelog.cli.results import Form, by_predicate, duration, print_lines, print
 from tidelog.cli.work import Progress
 from tidelog.engine.events import Event, Notice
 from tidelog.errors import DataError, Diagnostic, TidelogError, codes, counted, visible_lines
-from tidelog.pipeline.job import Job, Run, Step
+from tidelog.pipeline.job import Job, Step
 from tidelog.pipeline.job_file import load_settings
+from tidelog.pipeline.job_run import Run
 from tidelog.pipeline.job_settings import DONE, TEMPORARY, UNCHANGED, Settings, is_temporary
 from tidelog.pipeline.micro_batches import check_streams, follow
 from tidelog.pipeline.operating import operate
@@ -239,7 +240,7 @@ def diff(options: Namespace) -> int:
     asked = (options.first, options.second)
     if asked == (FAILED, None):
         asked = (None, FAILED)  # what would have changed
-    second = store.looked_at(asked[1])
+    second = store.find(asked[1])
     first = asked[0] if asked[0] is not None else second.parent
     if first is None:
         message = f"version {second.version} is the first one in `{store.shown}`"

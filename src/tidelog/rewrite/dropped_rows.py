@@ -1,15 +1,22 @@
-"""Rows that expectations leave out, the guards of a run measured, and programs as a version keeps them."""
+"""Programs without the rows that expectations leave out.
+
+Of a predicate P of which rows are left out, three relations exist: P itself, all rows that are given or
+derived; the rows that remain, by a rule with a negation for each expectation, which other rules read and
+which are published as P; and the rows that are left out, which are published as a table of their own, with
+the reason.
+
+The predicate of an expectation sees all rows of the predicates that it leaves rows out of, and the remaining
+rows of all others. Auxiliary predicates on the way, which have another meaning for it than for other rules,
+are derived twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, Final, Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from tidelog.data.relation import Relation
-from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.errors import DataError, Diagnostic, Span, codes
 from tidelog.logic.program import (
     BOTTOM,
     BUILT_IN,
@@ -25,43 +32,26 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import entangled
 from tidelog.logic.values import ColumnType, string
-from tidelog.pipeline.guards import (
-    MOST_SAMPLES,
-    Drop,
-    Finding,
-    Guards,
-    Limits,
-    Measures,
-    SourceMeasure,
-    Violations,
-    check,
-    stop_on_failure,
-)
-from tidelog.pipeline.guards import resolve as resolve_guards
-from tidelog.pipeline.inputs import STATED, digest
-from tidelog.pipeline.job_settings import Settings
-from tidelog.pipeline.job_settings import Source as JobSource
-from tidelog.pipeline.version_folder import Input, Manifest, Origin
-from tidelog.plan.rule_text import Writing
-from tidelog.reasoner.reasoner import Reasoner
-from tidelog.reasoner.store_repair import read_rules, write_rules
 from tidelog.rewrite.renaming import with_predicates
-from tidelog.temporal.timed_relation import TimedRelation
-
-# ---- Rows that expectations leave out: the program that derives what there is without them.
-#
-# Of a predicate P of which rows are left out, three things are known: P itself, all that is given or derived;
-# what is kept, by a rule with a negation for each expectation, which is what other rules read and what is
-# published as P; and what is left out, which is published as a table of its own, with the reason.
-#
-# The predicate of an expectation sees all rows of the predicates that it leaves rows out of, and what is kept
-# of all others. Helpers on the way, which have another meaning for it than for other rules, are derived
-# twice.
 
 KEPT: Final = "tag:tidelog,kept:"  # followed by a predicate: its rows without those that are left out
 _BEFORE: Final = f"{PRIVATE}before:"  # a helper, as the predicate of an expectation sees it
 _DROPPED: Final = "_dropped"  # follows the name of a predicate: the rows that are left out
 _REASON: Final = "reason"  # the last column of these
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Rows of `of` to leave out: those that agree with a row of `predicate` in pairs of columns.
+
+    A pair has the place of a column in `predicate`, and that of a column in `of`.
+    """
+
+    of: str
+    predicate: str
+    pairs: tuple[tuple[int, int], ...]
+    shown: str = field(default="", compare=False)  # what the expectation is called
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 def with_drops(program: Program, drops: Sequence[Drop], given: Collection[str]) -> Program:
@@ -272,203 +262,3 @@ def _check_strata(program: Program, made: Program, drops: Sequence[Drop]) -> Non
                 break
     if faults:
         raise DataError(list({fault.message: fault for fault in faults}.values()))
-
-
-# ---- The guards of a run: what is measured for them, and the check before anything is published.
-
-_IMPORTED: Final = Limits(allow_empty=True)  # only a [[source]] can say what it allows
-
-
-class Taking(Protocol):
-    """What a run has taken in."""
-
-    inputs: dict[str, Input]
-
-    def newest(self, key: str) -> int | None:
-        """Return when the newest file of an input was written, in nanoseconds, if that is known."""
-
-
-class Rows(Protocol):
-    """The facts that a version is to have."""
-
-    def count(self, predicate: Predicate) -> int:
-        """Return how many facts a predicate has."""
-
-    def violations(self, predicate: Predicate) -> Violations:
-        """Return how many facts a predicate has, and some of them."""
-
-
-@dataclass(frozen=True)
-class ReasonerRows:
-    """The facts of a reasoner, of which everything has been derived, perhaps in a transaction that is open.
-
-    `program` is that of the reasoner, or what the transaction makes of it.
-    """
-
-    reasoner: Reasoner
-    program: Program
-
-    def _relation(self, predicate: Predicate) -> Relation:
-        reasoner, name = self.reasoner, predicate.name
-        if name in self.program.timed:
-            return reasoner.time.relation(predicate)
-        listing = reasoner.listing()
-        if listing is None:
-            columns, count = reasoner.engine.rows(name)
-        else:
-            listed = listing.rows(name)
-            columns, count = listed.columns, listed.count
-        return Relation(predicate.written, predicate.names, columns, count, reasoner.engine.dictionary)
-
-    def count(self, predicate: Predicate) -> int:
-        """Return how many facts a predicate has."""
-        return len(self._relation(predicate))
-
-    def violations(self, predicate: Predicate) -> Violations:
-        """Return how many facts a predicate has, and some of them."""
-        relation = self._relation(predicate)
-        some = relation.head(MOST_SAMPLES)
-        rows = some if isinstance(some, TimedRelation) else some.to_texts().rows()
-        return Violations(len(relation), relation.columns, tuple(tuple(map(str, row)) for row in rows))
-
-
-@dataclass(frozen=True)
-class TableRows:
-    """The rows of tables: those of a published version, or those that tasks have written for one."""
-
-    counts: Mapping[str, int]
-    read: Callable[[str], Any]  # gives a table, or its first rows
-
-    def count(self, predicate: Predicate) -> int:
-        """Return how many rows the table of a predicate has."""
-        return self.counts.get(predicate.written, 0)
-
-    def violations(self, predicate: Predicate) -> Violations:
-        """Return how many rows the table of a predicate has, and some of them."""
-        count = self.count(predicate)
-        if not count:
-            return Violations(0, predicate.names)
-        table = self.read(predicate.written).slice(0, MOST_SAMPLES)
-        rows = islice(zip(*table.to_pydict().values(), strict=True), MOST_SAMPLES)
-        return Violations(count, tuple(table.column_names), tuple(tuple(map(str, row)) for row in rows))
-
-
-class Guarding:
-    """The guards of one run, and what they have found. Mutates itself."""
-
-    def __init__(self, settings: Settings, program: Program) -> None:
-        self.settings = settings
-        self.program = program
-        self.guards: Guards = resolve_guards(settings.guards, program)
-        self.measures: Measures | None = None
-        self.findings: tuple[Finding, ...] = ()
-        self._limits = {key_of(source, program): source.limits for source in settings.sources}
-
-    def check(self, taking: Taking, before: Manifest | None, rows: Rows) -> None:
-        """Check what a run would publish; raise `GuardFailed` if it must not be published."""
-        names = source_names(taking.inputs)
-        limits = {name: self._limits.get(key, _IMPORTED) for key, name in names.items()}
-        self.guards = replace(self.guards, sources=limits)
-        measures = Measures(
-            tuple(self._source(name, key, taking) for key, name in names.items()),
-            self._counts(rows),
-            {one.predicate: rows.violations(self._predicate(one.predicate)) for one in self._expectations},
-            datetime.now(UTC),
-            {name: rows.count(aside) for name in self._counted() if (aside := aside_of(name, self.program))},
-        )
-        self.measures = measures
-        self.findings = check(measures, None if before is None else self._previous(before), self.guards)
-        stop_on_failure(self.findings)
-
-    @property
-    def _expectations(self) -> tuple[Any, ...]:
-        return self.guards.expectations
-
-    def _predicate(self, name: str) -> Predicate:
-        return published_as(name, self.program)
-
-    def _counted(self) -> list[str]:
-        """Return the predicates whose rows are counted."""
-        of = [one.of for one in self._expectations if one.of is not None]
-        return list(dict.fromkeys((*self.guards.predicates, *of)))
-
-    def _counts(self, rows: Rows) -> dict[str, int]:
-        return {name: rows.count(self._predicate(name)) for name in self._counted()}
-
-    def _source(self, name: str, key: str, taking: Taking) -> SourceMeasure:
-        has_limit = self._limits.get(key, _IMPORTED).max_age is not None
-        newest = taking.newest(key) if has_limit else None
-        return source_measure(name, taking.inputs[key], newest)
-
-    def _previous(self, before: Manifest) -> Measures:
-        names = source_names(before.inputs)
-        written = {name: self._predicate(name).written for name in self._counted()}
-        return Measures(
-            tuple(source_measure(name, before.inputs[key]) for key, name in names.items()),
-            {name: before.tables[table].rows for name, table in written.items() if table in before.tables},
-        )
-
-
-def source_measure(name: str, found: Input, newest: int | None = None) -> SourceMeasure:
-    """Return what was read of an input; `newest` is when its newest file was written, in nanoseconds."""
-    written = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
-    rows = found.rows - found.filtered
-    return SourceMeasure(name, found.predicate, rows, found.rejected, found.filtered, written)
-
-
-def source_names(inputs: Mapping[str, Input]) -> dict[str, str]:
-    """Return what messages call the sources and imports among inputs, by their keys; no two are the same."""
-    shown = [found.shown for found in inputs.values()]
-    return {
-        key: found.shown if shown.count(found.shown) == 1 else key
-        for key, found in inputs.items()
-        if found.shown != STATED
-    }
-
-
-def key_of(source: JobSource, program: Program) -> str:
-    """Return the key of the input that a source becomes."""
-    predicate = program.find(source.predicate)
-    name = source.predicate if predicate is None else predicate.name
-    return f"{name} < {', '.join(source.paths) or source.shown}"
-
-
-# ---- Programs as a version keeps them: the rules and declarations written out, and a hash of what they mean.
-
-_described: list[tuple[Program, tuple[str, str | None]]] = []  # the last one, by what it consists of
-
-
-def described(program: Program) -> tuple[str, str | None]:
-    """A hash of what a program means, and its rules and declarations written out."""
-    for known, texts in _described:
-        if known.rules is program.rules and known.predicates is program.predicates:
-            return texts
-    found = hash_of(program), write_rules(program)
-    _described[:] = [(program, found)]
-    return found
-
-
-def hash_of(program: Program) -> str:
-    """A hash of the rules and of the predicates' columns: the same if only the writing differs."""
-    writing = Writing()
-    rules = sorted(writing.rule(rule) for rule in program.rules)
-    predicates = sorted(
-        f"{item.name}/{item.arity} {' '.join(_kind(kind) for kind in item.types)}"
-        for item in program.predicates.values()
-    )
-    times = sorted(f"@ {name}" for name in program.given_times)
-    return digest(*rules, "", *predicates, *times, *(["integer time"] if program.is_integer_time else []))
-
-
-def _kind(column_type: ColumnType) -> str:
-    return column_type.value
-
-
-def published_program(origin: Origin, program: Program) -> Program | None:
-    """Return the program that a version was published with; None if that cannot be told any more.
-
-    `program` is today's, which it often is.
-    """
-    if hash_of(program) == origin.program:
-        return replace(program, facts=(), imports=())
-    return None if origin.rules is None else restored_names(read_rules(origin.rules), program)
