@@ -94,7 +94,8 @@ def opened(path: Path) -> Imprint:
     with tl.open(path, threads=1) as reasoner:
         found = imprint(reasoner)
         assert found == seen
-        reasoner._write_if_due()
+        assert reasoner._keeper is not None
+        reasoner._keeper.write_if_due()
         reasoner.insert("edge", [("x", "y")])
     assert {each.name[:8] for each in path.iterdir()} <= {
         "lock",

@@ -34,8 +34,8 @@ from tidelog.pipeline.source_files import (
     find_predicate_of,
 )
 from tidelog.pipeline.version_folder import Input, Manifest, Store
+from tidelog.reasoner.loaded_data import WITH_SCHEMAS
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.reasoner.transaction import Change
 from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import Times

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tidelog.engine.protocol import Flag
 from tidelog.equality.conflicts import REASONS, UNEQUAL
-from tidelog.errors import Diagnostic
+from tidelog.equality.treatment import Axiomatised
+from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import (
     BOTTOM,
     EQUAL,
@@ -25,7 +26,12 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.plan.rule_text import Writing
+from tidelog.query.kept_queries import Demands
+from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.representatives import ALIAS, MARK
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 INCONSISTENT: Final = "E601"
 VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space
@@ -67,7 +73,22 @@ class Instance:
         )
 
 
-def violations(program: Program, engine: Any) -> list[Diagnostic]:
+def check_consistency(
+    program: Program, equality: Axiomatised, demands: Demands, engine: ClosingEngine
+) -> None:
+    """Raise `Inconsistent` if constants are equal that must not be, or `bottom()` holds."""
+    unequal = equality.violation(program)
+    if unequal is not None:
+        raise Inconsistent(unequal)
+    effective = equality.meaning(program)
+    demands.check_consistency(effective)
+    if BOTTOM not in effective.predicates or not engine.size(BOTTOM):
+        return
+    found = violations(effective, engine)
+    raise Inconsistent(found) if found else inconsistency(effective)
+
+
+def violations(program: Program, engine: ClosingEngine) -> list[Diagnostic]:
     """A diagnostic for each rule whose body holds and whose head may not; the engine holds all facts."""
     search = _Search(program, engine)
     found: list[Diagnostic] = []
@@ -80,7 +101,7 @@ def violations(program: Program, engine: Any) -> list[Diagnostic]:
 class _Search:
     """Looks for instances among all facts. Mutable: it knows by what a fact is derived from then on."""
 
-    def __init__(self, program: Program, engine: Any) -> None:
+    def __init__(self, program: Program, engine: ClosingEngine) -> None:
         self.program = program
         self.engine = engine
         self.writing = Writing.of(program)
@@ -140,7 +161,9 @@ def _for_head(rule: Rule, fact: Atom) -> Rule:
     return Rule(rule.head, (*rule.body, *tests), name=rule.name, span=rule.span)
 
 
-def _instances(rule: Rule, engine: Any, most: int, other_than: Atom | None = None) -> list[Instance]:
+def _instances(
+    rule: Rule, engine: ClosingEngine, most: int, other_than: Atom | None = None
+) -> list[Instance]:
     """Some instances of a rule: those with most stated facts, the first of these in the order of ids.
 
     None of their facts is the one that they are to explain.
@@ -166,7 +189,7 @@ def _instances(rule: Rule, engine: Any, most: int, other_than: Atom | None = Non
     return found
 
 
-def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: Any) -> Atom:
+def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: ClosingEngine) -> Atom:
     """The fact that an atom is in a row of values."""
     decode = engine.dictionary.decode
     terms = (
@@ -176,7 +199,7 @@ def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: Any) -> A
     return Atom(atom.predicate, tuple(terms))
 
 
-def _are_stated(atom: Atom, values: dict[Variable, Any], rows: int, engine: Any) -> Any:
+def _are_stated(atom: Atom, values: dict[Variable, Any], rows: int, engine: ClosingEngine) -> Any:
     """Which rows of values make a fact of an atom that is stated."""
     columns = [
         values[term]

@@ -16,7 +16,7 @@ from tidelog.logic.change_scripts import UNSIGNED, transactions
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
 from tidelog.reasoner.delta import ADDED, REMOVED, Delta
-from tidelog.reasoner.transaction import Change, without_search_for_cycles
+from tidelog.reasoner.transaction import Change, gc_disabled
 from tidelog.syntax.parser import parse
 
 # A change script of one or more transactions, or one transaction as (sign, predicate, row)s.
@@ -24,7 +24,7 @@ Changes = str | Source | Iterable[tuple[str, str, tuple[Any, ...]]]
 Fill = Callable[[Change], None]
 
 
-class Stream(Iterator[Delta]):
+class TransactionStream(Iterator[Delta]):
     """The deltas of transactions as they come.
 
     A transaction that fails raises its error and leaves everything as before; the next call of `next` goes
@@ -48,7 +48,7 @@ class Stream(Iterator[Delta]):
         self._drafted: Change | None = None  # the next one, if it was looked at
         self._after: Program | None = None  # the program once the present one is carried out
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> TransactionStream:
         return self
 
     def __next__(self) -> Delta:
@@ -75,7 +75,7 @@ class Stream(Iterator[Delta]):
                 if not self._waiting:
                     return None
                 draft = self._begin(self._after)
-                with without_search_for_cycles():
+                with gc_disabled():
                     self._waiting[0](draft)
             except (StopIteration, TidelogError):
                 return None  # an error is raised when its turn has come
@@ -98,7 +98,7 @@ class Stream(Iterator[Delta]):
         change = self._begin(None)
         if drafted is not None and drafted.before is change.before:
             return drafted
-        with without_search_for_cycles():
+        with gc_disabled():
             fill(change)
             del fill  # and the tree with it
         return change
@@ -112,7 +112,7 @@ class Stream(Iterator[Delta]):
         """Read the next script and queue its transactions."""
         update = next(self._source)
         try:
-            with without_search_for_cycles():
+            with gc_disabled():
                 self._waiting.extend(_fills(update))
         except TidelogError as error:
             self._waiting.append(_raising(error))
@@ -158,7 +158,7 @@ def _fill(change: Change, rows: Iterable[tuple[str, str, tuple[Any, ...]]]) -> N
 
 async def stream_async(
     updates: AsyncIterable[Changes] | Iterable[Changes],
-    make: Callable[[Iterable[Changes]], Stream],
+    make: Callable[[Iterable[Changes]], TransactionStream],
 ) -> AsyncIterator[Delta]:
     """The deltas of transactions as they come; the next is received while the present one is worked on."""
     import asyncio  # takes 20 ms, which others do not pay for

@@ -435,6 +435,11 @@ class Said:
         return found
 
     @property
+    def has_times(self) -> bool:
+        """Whether the transaction says anything about times."""
+        return not self._form.keys().isdisjoint(("- times", "+ times", "advance"))
+
+    @property
     def advance(self) -> Interval | None:
         """The point that time advanced to, if it did."""
         return interval_of(self._form["advance"]) if "advance" in self._form else None
