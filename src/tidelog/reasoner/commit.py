@@ -74,7 +74,7 @@ class Needs(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Commit(PendingUpdate):
+class PendingCommit(PendingUpdate):
     """A transaction on its way through the stages."""
 
     change: Change
@@ -83,7 +83,7 @@ class Commit(PendingUpdate):
     notices: tuple[Diagnostic, ...] = ()
 
 
-Stage = Callable[[Commit], None]
+Stage = Callable[[PendingCommit], None]
 
 
 class TransactionLog(Protocol):
@@ -139,7 +139,7 @@ class Committer:
         self._tuples: dict[Needs, tuple[Stage, ...]] = {}
 
     def commit(self, change: Change) -> Delta:
-        """Commit a transaction: all of it, or none of it and an error."""
+        """PendingCommit a transaction: all of it, or none of it and an error."""
         self._check_base(change)
         needs = self._needs(change)
         stages = self._stages_for(needs)
@@ -159,7 +159,7 @@ class Committer:
         needs = self._needs(change)._replace(dry_run=True, publication=False, store=False)
         stages = self._stages_for(needs)
 
-        def run_and_undo(commit: Commit) -> None:
+        def run_and_undo(commit: PendingCommit) -> None:
             run(commit, stages)
             commit.opened.is_rolling_back = True
             commit.undo.close()
@@ -167,11 +167,11 @@ class Committer:
 
         return self._whole(change, needs, run_and_undo)
 
-    def _whole(self, change: Change, needs: Needs, act: Callable[[Commit], None]) -> Delta:
+    def _whole(self, change: Change, needs: Needs, act: Callable[[PendingCommit], None]) -> Delta:
         def begin(opened: OpenTransaction) -> Delta:
             current = self._program.current
             step = Step(NO_UPDATE, current.static, change.program.static, self._demands.kept)
-            commit = Commit(opened, step, change=change, needs=needs, start=perf_counter())
+            commit = PendingCommit(opened, step, change=change, needs=needs, start=perf_counter())
             act(commit)
             return self._delta(commit)
 
@@ -250,10 +250,10 @@ class Committer:
         if change.before is not self._program.current:
             raise program_changed()
 
-    def _drain_streams(self, commit: Commit) -> None:
+    def _drain_streams(self, commit: PendingCommit) -> None:
         self._strategies.drain()
 
-    def _normalise(self, commit: Commit) -> None:
+    def _normalise(self, commit: PendingCommit) -> None:
         """Compare the staged facts with those that exist."""
         change = commit.change
         update, notices = normalise(change, self._engine, self._time)
@@ -263,10 +263,10 @@ class Committer:
         commit.opened.explicit_changes = update
         commit.step = replace(commit.step, update=update, after=change.program.static)
 
-    def _refuse_times(self, commit: Commit) -> None:
+    def _refuse_times(self, commit: PendingCommit) -> None:
         self._time.refuse_rehearsal(commit.change.program)
 
-    def _normalise_times(self, commit: Commit) -> None:
+    def _normalise_times(self, commit: PendingCommit) -> None:
         """Note the given facts as they are, and derive everything if predicates begin to have times."""
         change, current = commit.change, self._program.current
         if not change.program.timed <= current.timed:
@@ -275,7 +275,7 @@ class Committer:
             self._complete()
         commit.opened.times = given_before(self._time.store, change.times)
 
-    def _expand_equality(self, commit: Commit) -> None:
+    def _expand_equality(self, commit: PendingCommit) -> None:
         """Replace the programs by what they mean with equality, and the rules of the update accordingly."""
         equality, after, before = self._program.equality, commit.change.program, self._program.current
         equality.check(after)
@@ -283,13 +283,13 @@ class Committer:
         update = equality.update(commit.step.update, before.static, after.static)
         commit.step = replace(commit.step, update=update, before=first, after=last)
 
-    def _without_timed_rules(self, commit: Commit) -> None:
+    def _without_timed_rules(self, commit: PendingCommit) -> None:
         """Leave the rules over time to `advance_time`."""
         step, timed = commit.step, commit.change.program.timed
         update = step.update.without(timed).removing(step.before.rules, timed)
         commit.step = replace(step, update=update)
 
-    def _reset_counts(self, commit: Commit) -> None:
+    def _reset_counts(self, commit: PendingCommit) -> None:
         """Count what this transaction does, and nothing that was done before."""
         tally = self._runtime.statistics
         loaded, derived = tally.loaded, tally.derived
@@ -301,7 +301,7 @@ class Committer:
         tally.derived = derived
         commit.on_rollback(restore)
 
-    def _define_relations(self, commit: Commit) -> None:
+    def _define_relations(self, commit: PendingCommit) -> None:
         """Define the relations of predicates that are new."""
         before, after = commit.step.before.predicates, commit.step.after.predicates
         for name, predicate in after.items():
@@ -309,7 +309,7 @@ class Committer:
                 commit.on_rollback(partial(self._engine.drop, name))
                 self._engine.define(name, predicate.arity)
 
-    def _extend_kept_queries(self, commit: Commit) -> None:
+    def _extend_kept_queries(self, commit: PendingCommit) -> None:
         """Add what the update means for kept queries."""
         step = commit.step
         commit.step = self._demands.step(step.update, step.before, step.after)
@@ -317,7 +317,7 @@ class Committer:
     def _advance_time(self, accepting: tuple[Stage, ...]) -> Stage:
         """Return the stage for facts that hold at times; it is undone if one of the others raises."""
 
-        def advance_time(commit: Commit) -> None:
+        def advance_time(commit: PendingCommit) -> None:
             change, tell, check = commit.change, self._runtime.tell, self._runtime.check
             programs = self._program.current, change.program
 
@@ -329,22 +329,22 @@ class Committer:
 
         return advance_time
 
-    def _check_constraints(self, commit: Commit) -> None:
+    def _check_constraints(self, commit: PendingCommit) -> None:
         """Raise `Inconsistent` if equality or a constraint is violated."""
         check_consistency(commit.change.program.static, self._program.equality, self._demands, self._engine)
 
-    def _show_delta(self, commit: Commit) -> None:
+    def _show_delta(self, commit: PendingCommit) -> None:
         """Call the caller's function with the delta, without times, while all can be rolled back."""
         change = commit.change
         if change.publish is not None:
             with INTERRUPTS.let_through():
                 change.publish(self._delta(commit, ahead=1))
 
-    def _append_to_store(self, commit: Commit) -> None:
+    def _append_to_store(self, commit: PendingCommit) -> None:
         if self.log is not None:
             self.log.append(commit.change)
 
-    def _install(self, commit: Commit) -> None:
+    def _install(self, commit: PendingCommit) -> None:
         """Make the transaction's outcome the present state."""
         change, opened, history, state = commit.change, commit.opened, self.history, self._program
         if commit.step.kept is not self._demands.kept:
@@ -362,7 +362,7 @@ class Committer:
             history.batches[change.batch.app] = change.batch
         history.commits += 1
 
-    def _requery(self, commit: Commit) -> None:
+    def _requery(self, commit: PendingCommit) -> None:
         """Ask live queries again whose answers are looked up, and add what has changed in these."""
         if self._requeried.watched:
             net = commit.net
@@ -378,7 +378,7 @@ class Committer:
 
     # ---- the delta
 
-    def _delta(self, commit: Commit, ahead: int = 0) -> Delta:
+    def _delta(self, commit: PendingCommit, ahead: int = 0) -> Delta:
         """Return what a transaction changes; it is the next one after `ahead` others."""
         change, net = commit.change, commit.net
         live: dict[str, Asked] = {}

@@ -45,7 +45,7 @@ ALIGNED: Final = "\n        "  # below the first line of a help
 
 
 @dataclass(frozen=True)
-class Instance:
+class RuleInstance:
     """The facts of one instance of a rule, and which of them are stated; `ways` instances there are."""
 
     rule: Rule
@@ -105,7 +105,7 @@ class _Search:
         self.program = program
         self.engine = engine
         self.writing = Writing.of(program)
-        self._derivations: dict[Atom, Instance | None] = {}
+        self._derivations: dict[Atom, RuleInstance | None] = {}
         facts = sum(engine.size(name) for name in engine.relations())
         self.most = MOST_COMPARED if facts <= MANY_FACTS else 1
 
@@ -123,7 +123,7 @@ class _Search:
         help = ALIGNED.join(lines) or None
         yield Diagnostic(INCONSISTENT, f"inconsistent: bottom() derived{named}{times}", rule.span, help)
 
-    def _unexplained(self, instance: Instance) -> int:
+    def _unexplained(self, instance: RuleInstance) -> int:
         """How many facts are left of which it would not be said where they come from."""
         made = map(self._derivation, dict.fromkeys(instance.derived))
         return sum(MOST if each is None else each.unexplained for each in made)
@@ -137,7 +137,7 @@ class _Search:
             )
             yield f"{_written(fact, self.writing)} {named} from {made.text(self.writing)}"
 
-    def _derivation(self, fact: Atom) -> Instance | None:
+    def _derivation(self, fact: Atom) -> RuleInstance | None:
         """The instance by which a fact is derived: not from itself, at best from stated facts."""
         if fact not in self._derivations:
             able = [rule for rule in self.program.rules if _may_derive(rule, fact)][:MOST_RULES]
@@ -163,7 +163,7 @@ def _for_head(rule: Rule, fact: Atom) -> Rule:
 
 def _instances(
     rule: Rule, engine: ClosingEngine, most: int, other_than: Atom | None = None
-) -> list[Instance]:
+) -> list[RuleInstance]:
     """Some instances of a rule: those with most stated facts, the first of these in the order of ids.
 
     None of their facts is the one that they are to explain.
@@ -179,13 +179,13 @@ def _instances(
     for place, atom in enumerate(seen):
         stated[place] = _are_stated(atom, values, len(order), engine)
     counts = stated.sum(axis=0)
-    found: list[Instance] = []
+    found: list[RuleInstance] = []
     for row in np.argsort(-counts, kind="stable").tolist():
         if found and (len(found) == most or counts[row] < sum(found[0].stated)):
             break
         facts = tuple(_ground(atom, values, row, engine) for atom in seen)
         if other_than not in facts:
-            found.append(Instance(rule, facts, tuple(map(bool, stated[:, row])), count))
+            found.append(RuleInstance(rule, facts, tuple(map(bool, stated[:, row])), count))
     return found
 
 

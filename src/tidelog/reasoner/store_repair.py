@@ -24,10 +24,10 @@ from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.storing import StoredReasoner, open_store, settings_of
 from tidelog.store import forms, journal, snapshot, store
 from tidelog.store.forms import FormError, writer_lock
-from tidelog.store.journal import Journal, Position, Read, Record
-from tidelog.store.snapshot import Part, Snapshot, is_derived_anew
+from tidelog.store.journal import JournalContents, JournalRecord, Position, StoreJournal
+from tidelog.store.snapshot import Snapshot, SnapshotPart, is_derived_anew
 from tidelog.store.state_checks import check_table
-from tidelog.store.store import LOCK, Folder, Root, Superblock, check_confirmed
+from tidelog.store.store import LOCK, Root, StoreFolder, Superblock, check_confirmed
 from tidelog.syntax.parser import parse
 from tidelog.temporal.timed_relation import TimedRelation
 
@@ -35,7 +35,7 @@ from tidelog.temporal.timed_relation import TimedRelation
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StoreFinding:
     """What is to be said of a file; a fault is damage, and something is lost or must be derived anew."""
 
     path: Path
@@ -50,11 +50,13 @@ class Examination:
     """A store as it lies there, nothing assumed to be right; raises `DataError` if it has a newer format."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = Folder(path)
+        self.folder = StoreFolder(path)
         self.root: Root | None = None  # what the superblock says, if it can be read
         self.number = 0  # of the snapshot that counts
         self.snapshot: Snapshot | None = None
-        self.records: list[Record] = []  # since the snapshot, as far as they are whole and follow each other
+        self.records: list[
+            JournalRecord
+        ] = []  # since the snapshot, as far as they are whole and follow each other
         self.findings = tuple(self._look())
 
     @property
@@ -62,7 +64,7 @@ class Examination:
         """Whether there is no damage."""
         return not any(finding.is_fault for finding in self.findings)
 
-    def _look(self) -> Iterator[Finding]:
+    def _look(self) -> Iterator[StoreFinding]:
         yield from self._look_at_superblock()
         self.number = (self.folder.numbers("snapshot") or [0])[-1]
         if self.root is not None and self.folder.snapshot(self.root.snapshot).is_file():
@@ -70,37 +72,41 @@ class Examination:
         yield from self._look_at_snapshot()
         if self.snapshot is not None:
             if self.root is None and self.snapshot.has_superblock and not self.folder.superblock.is_file():
-                yield Finding(self.folder.superblock, "is missing; the other files say what counts", True)
+                yield StoreFinding(
+                    self.folder.superblock, "is missing; the other files say what counts", True
+                )
             yield from self._look_at_journals(self.snapshot)
 
     # ---- the superblock and the snapshot
 
-    def _look_at_superblock(self) -> Iterator[Finding]:
+    def _look_at_superblock(self) -> Iterator[StoreFinding]:
         path = self.folder.superblock
         try:
             self.root = self.folder.root()
         except DataError as error:
-            yield Finding(path, f"{_fault(error)}; the other files say what counts", True)
+            yield StoreFinding(path, f"{_fault(error)}; the other files say what counts", True)
         else:
             if self.root is not None and None in store.copies(path):
-                yield Finding(
+                yield StoreFinding(
                     path, "one of its two copies is not whole, as after a power cut; the other counts"
                 )
 
-    def _look_at_snapshot(self) -> Iterator[Finding]:
+    def _look_at_snapshot(self) -> Iterator[StoreFinding]:
         if self.root is not None and self.number != self.root.snapshot:
-            yield Finding(self.folder.snapshot(self.root.snapshot), "is missing, with all that it held", True)
+            yield StoreFinding(
+                self.folder.snapshot(self.root.snapshot), "is missing, with all that it held", True
+            )
         path = self.folder.snapshot(self.number)
         if not self.number:
             return
         try:
             self.snapshot = Snapshot(path)
         except DataError as error:
-            yield Finding(path, f"{_fault(error)}; no facts can be recovered from it", True)
+            yield StoreFinding(path, f"{_fault(error)}; no facts can be recovered from it", True)
             return
         root = self.root if self.root is not None and self.number == self.root.snapshot else None
         if root is not None and self.snapshot.checksum != root.checksum:
-            yield Finding(path, "is not the snapshot that belongs to the store", True)
+            yield StoreFinding(path, "is not the snapshot that belongs to the store", True)
         damaged = list(self._damaged_parts(self.snapshot)) or list(self._impossible(self.snapshot))
         yield from damaged
         if not damaged:
@@ -108,21 +114,21 @@ class Examination:
             rows = sum(table["flags"][3] - table["ends"]["dead"] for table in tables)
             size = f"{counted(rows, 'fact')} in {counted(len(tables), 'relation')}"
             said = f"whole, {size}, {self.snapshot.size:,} bytes"
-            yield Finding(path, said)
+            yield StoreFinding(path, said)
 
-    def _damaged_parts(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def _damaged_parts(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
         for part in snapshot.parts():
             if not snapshot.is_right(part.section):
-                yield Finding(snapshot.path, f"{part}: {self._meaning(part)}", True)
+                yield StoreFinding(snapshot.path, f"{part}: {self._meaning(part)}", True)
 
-    def _impossible(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def _impossible(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
         """What the snapshot says that cannot be, though all of its checksums are right."""
         try:
             snapshot.state()
         except DataError as error:
-            yield Finding(snapshot.path, f"{_fault(error)}; what does not depend on that is kept", True)
+            yield StoreFinding(snapshot.path, f"{_fault(error)}; what does not depend on that is kept", True)
 
-    def _meaning(self, part: Part) -> str:
+    def _meaning(self, part: SnapshotPart) -> str:
         """What is lost with a part of a snapshot."""
         if part.relation is None:
             return "no facts can be recovered"
@@ -153,18 +159,18 @@ class Examination:
 
     # ---- the journals
 
-    def _look_at_journals(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def _look_at_journals(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
         expected, is_following = snapshot.sequence + 1, True
         for number in self._journals():
             path = self.folder.journal(number)
             try:
                 found = journal.read_whole(path)
             except FileNotFoundError:
-                yield Finding(path, "is missing, with all that it held", True)
+                yield StoreFinding(path, "is missing, with all that it held", True)
                 is_following = False
                 continue
             except DataError as error:
-                yield Finding(path, f"{_fault(error)}; nothing of it can be recovered", True)
+                yield StoreFinding(path, f"{_fault(error)}; nothing of it can be recovered", True)
                 is_following = False
                 continue
             is_following = is_following and found.first == expected
@@ -185,19 +191,21 @@ class Examination:
             later.pop()  # the process ended while it began
         return later
 
-    def _journal_finding(self, whole: Read, is_following: bool) -> Finding:
+    def _journal_finding(self, whole: JournalContents, is_following: bool) -> StoreFinding:
         path, said = whole.path, counted(len(whole.records), "whole record")
         try:
             found = journal.read(path)
             if self.root is not None and path == self.folder.journal(self.root.journal):
                 check_confirmed(self.root, found)
         except DataError as error:
-            return Finding(path, f"{_fault(error)}; {said} before it can be recovered", True)
+            return StoreFinding(path, f"{_fault(error)}; {said} before it can be recovered", True)
         if not is_following:
-            return Finding(path, f"{said} that do not follow what is before, and cannot be recovered", True)
+            return StoreFinding(
+                path, f"{said} that do not follow what is before, and cannot be recovered", True
+            )
         if found.torn:
-            return Finding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")
-        return Finding(path, said)
+            return StoreFinding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")
+        return StoreFinding(path, said)
 
 
 def _can_be(table: TableState, values: int, arities: Mapping[str, int]) -> bool:
@@ -265,7 +273,7 @@ def examine(path: Path) -> Examination:
             if error.diagnostics[0].code != codes.STORE_DAMAGED:
                 raise
             fault = error.diagnostics[0]
-            finding = Finding(Path(fault.place or path), fault.message, is_fault=True)
+            finding = StoreFinding(Path(fault.place or path), fault.message, is_fault=True)
             examined.findings = (*examined.findings, finding)
     return examined
 
@@ -318,7 +326,7 @@ def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) 
     folder = examined.folder
     number = max((*folder.numbers("snapshot"), *folder.numbers("journal"))) + 1
     _, checksum = snapshot.write(folder.snapshot(number), reasoner.state(sequence))
-    journal = Journal.create(folder.journal(number), Position(sequence, 0, 0), is_durable=True)
+    journal = StoreJournal.create(folder.journal(number), Position(sequence, 0, 0), is_durable=True)
     journal.close()
     aside = folder.aside(number)
     durable.make_folders(aside)

@@ -42,11 +42,11 @@ from tidelog.reasoner.transaction import Change
 from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
 from tidelog.store import forms
 from tidelog.store import journal as records
-from tidelog.store.forms import Section, State, reading
-from tidelog.store.journal import Record
+from tidelog.store.forms import FileSection, StoredState, reading
+from tidelog.store.journal import JournalRecord
 from tidelog.store.json_forms import not_storable, surroundings_to_json
 from tidelog.store.state_checks import arities_of, check_arities, check_asked
-from tidelog.store.store import DURABILITY, Folder, Opened, Store, read_found
+from tidelog.store.store import DURABILITY, OpenedStore, Store, StoreFolder, read_found
 from tidelog.temporal import temporal
 from tidelog.temporal.temporal import TimeSettings
 
@@ -80,7 +80,7 @@ def open_store(
         raise ValueError(f"durability is {durability!r}: it must be one of {', '.join(DURABILITY)}")
     sandbox = Sandbox.of(settings.get("allow_read"), settings.get("allow_write"))
     program = None if program is None else program_of(program, sandbox)
-    folder = Folder(Path(path))
+    folder = StoreFolder(Path(path))
     if read_only:
         reasoner = _reopened(read_found(folder.find()), None, settings)
         if program is not None:
@@ -114,13 +114,13 @@ def memory_for(tables: Iterable[tuple[int, int]]) -> int:
 
 def stored_sizes(path: Path) -> list[tuple[int, int]]:
     """Return the rows and columns of a store's relations, as its last snapshot says; none without one."""
-    folder = Folder(path)
+    folder = StoreFolder(path)
     if not folder.is_store:
         return []
     snapshot = folder.find().snapshot
     try:
         tables = snapshot.index["tables"]
-        return [(Section(*each["flags"]).count, len(each["columns"])) for each in tables]
+        return [(FileSection(*each["flags"]).count, len(each["columns"])) for each in tables]
     finally:
         snapshot.close()
 
@@ -142,7 +142,7 @@ def check_memory(tables: Collection[tuple[int, int]], what: str, limit: int | No
         raise Stopped(Diagnostic(OUT_OF_MEMORY, message, help=help))
 
 
-def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
+def _reopened(opened: OpenedStore, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
     """The reasoner that a store holds, as far as the journal goes."""
     state = opened.state
     kept = settings_of(state)
@@ -152,7 +152,7 @@ def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> 
     return reasoner
 
 
-def _check_settings(state: State, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def _check_settings(state: StoredState, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raise `DataError` if settings are asked for under which other facts would follow than are stored."""
     relevant = [name for name in asked if name == "time" or has_equality(state.program.predicates)]
     made, wanted = (dict(_plain({name: some[name] for name in relevant})) for some in (kept, asked))
@@ -174,7 +174,7 @@ def _plain(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, str(value).lower()
 
 
-def settings_of(state: State) -> dict[str, Any]:
+def settings_of(state: StoredState) -> dict[str, Any]:
     """The settings that the facts of a state depend on."""
     known = {name: state.settings[name] for name in SETTINGS}
     return known if state.time is None else {**known, "time": state.time.settings}
@@ -184,7 +184,7 @@ class StoreKeeper:
     """Writes transactions, and which queries are kept, to a store; without one, changes are refused."""
 
     def __init__(
-        self, store: Store | None, history: History, state: Callable[[int], State], runtime: Runtime
+        self, store: Store | None, history: History, state: Callable[[int], StoredState], runtime: Runtime
     ) -> None:
         self.store = store
         self._history = history
@@ -270,7 +270,7 @@ class StoreKeeper:
         if self.store is not None:
             self._report(self.store.close(self._present_state))
 
-    def _present_state(self) -> State:
+    def _present_state(self) -> StoredState:
         """Return the state after the last record."""
         return self._state(self.store.next - 1 if self.store is not None else 0)
 
@@ -285,7 +285,8 @@ class StoredReasoner(Reasoner):
 
     def __init__(self, program: Program, **settings: Any) -> None:
         super().__init__(program, **settings)
-        self.create: Callable[[State], Store] | None = None  # makes the store when everything is derived
+        # Makes the store when everything is derived.
+        self.create: Callable[[StoredState], Store] | None = None
         self._keeper: StoreKeeper | None = None  # None until there is a store
         self._keeping = StoredKeeping(
             self._engine, self._demands, self._applier.keep, self._effective, self._note
@@ -302,7 +303,7 @@ class StoredReasoner(Reasoner):
             self._attach(self.create(self.state(0)))
             self.create = None
 
-    def resume(self, opened: Opened, store: Store | None) -> None:
+    def resume(self, opened: OpenedStore, store: Store | None) -> None:
         """Restore the state of an opened store; without `store` to write to, the reasoner is read-only."""
         with forms.understood(opened.path), reading("the state"):
             self._reinstate(opened.state)
@@ -399,13 +400,13 @@ class StoredReasoner(Reasoner):
 
     # ---- the state
 
-    def state(self, sequence: int) -> State:
+    def state(self, sequence: int) -> StoredState:
         """Return the whole state, as it is after the record of this number."""
         self._recovery.recover()
         program = self._program
         known = program.effective.predicates.keys() | self._demands.kept.arities.keys()
         relations = [name for name in self._engine.relations() if name in known or is_auxiliary(name)]
-        return State(
+        return StoredState(
             program.current,
             self._demands.asked,
             capture(self._engine, relations),
@@ -418,7 +419,7 @@ class StoredReasoner(Reasoner):
             dict(self.batches),
         )
 
-    def _reinstate(self, state: State) -> None:
+    def _reinstate(self, state: StoredState) -> None:
         """Restore a state in a reasoner without facts: none is derived again."""
         program = self._program
         check_arities(state.engine, arities_of(program.effective, state.asked))
@@ -429,7 +430,7 @@ class StoredReasoner(Reasoner):
         self._derived.complete()
         self._deriver.check_consistency()
 
-    def _restore_surroundings(self, state: State) -> None:
+    def _restore_surroundings(self, state: StoredState) -> None:
         """Restore what a state has beside the engine."""
         if state.time is not None:
             temporal.reinstate(self.time, state.time, self._program.current)
@@ -446,7 +447,7 @@ class StoredReasoner(Reasoner):
                 self._data.note_origin(predicate.name, import_file(transfer, predicate))
             self._data.note_origin(predicate.name, None)
 
-    def _resumed(self, state: State) -> Mapping[str, ClosureModule]:
+    def _resumed(self, state: StoredState) -> Mapping[str, ClosureModule]:
         """Restore equality and kept queries from a state; return the closures that structures keep."""
         self._program.equality.resume()
         effective = self._program.effective
@@ -459,7 +460,7 @@ class StoredReasoner(Reasoner):
         """The columns of the relations that the program needs."""
         return arities_of(self._program.effective, self._demands.asked)
 
-    def salvage(self, state: State, explicit: Mapping[str, Rows]) -> None:
+    def salvage(self, state: StoredState, explicit: Mapping[str, Rows]) -> None:
         """Load explicit facts over the dictionary of a state, and derive everything again."""
         refill(self._engine.dictionary, state.engine.dictionary)
         for name, rows in explicit.items():
@@ -468,7 +469,7 @@ class StoredReasoner(Reasoner):
         self._deriver.complete()
         self.statistics.loaded = total(explicit)
 
-    def replay(self, records: Iterable[Record], path: Path) -> None:
+    def replay(self, records: Iterable[JournalRecord], path: Path) -> None:
         """Do again what records say was done; raises `DataError` if one of them cannot have been."""
         for record in records:
             what = f"record {record.number} of the journal"
@@ -479,9 +480,9 @@ class StoredReasoner(Reasoner):
                 message = f"{what} cannot be done again: {error.diagnostics[0].message}"
                 raise forms.damaged(path, message) from error
 
-    def _replay(self, record: Record) -> None:
+    def _replay(self, record: JournalRecord) -> None:
         """Do again what a record says was done."""
-        said = records.Said(record)
+        said = records.RecordContent(record)
         match said.kind:
             case records.KEEP:
                 check_asked(said.asked, self._program.current)
@@ -493,7 +494,7 @@ class StoredReasoner(Reasoner):
             case _:
                 self._replay_change(said)
 
-    def _replay_change(self, said: records.Said) -> None:
+    def _replay_change(self, said: records.RecordContent) -> None:
         change = self._begin(None, "ignore")
         program = said.program(self._program.current)
         if program is not self._program.current:

@@ -60,7 +60,7 @@ class BatchId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class StoredState:
     """A reasoner between two transactions, everything derived.
 
     Classes of equal constants are the engine's relation of aliases.
@@ -248,7 +248,7 @@ SECTION = row(*(natural,) * 4, one_of(0, *WIDTHS, PLAIN), integer, one_of(*DTYPE
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FileSection:
     """Where the numbers of an array stand in a file: as `width` bytes each, above `base`."""
 
     offset: int
@@ -274,7 +274,7 @@ class Section:
             raise FormError(f"{self.to_json()} is no place of numbers")
 
 
-def packed(array: Array, offset: int) -> tuple[Section, memoryview]:
+def packed(array: Array, offset: int) -> tuple[FileSection, memoryview]:
     """An array as bytes that will stand at an offset of a file.
 
     >>> section, data = packed(np.array([7, 9, 8], np.int32), 0)
@@ -290,7 +290,7 @@ def packed(array: Array, offset: int) -> tuple[Section, memoryview]:
         data = np.ascontiguousarray(array).data.cast("B")
     else:
         data = (array - array.dtype.type(base)).astype(WIDTHS[width]).data.cast("B")
-    section = Section(offset, len(data), crc32(data), len(array), width, base, array.dtype.str)
+    section = FileSection(offset, len(data), crc32(data), len(array), width, base, array.dtype.str)
     return section, data
 
 
@@ -306,7 +306,7 @@ def _fitting(array: Array) -> tuple[int, int]:
     return (size, 0) if width >= size else (width, low)
 
 
-def unpacked(section: Section, data: bytes | memoryview) -> Array:
+def unpacked(section: FileSection, data: bytes | memoryview) -> Array:
     """The array of a section's bytes, one's own."""
     dtype = np.dtype(section.dtype)
     if section.width == 0:

@@ -88,7 +88,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """What was done once, and where it stands in its file."""
 
     number: int
@@ -98,12 +98,12 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class JournalContents:
     """What a journal holds."""
 
     path: Path
     link: int | None  # the checksum of all before the journal; None: older versions have none
-    records: tuple[Record, ...]
+    records: tuple[JournalRecord, ...]
     positions: tuple[Position, ...]  # behind the header, and behind each record
     size: int
 
@@ -126,7 +126,7 @@ class Read:
 # ---- reading
 
 
-def read(path: Path) -> Read:
+def read(path: Path) -> JournalContents:
     """Read the records of a journal; raises `DataError` if there is a bad one before a whole one."""
     data = path.read_bytes()
     found = _read_whole(path, data)
@@ -140,16 +140,16 @@ def read(path: Path) -> Read:
     return found
 
 
-def read_whole(path: Path) -> Read:
+def read_whole(path: Path) -> JournalContents:
     """Read the records before the first that is not whole, whatever stands behind it."""
     return _read_whole(path, path.read_bytes())
 
 
-def _read_whole(path: Path, data: bytes) -> Read:
+def _read_whole(path: Path, data: bytes) -> JournalContents:
     begin, link = _read_header(path, data)
     records = tuple(_records(data, begin))
     positions = accumulate(records, lambda before, each: _behind(before, each, data), initial=begin)
-    return Read(path, link, records, tuple(positions), len(data))
+    return JournalContents(path, link, records, tuple(positions), len(data))
 
 
 def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
@@ -171,13 +171,13 @@ def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
     raise forms.damaged(path, "the journal does not begin as one")
 
 
-def _behind(before: Position, record: Record, data: bytes) -> Position:
+def _behind(before: Position, record: JournalRecord, data: bytes) -> Position:
     """Return the position behind the record at a position."""
     fields = data[record.offset : record.offset + RECORD.size - 4]
     return Position(record.number, record.end, crc32(fields, before.chain))
 
 
-def _records(data: bytes, begin: Position) -> Iterator[Record]:
+def _records(data: bytes, begin: Position) -> Iterator[JournalRecord]:
     """The whole records from the beginning on."""
     offset, number = begin.end, begin.record + 1
     while (record := _record_at(data, offset)) is not None and record.number == number:
@@ -185,7 +185,7 @@ def _records(data: bytes, begin: Position) -> Iterator[Record]:
         offset, number = record.end, number + 1
 
 
-def _record_at(data: bytes, offset: int) -> Record | None:
+def _record_at(data: bytes, offset: int) -> JournalRecord | None:
     """The whole record at an offset, if there is one."""
     start = offset + RECORD.size
     if start > len(data):
@@ -196,10 +196,10 @@ def _record_at(data: bytes, offset: int) -> Record | None:
     content = data[start : start + length]
     if len(content) < length or crc32(content) != of_content:
         return None
-    return Record(number, content, offset, start + length)
+    return JournalRecord(number, content, offset, start + length)
 
 
-def _whole_records(data: bytes, offset: int) -> Iterator[Record]:
+def _whole_records(data: bytes, offset: int) -> Iterator[JournalRecord]:
     """Whole records anywhere from an offset on."""
     while (offset := data.find(BEGIN, offset)) >= 0:
         record = _record_at(data, offset)
@@ -211,7 +211,7 @@ def _whole_records(data: bytes, offset: int) -> Iterator[Record]:
 # ---- writing
 
 
-class Journal:
+class StoreJournal:
     """A journal open for writing. Mutable: it grows."""
 
     def __init__(self, path: Path, descriptor: int, position: Position, is_durable: bool) -> None:
@@ -223,7 +223,7 @@ class Journal:
         self._is_ragged = False  # something may stand behind the position
 
     @staticmethod
-    def create(path: Path, before: Position, is_durable: bool) -> Journal:
+    def create(path: Path, before: Position, is_durable: bool) -> StoreJournal:
         """Write a new journal, which goes on from a position of another, to the disk."""
         version = struct.pack("<8sI", MAGIC, VERSION)
         rest = struct.pack("<IQI8s", crc32(version), before.record + 1, before.chain, os.urandom(8))
@@ -237,10 +237,10 @@ class Journal:
         except BaseException:
             os.close(descriptor)
             raise
-        return Journal(path, descriptor, Position(before.record, HEADER.size, checksum), is_durable)
+        return StoreJournal(path, descriptor, Position(before.record, HEADER.size, checksum), is_durable)
 
     @staticmethod
-    def resume(found: Read, is_durable: bool) -> Journal:
+    def resume(found: JournalContents, is_durable: bool) -> StoreJournal:
         """Open a journal that was read, to go on with it; what is torn is cut off."""
         descriptor = os.open(found.path, os.O_RDWR)
         try:
@@ -251,7 +251,7 @@ class Journal:
         except BaseException:
             os.close(descriptor)
             raise
-        return Journal(found.path, descriptor, found.end, is_durable)
+        return StoreJournal(found.path, descriptor, found.end, is_durable)
 
     def append(self, content: bytes) -> None:
         """Append a record, on the disk if the journal is durable; on any fault it is not there."""
@@ -386,10 +386,10 @@ def _written(form: Mapping[str, Any]) -> bytes:
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-class Said:
+class RecordContent:
     """What a record says, read when it is asked for."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: JournalRecord) -> None:
         """Read a record; raises `FormError` if it is not what records are."""
         self.number = record.number
         self._form: dict[str, Any] = loaded(record.content, fields({"is": one_of(CHANGE, KEEP, FORGET)}))

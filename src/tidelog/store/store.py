@@ -20,8 +20,8 @@ from tidelog import durable
 from tidelog.durable import Lock
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.store import forms, journal, snapshot
-from tidelog.store.forms import State, writer_lock
-from tidelog.store.journal import HEADER, Journal, Position, Read, Record, broken
+from tidelog.store.forms import StoredState, writer_lock
+from tidelog.store.journal import HEADER, JournalContents, JournalRecord, Position, StoreJournal, broken
 from tidelog.store.snapshot import Snapshot
 
 # ---- The superblock: which files are the store, and up to which record they were acknowledged.
@@ -183,26 +183,26 @@ FOLDER_ATTEMPTS = 100  # to read a store whose writer puts another snapshot in t
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoreFiles:
     """A store at one moment: the snapshot, and the journals since."""
 
     root: Root | None  # None: it has no superblock, as it is of an older format
     number: int
     snapshot: Snapshot
-    journals: tuple[Read, ...]
+    journals: tuple[JournalContents, ...]
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[JournalRecord, ...]:
         """What was done since the snapshot."""
         return tuple(record for each in self.journals for record in each.records)
 
     @property
-    def last(self) -> Read | None:
+    def last(self) -> JournalContents | None:
         """The journal that records are appended to."""
         return self.journals[-1] if self.journals else None
 
 
-class Folder:
+class StoreFolder:
     """A folder of snapshots and journals."""
 
     def __init__(self, path: Path) -> None:
@@ -248,7 +248,7 @@ class Folder:
 
     # ---- reading
 
-    def find(self) -> Found:
+    def find(self) -> StoreFiles:
         """Return the store as it is at one moment, whoever writes to it meanwhile."""
         for _ in range(FOLDER_ATTEMPTS):
             root, numbers = self.root(), self.numbers("snapshot")
@@ -263,7 +263,7 @@ class Folder:
                 break  # it was not the writer
         raise fault
 
-    def _find(self, root: Root) -> Found:
+    def _find(self, root: Root) -> StoreFiles:
         """Return the store that the superblock names."""
         if not root.is_finished:
             raise self.no_store("; the creation of one was begun and not finished")
@@ -273,9 +273,9 @@ class Folder:
         found = [journal.read(self.journal(each)) for each in range(root.snapshot, root.journal + 1)]
         _check_order(snapshot, found)
         check_confirmed(root, found[-1])
-        return Found(root, root.snapshot, snapshot, tuple(found))
+        return StoreFiles(root, root.snapshot, snapshot, tuple(found))
 
-    def _find_old(self) -> Found:
+    def _find_old(self) -> StoreFiles:
         """Return the store of a folder without a superblock."""
         numbers, journals = self.numbers("snapshot"), self.numbers("journal")
         if not numbers and journals:
@@ -290,7 +290,7 @@ class Folder:
             paths.pop()  # the process ended while it began
         found = [journal.read(path) for path in paths]
         _check_order(snapshot, found)
-        return Found(None, numbers[-1], snapshot, tuple(found))
+        return StoreFiles(None, numbers[-1], snapshot, tuple(found))
 
     def no_store(self, why: str = "") -> DataError:
         """Return the error that there is no store."""
@@ -346,7 +346,7 @@ class Folder:
                 yield self.journal(number)
 
 
-def _check_order(snapshot: Snapshot, found: list[Read]) -> None:
+def _check_order(snapshot: Snapshot, found: list[JournalContents]) -> None:
     """Raise `DataError` if the journals do not go on from the snapshot, and from each other."""
     expected, chain = snapshot.sequence + 1, None
     for each in found:
@@ -358,7 +358,7 @@ def _check_order(snapshot: Snapshot, found: list[Read]) -> None:
         expected, chain = each.end.record + 1, each.end.chain
 
 
-def check_confirmed(root: Root, last: Read) -> None:
+def check_confirmed(root: Root, last: JournalContents) -> None:
     """Raise `DataError` if the last journal does not hold what was acknowledged."""
     confirmed = root.confirmed
     if confirmed in last.positions:
@@ -385,12 +385,12 @@ CLOSING_SHARE = 64  # … larger ones only if the journals are at least this par
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedStore:
     """A store as it was found: the state of its snapshot, what was done since, and what was wrong."""
 
     path: Path  # of the snapshot
-    state: State
-    records: tuple[Record, ...]
+    state: StoredState
+    records: tuple[JournalRecord, ...]
     notices: tuple[str, ...] = ()
 
 
@@ -398,7 +398,7 @@ class Store:
     """The files of one store, and the right to write them, which the process has that opened it."""
 
     def __init__(
-        self, folder: Folder, lock: Lock, superblock: Superblock, journal: Journal, is_durable: bool
+        self, folder: StoreFolder, lock: Lock, superblock: Superblock, journal: StoreJournal, is_durable: bool
     ) -> None:
         self.folder = folder
         self._process = os.getpid()
@@ -416,9 +416,9 @@ class Store:
     # ---- beginning
 
     @staticmethod
-    def create(path: Path, state: State, durability: str) -> Store:
+    def create(path: Path, state: StoredState, durability: str) -> Store:
         """Create a store that holds a state. Until all of it is on the disk, the superblock says so."""
-        folder = Folder(path)
+        folder = StoreFolder(path)
         with forms.writing_to(path), ExitStack() as undo:
             durable.make_folders(path)
             folder.check_free()
@@ -430,7 +430,7 @@ class Store:
             folder.tidy(superblock)
             size, checksum = snapshot.write(folder.snapshot(1), state)
             before = Position(state.sequence, 0, 0)
-            journal = Journal.create(folder.journal(1), before, durability == "full")
+            journal = StoreJournal.create(folder.journal(1), before, durability == "full")
             undo.callback(journal.close)
             superblock.switch(snapshot=1, checksum=checksum, journal=1, confirmed=journal.position)
             undo.pop_all()
@@ -439,9 +439,9 @@ class Store:
         return created
 
     @staticmethod
-    def open(path: Path, durability: str) -> tuple[Store, Opened]:
+    def open(path: Path, durability: str) -> tuple[Store, OpenedStore]:
         """Open the store in a folder, and return it with what it holds; a torn journal is cut."""
-        folder = Folder(path)
+        folder = StoreFolder(path)
         if not folder.is_store:
             folder.find()  # which says so
         with ExitStack() as undo:
@@ -455,16 +455,18 @@ class Store:
         return store, opened
 
     @staticmethod
-    def _resumed(folder: Folder, lock: Lock, found: Found, is_durable: bool, undo: ExitStack) -> Store:
+    def _resumed(
+        folder: StoreFolder, lock: Lock, found: StoreFiles, is_durable: bool, undo: ExitStack
+    ) -> Store:
         last = found.last
         if last is None:  # only in older formats
             before = Position(found.snapshot.sequence, 0, 0)
-            journal = Journal.create(folder.journal(found.number), before, is_durable)
+            journal = StoreJournal.create(folder.journal(found.number), before, is_durable)
         else:
             if last.torn:
                 torn = last.path.read_bytes()[last.end.end :]
                 durable.write_bytes(last.path.with_suffix(".cut"), torn)
-            journal = Journal.resume(last, is_durable)
+            journal = StoreJournal.resume(last, is_durable)
         undo.callback(journal.close)
         if found.root is not None:
             superblock = Superblock(folder.superblock, found.root)
@@ -493,7 +495,7 @@ class Store:
         return self._journal.position.record + 1
 
     @property
-    def mark(self) -> tuple[Journal, Position]:
+    def mark(self) -> tuple[StoreJournal, Position]:
         """Where the journal ends now."""
         return self._journal, self._journal.position
 
@@ -512,7 +514,7 @@ class Store:
             with forms.writing_to(self._superblock.path):
                 self._superblock.confirm(self._journal.position)
 
-    def withdraw(self, mark: tuple[Journal, Position]) -> None:
+    def withdraw(self, mark: tuple[StoreJournal, Position]) -> None:
         """Delete the records that came after a mark, none of them confirmed."""
         journal, position = mark
         if journal is self._journal and self.is_mine:
@@ -569,13 +571,13 @@ class Store:
         """Whether there are records since the last whole snapshot."""
         return bool(self._earlier_bytes) or self._journal.position.end > HEADER.size
 
-    def begin_snapshot(self, capture: Callable[[], State]) -> None:
+    def begin_snapshot(self, capture: Callable[[], StoredState]) -> None:
         """Begin to write a snapshot while others work; records from now on go to another journal."""
         self.wait()
         number, before = self.number + 1, self._journal.position
         with forms.writing_to(self.folder.path):
             self._journal.sync()
-            journal = Journal.create(self.folder.journal(number), before, self._is_durable)
+            journal = StoreJournal.create(self.folder.journal(number), before, self._is_durable)
             try:
                 self._superblock.switch(journal=number, confirmed=journal.position)
                 earlier, self._journal = self._journal, journal
@@ -591,7 +593,7 @@ class Store:
         self._writing = Thread(target=lambda: self._write(number, state), name="tidelog snapshot")
         self._writing.start()
 
-    def _write(self, number: int, state: State) -> None:
+    def _write(self, number: int, state: StoredState) -> None:
         """Write a snapshot; what came before it is deleted when the superblock names it."""
         try:
             size, checksum = snapshot.write(self.folder.snapshot(number), state)
@@ -609,7 +611,7 @@ class Store:
         fault, self._fault = self._fault, None
         return fault
 
-    def close(self, capture: Callable[[], State]) -> BaseException | None:
+    def close(self, capture: Callable[[], StoredState]) -> BaseException | None:
         """Write a last snapshot, if it is worth it, and let others write; return what was wrong with it.
 
         Does nothing in a process that did not open the store.
@@ -649,7 +651,7 @@ class Store:
         return self._snapshot_bytes <= SMALL or CLOSING_SHARE * self.journal_bytes > self._snapshot_bytes
 
 
-def read_found(found: Found) -> Opened:
+def read_found(found: StoreFiles) -> OpenedStore:
     """What a store holds."""
     notices = []
     for each in found.journals:
@@ -660,4 +662,4 @@ def read_found(found: Found) -> Opened:
             )
     state = found.snapshot.state()
     found.snapshot.close()
-    return Opened(found.snapshot.path, state, found.records, tuple(notices))
+    return OpenedStore(found.snapshot.path, state, found.records, tuple(notices))
