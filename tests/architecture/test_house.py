@@ -15,16 +15,16 @@ SOURCES = Path(__file__).parents[2] / "src"
 ROOT = SOURCES / "tidelog"
 EXCEPTIONS = {"BaseException", "Exception", "RuntimeError", "ValueError", "ArithmeticError", "Warning"}
 # Behind each figure: what is to be reached.
-FILES = 292  # 300
+FILES = 294  # 300
 FILES_AROUND_SPARK = 45  # 45
 MODULES_OF_A_PACKAGE = 18  # 18
 LINES = 911  # 700
-ENGINES_OF_ANY_TYPE = 51  # 0
-SHARED_CLASS_NAMES = 109  # 0
+ENGINES_OF_ANY_TYPE = 40  # 0
+SHARED_CLASS_NAMES = 101  # 0
 ODD_DOCSTRINGS = 0  # 0
 DEPTH = 5  # 3
 DEPTH_OF_ENGINES = 5  # 2
-DEPTH_OF_REASONERS = 4  # 2
+DEPTH_OF_REASONERS = 2  # 2
 METHODS_OF_A_PROTOCOL = 43  # 15
 SAME_ROLE = {"__init__.py", "registry.py", "distributed.py"}  # files of one name, in parallel packages
 

@@ -56,8 +56,6 @@ NOT_EXPLICIT = "E631"
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 SHOWN = 5  # facts named in a diagnostic about many
 
-# ---- A transaction, stage by stage.
-
 
 class Needs(NamedTuple):
     """What a transaction needs stages for."""
@@ -177,8 +175,6 @@ class Committer:
 
         is_advancing = change.has_times and change.times.advance is not None
         return self._recovery.whole(begin, is_advancing=is_advancing)
-
-    # ---- the stages
 
     def _needs(self, change: Change) -> Needs:
         """Return what a transaction needs stages for."""
@@ -349,8 +345,10 @@ class Committer:
         change, opened, history, state = commit.change, commit.opened, self.history, self._program
         if commit.step.kept is not self._demands.kept:
             self._demands.adopt(commit.step)
+        inserted, unread = self._data.inserted, self._data.types.unread
         for name, rows in commit.step.update.added.items():
-            self._data.note_rows(name, rows.columns)
+            if not (name in inserted and name in unread):  # else its rows are read when types are asked for
+                self._data.note_rows(name, rows.columns)
         if change.has_times:
             for name, timed in change.times.added:
                 self._data.types.note_rows(name, timed.columns)
@@ -375,8 +373,6 @@ class Committer:
         if self.log is not None:
             self.log.confirm()
         self._subscriptions.announce(delta)
-
-    # ---- the delta
 
     def _delta(self, commit: PendingCommit, ahead: int = 0) -> Delta:
         """Return what a transaction changes; it is the next one after `ahead` others."""
@@ -443,9 +439,6 @@ def check_kept(query: Query, program: Program) -> None:
         raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
 
 
-# ---- What is staged, compared with what exists.
-
-
 def normalise(change: Change, engine: ClosingEngine, time: Temporal) -> tuple[Update, tuple[Diagnostic, ...]]:
     """Return the update of a transaction, and notices of what does not exist; raise if that is an error.
 
@@ -505,8 +498,6 @@ class _Normalising:
             raise ProgramError(by_place(missing))
         return tuple(replace(item, severity=Severity.WARNING) for item in missing)
 
-    # ---- sets of rows
-
     def _are_explicit(self, rows: Mapping[str, Rows]) -> bool:
         """Whether all rows are explicit facts."""
         return rows.keys() <= self._change.before.predicates.keys() and bool(
@@ -530,8 +521,6 @@ class _Normalising:
         if name not in self._change.before.predicates:
             return np.zeros(rows.count, np.uint8)
         return self._engine.standing(name, rows.columns, rows.count)
-
-    # ---- what does not exist
 
     def _check_explicit(self, name: str, staged: Sequence[StagedRows]) -> None:
         """Note every fact to delete that is not explicit, nor given at some time."""

@@ -65,8 +65,6 @@ class Deriver:
         self._modules = modules
         self._processes = processes  # that derive, instead of this one
 
-    # ---- when
-
     def materialise(self) -> None:
         """Derive everything; raise `Inconsistent` if `bottom()` holds."""
         self.complete()
@@ -119,8 +117,6 @@ class Deriver:
             self._time.check_consistency(program)
         except Inconsistent as inconsistency:
             self._derived.inconsistency = inconsistency.diagnostics
-
-    # ---- how
 
     def _derive_all(self) -> None:
         """Derive everything, and answer kept queries by that."""
@@ -180,8 +176,6 @@ class Deriver:
             self._demands.withdraw()
             raise
         self._demands.adopt(step)
-
-    # ---- in other processes
 
     def _derive_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and store here what they have derived."""
@@ -251,8 +245,6 @@ class Deriver:
             derived[name] = tuple(column[new] for column in columns), int(new.sum())
         engine.restore(derived)
         self._runtime.statistics.derived = sum(rows for _, rows in derived.values())
-
-    # ---- again, or not at all
 
     def rebuild(self, opened: OpenTransaction) -> None:
         """Derive everything from the explicit facts, as if nothing had been derived before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -159,19 +159,19 @@ class FactSources:
 
     def _file_of(self, fact: Fact) -> FactOrigin | None:
         """Return where a fact was loaded from; None if nothing is known of that."""
-        known = [file for file in self.data.files(fact.predicate) if file is not None]
-        if not known:
+        files = self.data.files(fact.predicate)
+        if not files:
             return None
-        return FactOrigin(lambda: self._find(fact, known), self._files_of(fact.predicate) or "")
+        return FactOrigin(lambda: self._find(fact, files), self._files_of(fact.predicate) or "")
 
     def _files_of(self, predicate: str) -> str | None:
         """Return the files that all facts of a predicate come from; None if some came otherwise."""
         files = self.data.files(predicate)
-        if not files or None in files:
+        if not files or predicate in self.data.inserted:
             return None
-        return " or ".join(dict.fromkeys(file.shown for file in files if file is not None))
+        return " or ".join(dict.fromkeys(file.shown for file in files))
 
-    def _find(self, fact: Fact, files: list[DataFile]) -> str | None:
+    def _find(self, fact: Fact, files: Iterable[DataFile]) -> str | None:
         wanted = [self.engine.identity(value) for value in fact.values]
 
         def is_row(batch: Batch) -> bool:

@@ -40,7 +40,8 @@ class LoadedData:
 
     def __init__(self, engine: ClosingEngine, rows: Callable[[str], Sequence[Any]]) -> None:
         self.types = Schemas(engine, rows)
-        self._files: dict[str, dict[DataFile | None, None]] = {}
+        self.inserted: set[str] = set()  # predicates of which some facts came from no file
+        self._files: dict[str, dict[DataFile, None]] = {}
 
     def note(self, name: str, file: DataFile | None = None) -> None:
         """Note that facts of a predicate were loaded, from a file or otherwise."""
@@ -54,10 +55,13 @@ class LoadedData:
 
     def note_origin(self, name: str, file: DataFile | None) -> None:
         """Note that facts of a predicate came from a file, None if they came otherwise."""
-        self._files.setdefault(name, {})[file] = None
+        if file is None:
+            self.inserted.add(name)
+        else:
+            self._files.setdefault(name, {})[file] = None
 
-    def files(self, name: str) -> tuple[DataFile | None, ...]:
-        """Return the files that the facts of a predicate came from, and None if some came otherwise."""
+    def files(self, name: str) -> tuple[DataFile, ...]:
+        """Return the files that facts of a predicate came from."""
         return tuple(self._files.get(name, ()))
 
 
@@ -68,7 +72,7 @@ class Schemas:
         self._engine = engine
         self._rows = rows  # the columns of explicit facts
         self._types: dict[str, Columns] = {}
-        self._unread: set[str] = set()  # predicates whose facts were not read since they were loaded
+        self.unread: set[str] = set()  # predicates whose facts were not read since they were loaded
         self._facts: tuple[tuple[Fact, ...], Mapping[str, Columns]] = (), {}
         self._last: SchemasOf | None = None
 
@@ -76,13 +80,13 @@ class Schemas:
         """Note that facts of a predicate were loaded, from a file or otherwise."""
         self._last = None
         if file is None or file.format in WITH_SCHEMAS:
-            self._unread.add(name)
+            self.unread.add(name)
         elif file.types is None or not file.names:
             self._types[name] = ()  # text without declared types: anything
 
     def note_rows(self, name: str, columns: Sequence[Any]) -> None:
         """Note facts of a predicate by their ids."""
-        if name in self._unread:
+        if name in self.unread:
             return
         found = tuple(types_of(self._engine.dictionary, ids) for ids in columns)
         before = self._types.get(name)
@@ -123,8 +127,8 @@ class Schemas:
 
     def _read_all(self) -> None:
         with self._engine.dictionary.lock:
-            for name in list(self._unread):
-                self._unread.discard(name)
+            for name in list(self.unread):
+                self.unread.discard(name)
                 self.note_rows(name, self._rows(name))
 
 

@@ -42,8 +42,6 @@ class Loader:
     strategies: UsedStrategies
     rejects: Faults
 
-    # ---- facts
-
     def insert(self, predicate: str, data: object, define: bool) -> int:
         """Insert explicit facts that are Python objects, and return how many are new."""
         known = find_to_insert(predicate, self.program.current, define)
@@ -123,8 +121,6 @@ class Loader:
                 start = end
                 limits.check()
         return new
-
-    # ---- the program
 
     def add(self, text: str, name: str, folder: Path | None) -> None:
         """Add the statements of a text to the program."""

@@ -82,8 +82,6 @@ class ProgramState:
         self.with_facts: Program | None = program  # None if that is not known
         self._strata: tuple[tuple[Rule, ...], tuple[Stratum, ...]] | None = None
 
-    # ---- the program
-
     def become(self, program: Program, with_facts: Program | None = None) -> None:
         """Set the program, without facts; `with_facts` is the same with its own, if that is known."""
         self.current, self.with_facts = program, with_facts
@@ -103,8 +101,6 @@ class ProgramState:
         if self.with_facts is None:
             self.with_facts = replace(self.current, facts=tuple(self.facts.remaining(engine, holds)))
         return self.with_facts
-
-    # ---- with equality
 
     @property
     def has_equality(self) -> bool:
@@ -138,7 +134,7 @@ class ProgramState:
 
 
 class ProgramFacts:
-    """What a program states; once that is loaded, the engine knows better what is left of it."""
+    """The facts that a program states and imports; once loaded, the engine has those that are left."""
 
     def __init__(self, stated: tuple[Fact, ...]) -> None:
         self.stated = stated
@@ -150,10 +146,9 @@ class ProgramFacts:
     def pending(
         self, program: Program, faults: Faults, threads: int
     ) -> Iterator[tuple[str, Iterable[Batch], DataFile | None, tuple[str, ...]]]:
-        """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for.
-
-        Each with the file that it is imported from, None of what the program states, and the columns that say
-        when facts hold, which are the last ones of the batches.
+        """Yield the facts that were not loaded before, predicate by predicate, each with the file that they
+        are imported from, None if the program states them, and the names of their last columns if these say
+        when they hold. They count as loaded when the next ones are requested.
         """
         for name, _, batch in _batches(self.stated[self._loaded :]):
             yield name, [batch], None, ()
@@ -175,20 +170,20 @@ class ProgramFacts:
         self._loaded, self._imported = len(self.stated), len(program.imports)
 
     def span_of(self, fact: Fact) -> Span | None:
-        """Where the program states a fact, if it does."""
+        """Return where the program states a fact, if it does."""
         for stated in self.stated[self._located :]:
             self._spans.setdefault(stated, stated.span)
         self._located = len(self.stated)
         return self._spans.get(fact)
 
     def spans_within(self, fact: TimedFact) -> list[Span]:
-        """Where the program states a fact for some of an interval."""
+        """Return where the program states a fact for a part of an interval."""
         stated = (each for each in self.stated if isinstance(each, TimedFact) and each.span is not None)
         same = (each for each in stated if (each.predicate, each.values) == (fact.predicate, fact.values))
         return [each.span for each in same if each.span and each.interval.meets(fact.interval)]
 
     def remaining(self, engine: ClosingEngine, holds: Callable[[TimedFact], bool]) -> Iterator[Fact]:
-        """The facts that the program stated and that are explicit still; `holds` knows about times."""
+        """Yield the facts of the program that are still explicit; `holds` answers for those with times."""
         for fact in self.stated[: self._loaded]:
             if isinstance(fact, TimedFact) and holds(fact):
                 yield fact

@@ -529,8 +529,8 @@ class Reasoner:
     def program(self) -> Program:
         """The program as it is now.
 
-        Its facts are those that it stated and that were not deleted since; facts that came as data, or
-        in transactions, are not among them.
+        Its facts are those of its text that were not deleted since; facts that were loaded as data, or
+        inserted in transactions, are not among them.
         """
         self._recovery.recover()
         return self._program.shown(self._engine, self.time.is_given)

@@ -235,9 +235,6 @@ def not_recovered() -> EvaluationError:
     return EvaluationError(Diagnostic(NOT_RECOVERED, message, help=help))
 
 
-# ---- An update that is applied: all of it or nothing.
-
-
 @dataclass(slots=True, eq=False)
 class PendingUpdate:
     """An update that is being applied, and what undoes it. Mutable: each stage adds what it has found out."""

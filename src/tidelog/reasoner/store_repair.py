@@ -1,4 +1,4 @@
-"""Looking a store over, repairing it, and taking its facts elsewhere."""
+"""Stores are examined, repaired, and exported."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tidelog.store.store import LOCK, Root, StoreFolder, Superblock, check_confi
 from tidelog.syntax.parser import parse
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- Looking a store over: which parts of which files are whole, and what can be recovered of the others.
+# ---- Which parts of which files are whole, and what can be recovered of the others.
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFinding:
-    """What is to be said of a file; a fault is damage, and something is lost or must be derived anew."""
+    """What was found in a file; a fault is damage: something is lost or must be derived again."""
 
     path: Path
     text: str
@@ -47,7 +47,7 @@ class StoreFinding:
 
 
 class Examination:
-    """A store as it lies there, nothing assumed to be right; raises `DataError` if it has a newer format."""
+    """The files of a store, checked one by one; raises `DataError` if they have a newer format."""
 
     def __init__(self, path: Path) -> None:
         self.folder = StoreFolder(path)
@@ -122,7 +122,7 @@ class Examination:
                 yield StoreFinding(snapshot.path, f"{part}: {self._meaning(part)}", True)
 
     def _impossible(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
-        """What the snapshot says that cannot be, though all of its checksums are right."""
+        """Yield what is impossible in the snapshot, though all of its checksums are right."""
         try:
             snapshot.state()
         except DataError as error:
@@ -139,7 +139,7 @@ class Examination:
         return "its stated facts are lost, what is derived is derived anew"
 
     def explicit(self, arities: Mapping[str, int]) -> dict[str, Rows]:
-        """The stated facts of all relations whose columns and flags are whole, and can be."""
+        """Return the explicit facts of all relations whose columns and flags are whole and possible."""
         assert self.snapshot is not None
         damaged = {
             part.relation
@@ -224,11 +224,11 @@ def _fault(error: DataError) -> str:
     return error.diagnostics[0].message
 
 
-# ---- What can be done about a store besides working with it: to repair it, and to take its facts elsewhere.
+# ---- Repair and export.
 
 
 def write_rules(program: Program) -> str | None:
-    """The rules and declarations of a program; None if that text would not mean the same."""
+    """Return the rules and declarations of a program; None if that text would not mean the same."""
     writing = Writing()
     lines = []
     for predicate in program.predicates.values():
@@ -264,7 +264,7 @@ PROGRAM = "program.rls"  # of an export
 
 
 def examine(path: Path) -> Examination:
-    """Look a store over, and see whether a reasoner can be made of it; raises `DataError` if it is newer."""
+    """Examine a store, and whether it can be opened; raise `DataError` if it has a newer format."""
     examined = Examination(path)
     if examined.is_whole:
         try:
@@ -290,13 +290,13 @@ def repair(path: Path) -> tuple[str, ...]:
             return ("nothing is damaged",)
         reasoner, sequence = _recovered(examined)
         with forms.writing_to(path):
-            return _write_anew(examined, reasoner, sequence)
+            return _replace_files(examined, reasoner, sequence)
     finally:
         lock.release()
 
 
 def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
-    """A reasoner with everything that can be read, and the number of the last record in that."""
+    """Return a reasoner with everything that can be read, and the number of the last record in that."""
     try:
         if examined.snapshot is None:
             raise forms.damaged(examined.folder.path, "the snapshot cannot be read")
@@ -317,11 +317,11 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
     return reasoner, state.sequence + len(examined.records)
 
 
-def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) -> tuple[str, ...]:
+def _replace_files(examined: Examination, reasoner: StoredReasoner, sequence: int) -> tuple[str, ...]:
     """Write a new snapshot and an empty journal, let the superblock name them, and set the old files aside.
 
-    Until the superblock does, the damaged store is what it was; from then on it is whole, and whoever opens
-    it next goes on setting files aside.
+    Until the superblock does, the damaged store is what it was; from then on it is whole, and the next one to
+    open it goes on setting files aside.
     """
     folder = examined.folder
     number = max((*folder.numbers("snapshot"), *folder.numbers("journal"))) + 1
@@ -341,13 +341,10 @@ def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) 
     return recovered, f"the damaged files are in {aside}"
 
 
-# ---- taking everything elsewhere
-
-
 def export(path: Path, target: Path) -> tuple[Path, int]:
-    """Write the program and the stated facts of a store to a new folder; return where, and how many facts.
+    """Write the program and the explicit facts of a store to a new folder; return where, and how many facts.
 
-    `tidelog run` with that program gives the same facts. The folder is there when all of it is.
+    `tidelog run` with that program gives the same facts. The folder appears when it is complete.
     """
     reasoner = open_store(path, read_only=True)
     rules = write_rules(reasoner.program)
@@ -369,7 +366,7 @@ def export(path: Path, target: Path) -> tuple[Path, int]:
 
 
 def _write_program(reasoner: StoredReasoner, rules: str, folder: Path) -> int:
-    """Write rules and stated facts to a folder, on the disk; return how many facts."""
+    """Write rules and explicit facts to a folder, on the disk; return how many facts."""
     program = reasoner.program
     stated, count = ["@timeline integer .\n"] if program.is_integer_time else [], 0
     for name in program.predicates:
@@ -382,7 +379,7 @@ def _write_program(reasoner: StoredReasoner, rules: str, folder: Path) -> int:
 
 
 def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
-    """The stated facts of a predicate: those that hold always, and those that hold at times."""
+    """Yield the explicit facts of a predicate: those without times, and those with times."""
     predicate = reasoner.program.predicates[name]
     columns, rows = reasoner.engine.explicit(name)
     known = predicate.written, column_names(predicate)
@@ -396,7 +393,7 @@ def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
 
 
 def _written(name: str, relation: Relation, target: Path) -> str:
-    """The statement that gives these facts to a predicate; they are in a file beside it, if need be."""
+    """Return a statement of these facts of a predicate, which may import them from a file."""
     predicate, texts = Writing().predicate(name), relation.to_texts("exact").table
     if name in BUILT_IN:
         return "".join(f"{left} {name} {right} .\n" for left, right in zip(*texts.columns, strict=True))

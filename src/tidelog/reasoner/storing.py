@@ -53,7 +53,7 @@ from tidelog.temporal.temporal import TimeSettings
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
-SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
+SETTINGS = ("equality", "unique_names")  # what derived facts depend on in addition to the program
 # Bytes of memory that a state takes in a process that changes it: measured, see docs/store.md.
 PER_FACT: Final = 64
 PER_COLUMN: Final = 40
@@ -69,9 +69,9 @@ def open_store(
     later: bool = False,
     **settings: Any,
 ) -> StoredReasoner:
-    """The reasoner in a folder; one that is new if there is none, and a program is given.
+    """Return the reasoner in a folder: a new one if there is none, and a program is given.
 
-    Where there is one, its rules become those of the program that is given: as a transaction. Facts and
+    Where there is one, its rules become those of the given program, in a transaction. Facts and
     imports of a program are read only when the store is made. `settings` are those of `Reasoner`.
 
     With `later`, a store that is new is made by `begin()`, so that facts can be read before.
@@ -143,7 +143,7 @@ def check_memory(tables: Collection[tuple[int, int]], what: str, limit: int | No
 
 
 def _reopened(opened: OpenedStore, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
-    """The reasoner that a store holds, as far as the journal goes."""
+    """Return the reasoner of a store, with all transactions of the journal."""
     state = opened.state
     kept = settings_of(state)
     _check_settings(state, kept, {name: settings[name] for name in kept if name in settings})
@@ -153,7 +153,7 @@ def _reopened(opened: OpenedStore, store: Store | None, settings: dict[str, Any]
 
 
 def _check_settings(state: StoredState, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raise `DataError` if settings are asked for under which other facts would follow than are stored."""
+    """Raise `DataError` if with these settings other facts would be derived than are stored."""
     relevant = [name for name in asked if name == "time" or has_equality(state.program.predicates)]
     made, wanted = (dict(_plain({name: some[name] for name in relevant})) for some in (kept, asked))
     other = [name for name in wanted if wanted[name] != made[name]]
@@ -165,7 +165,7 @@ def _check_settings(state: StoredState, kept: Mapping[str, Any], asked: Mapping[
 
 
 def _plain(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The settings one by one, each as it can be read."""
+    """Yield the settings one by one, each as text."""
     for name, value in settings.items():
         if isinstance(value, TimeSettings):
             known = {"temporal": value.procedure, "rounds": value.rounds, "horizon": value.horizon}
@@ -175,7 +175,7 @@ def _plain(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def settings_of(state: StoredState) -> dict[str, Any]:
-    """The settings that the facts of a state depend on."""
+    """Return the settings that the facts of a state depend on."""
     known = {name: state.settings[name] for name in SETTINGS}
     return known if state.time is None else {**known, "time": state.time.settings}
 
@@ -431,7 +431,7 @@ class StoredReasoner(Reasoner):
         self._deriver.check_consistency()
 
     def _restore_surroundings(self, state: StoredState) -> None:
-        """Restore what a state has beside the engine."""
+        """Restore what a state has in addition to the engine."""
         if state.time is not None:
             temporal.reinstate(self.time, state.time, self._program.current)
         self._program.facts.skip(self._program.current)
@@ -470,7 +470,7 @@ class StoredReasoner(Reasoner):
         self.statistics.loaded = total(explicit)
 
     def replay(self, records: Iterable[JournalRecord], path: Path) -> None:
-        """Do again what records say was done; raises `DataError` if one of them cannot have been."""
+        """Commit the transactions of records again; raise `DataError` if one of them is impossible."""
         for record in records:
             what = f"record {record.number} of the journal"
             try:
@@ -481,7 +481,7 @@ class StoredReasoner(Reasoner):
                 raise forms.damaged(path, message) from error
 
     def _replay(self, record: JournalRecord) -> None:
-        """Do again what a record says was done."""
+        """Commit the transaction of a record again, or keep or forget its query."""
         said = records.RecordContent(record)
         match said.kind:
             case records.KEEP:
@@ -514,7 +514,7 @@ class StoredReasoner(Reasoner):
 
 
 class StoredKeeping(Keeping):
-    """Kept queries that are in the store too; those of earlier processes are taken up when asked again."""
+    """Kept queries that are in the store too; those of earlier processes go on when they are asked again."""
 
     def __init__(
         self,

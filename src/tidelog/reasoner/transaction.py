@@ -66,20 +66,20 @@ class StagedRows:
 class _Waiting:
     """Rows that wait for their ids: their texts, column by column."""
 
-    __slots__ = ("columns", "count", "ids", "stated", "types")
+    __slots__ = ("columns", "count", "ids", "staged", "types")
 
     def __init__(
-        self, stated: StagedRows, columns: Sequence[tuple[str, ...]], types: Sequence[ColumnType], count: int
+        self, staged: StagedRows, columns: Sequence[tuple[str, ...]], types: Sequence[ColumnType], count: int
     ) -> None:
-        self.stated = stated
+        self.staged = staged
         self.columns = columns
         self.types = types
         self.count = count
         self.ids: list[Ids] = [NO_IDS] * len(types)
 
     def end(self) -> None:
-        """Set the stated rows to the ids found."""
-        self.stated.rows = Rows(tuple(self.ids), self.count)
+        """Set the staged rows to the ids found."""
+        self.staged.rows = Rows(tuple(self.ids), self.count)
 
 
 class StagedFacts:
@@ -91,40 +91,40 @@ class StagedFacts:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._stated: dict[str, list[StagedRows]] = {}
+        self._staged: dict[str, list[StagedRows]] = {}
         self._waiting: list[_Waiting] = []
         self._known: dict[str, tuple[int, Rows]] = {}  # distinct rows, and of how many calls
 
     def note(self, name: str, rows: Rows, spans: tuple[Span | None, ...] = ()) -> None:
         """Stage rows of a predicate."""
         if rows.count:
-            self._stated.setdefault(name, []).append(StagedRows(rows, spans))
+            self._staged.setdefault(name, []).append(StagedRows(rows, spans))
 
     def note_texts(self, name: str, data: Sequence[object], types: tuple[ColumnType, ...]) -> bool:
         """Stage rows of texts; returns False, and stages nothing, if they are something else."""
         columns = columns_of_texts(data, types)
         if columns is None:
             return False
-        stated = StagedRows(NO_ROWS, is_distinct=len(set(data)) == len(data))
-        self._stated.setdefault(name, []).append(stated)
-        self._waiting.append(_Waiting(stated, columns, types, len(data)))
+        staged = StagedRows(NO_ROWS, is_distinct=len(set(data)) == len(data))
+        self._staged.setdefault(name, []).append(staged)
+        self._waiting.append(_Waiting(staged, columns, types, len(data)))
         return True
 
     def items(self) -> Mapping[str, list[StagedRows]]:
         """Return what each call staged, by predicate."""
         self._encode()
-        return self._stated
+        return self._staged
 
     def rows(self) -> dict[str, Rows]:
         """Return the distinct rows of each predicate: the same object each time, unless more was staged."""
-        return {name: self._each_once(name, stated) for name, stated in self.items().items()}
+        return {name: self._each_once(name, staged) for name, staged in self.items().items()}
 
-    def _each_once(self, name: str, stated: list[StagedRows]) -> Rows:
-        if len(stated) == 1 and stated[0].is_distinct:
-            return stated[0].rows
+    def _each_once(self, name: str, staged: list[StagedRows]) -> Rows:
+        if len(staged) == 1 and staged[0].is_distinct:
+            return staged[0].rows
         known = self._known.get(name)
-        if known is None or known[0] != len(stated):
-            known = self._known[name] = len(stated), distinct([item.rows for item in stated])
+        if known is None or known[0] != len(staged):
+            known = self._known[name] = len(staged), distinct([item.rows for item in staged])
         return known[1]
 
     def _encode(self) -> None:
@@ -170,7 +170,7 @@ def columns_of_texts(data: Sequence[object], types: Sequence[ColumnType]) -> lis
 
 
 class Change:
-    """A transaction being put together; it is carried out when its block ends well, and not at all otherwise.
+    """A transaction being put together: it is committed when its block ends well, and else not at all.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse("big(?x) :- size(?x, ?n), ?n > 10 . size(ant, 1) ."))
