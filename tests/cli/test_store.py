@@ -142,7 +142,7 @@ def section(store: Path, table: str, part: str) -> int:
     return found.section.offset
 
 
-def test_a_relation_that_is_derived_is_derived_anew(tidelog: Tidelog, store: Path) -> None:
+def test_a_relation_that_is_derived_is_rederived(tidelog: Tidelog, store: Path) -> None:
     damage(StoreFolder(store).snapshot(1), section(store, "ancestor", "column 2"))
     checked = tidelog("store", "check", "kept")
     assert checked.code == 1 and "column 2 of `ancestor`" in checked.output

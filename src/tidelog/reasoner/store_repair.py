@@ -25,7 +25,7 @@ from tidelog.reasoner.storing import StoredReasoner, open_store, settings_of
 from tidelog.store import forms, journal, snapshot, store
 from tidelog.store.forms import FormError, writer_lock
 from tidelog.store.journal import JournalContents, JournalRecord, Position, StoreJournal
-from tidelog.store.snapshot import Snapshot, SnapshotPart, is_derived_anew
+from tidelog.store.snapshot import Snapshot, SnapshotPart, is_rederived
 from tidelog.store.state_checks import check_table
 from tidelog.store.store import LOCK, Root, StoreFolder, Superblock, check_confirmed
 from tidelog.syntax.parser import parse
@@ -149,7 +149,7 @@ class Examination:
         found = {}
         values = len(self.snapshot.dictionary().kind)
         for form in self.snapshot.index["tables"]:
-            if form["name"] not in damaged and not is_derived_anew(form["name"]):
+            if form["name"] not in damaged and not is_rederived(form["name"]):
                 table = self.snapshot.table({**form, "counters": {}})
                 if not _can_be(table, values, arities):
                     continue

@@ -254,8 +254,8 @@ class StoreJournal:
         return StoreJournal(found.path, descriptor, found.end, is_durable)
 
     def append(self, content: bytes) -> None:
-        """Append a record, on the disk if the journal is durable; on any fault it is not there."""
-        if self._is_ragged:  # a fault has come while something was cut off
+        """Append a record, on the disk if the journal is durable; on any fault it is not in the journal."""
+        if self._is_ragged:  # a fault has interrupted a truncation
             self._cut()
         self.check()
         before, number = self.position, self.position.record + 1
@@ -268,7 +268,7 @@ class StoreJournal:
             if self._is_durable:
                 durable.sync(self._descriptor)
         except BaseException:
-            # After a fault of `sync` nobody knows what is on the disk, and asking again does not tell.
+            # After a fault of `sync` it is unknown what is on the disk, and another `sync` does not tell.
             self._is_broken = is_written
             self._cut()
             raise
@@ -277,7 +277,7 @@ class StoreJournal:
         self._is_ragged = False
 
     def _cut(self) -> None:
-        """Cut off what stands behind the position; if that fails, the journal takes no more records."""
+        """Truncate the file at the position; if that fails, the journal accepts no more records."""
         try:
             durable.truncate(self._descriptor, self.position.end)
             self._is_ragged = False
@@ -309,17 +309,16 @@ class StoreJournal:
 
 
 def broken(path: Path) -> DataError:
-    """Return the error that a store takes no more changes after a fault of the disk."""
+    """Return the error that a store accepts no more changes after a fault of the disk."""
     message = "the store takes no more changes: an earlier one could not be written to the disk"
     help = "open the store anew; everything that was committed is there"
     return DataError(Diagnostic(codes.CLOSED, message, place=str(path), help=help))
 
 
-# ---- What a journal's records say: transactions as they were stated, normalised, and queries kept or
-# forgotten.
+# ---- The content of records: normalised transactions, and queries kept or forgotten.
 #
-# JSON, facts as columns of exact terms, rules as `program_form` writes them. Ids are not in it: whoever
-# replays a record gives its own.
+# JSON, facts as columns of exact terms, rules as `program_form` writes them. Ids are not in it: each
+# process that replays a record gives its own.
 
 CHANGE, KEEP, FORGET = "change", "keep", "forget"
 BATCH = row(text, natural, text)
@@ -387,7 +386,7 @@ def _written(form: Mapping[str, Any]) -> bytes:
 
 
 class RecordContent:
-    """What a record says, read when it is asked for."""
+    """The content of a record, decoded on use."""
 
     def __init__(self, record: JournalRecord) -> None:
         """Read a record; raises `FormError` if it is not what records are."""
@@ -421,14 +420,14 @@ class RecordContent:
         return str(self._form["name"])
 
     def facts(self, sign: str, dictionary: Dictionary, program: Program) -> dict[str, Rows]:
-        """The facts that went, `-`, or came, `+`; raises `FormError` if they cannot be those of a program."""
+        """Return the facts deleted, `-`, or inserted, `+`; raise `FormError` if there cannot be such."""
         found = {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
         for name, rows in found.items():
             _check_arity(name, rows, program)
         return found
 
     def times(self, sign: str, dictionary: Dictionary, program: Program) -> list[tuple[str, TimedRows]]:
-        """The facts with times that went, `-`, or came, `+`; raises `FormError` if they cannot be."""
+        """Return the facts with times deleted, `-`, or inserted, `+`; raise `FormError` if they cannot be."""
         found = [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
         for name, rows in found:
             _check_arity(name, rows, program)
@@ -465,7 +464,7 @@ def _check_arity(name: str, rows: Rows, program: Program) -> None:
 
 
 def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
-    """The rules but for those that went, each once."""
+    """Return the rules except the deleted ones, each of these once."""
     left = list(gone)
     kept = []
     for rule in rules:

@@ -2,8 +2,8 @@
 
     header    magic, version of the format, checksum of both
     sections  the arrays, one after the other, each with a checksum in the index
-    index     JSON: the program, and where the columns of the dictionary and of each relation stand
-    trailer   where the index stands, its checksum, a checksum of that, magic
+    index     JSON: the program, and the positions of the columns of the dictionary and of each relation
+    trailer   the position of the index, its checksum, a checksum of that, magic
 
 The file gets its name when it is whole and on the disk, so a file of that name is whole. Every byte of it is
 under some checksum.
@@ -118,7 +118,7 @@ INDEX = fields(
         "tables": many(TABLE),
     }
 )
-KNOWN_BESIDE = frozenset({"time", "batches"})  # what this version understands beside the engine
+KNOWN_BESIDE = frozenset({"time", "batches"})  # what this version understands in addition to the engine
 
 
 # ---- writing
@@ -230,7 +230,7 @@ class SnapshotPart:
     relation: str | None  # None: the dictionary
     name: str
     section: FileSection
-    is_derived: bool = False  # it can be derived anew
+    is_derived: bool = False  # it can be derived again
 
     def __str__(self) -> str:
         return f"{self.name} of `{self.relation}`" if self.relation else f"{self.name} of the dictionary"
@@ -393,7 +393,7 @@ def _parts(index: Mapping[str, Any]) -> Iterator[SnapshotPart]:
     for name in DICTIONARY:
         yield SnapshotPart(None, name, FileSection(*index["dictionary"][name]))
     for table in index["tables"]:
-        is_made = is_derived_anew(table["name"])
+        is_made = is_rederived(table["name"])
         for place, section in enumerate(table["columns"], 1):
             yield SnapshotPart(table["name"], f"column {place}", FileSection(*section), is_made)
         yield SnapshotPart(table["name"], "flags", FileSection(*table["flags"]), is_made)
@@ -404,7 +404,7 @@ def _parts(index: Mapping[str, Any]) -> Iterator[SnapshotPart]:
 
 
 def _check_sizes(index: Mapping[str, Any]) -> None:
-    """Raise `FormError` if there are more rows than can differ: rows that are all equal take no bytes."""
+    """Raise `FormError` if there are more rows than can differ: rows that are all equal need no bytes."""
     timed = index["beside"].get("time")
     tables = [*index["tables"], *(() if timed is None else (*timed["given"], *timed["tables"]))]
     parts = {"the dictionary": [index["dictionary"][name] for name in DICTIONARY[:4]]}
@@ -441,8 +441,8 @@ def check_state(state: StoredState) -> None:
         check_times(state.time, state.program, len(state.engine.dictionary.kind))
 
 
-def is_derived_anew(relation: str) -> bool:
-    """Whether nothing in a relation was stated by anybody: rows of aggregates, classes of equal constants."""
+def is_rederived(relation: str) -> bool:
+    """Return whether a relation has no explicit facts: rows of aggregates, classes of equal constants."""
     return is_auxiliary(relation) or relation == ALIAS
 
 

@@ -54,9 +54,8 @@ class Root:
     checksum: int  # of the index of that snapshot
     journal: int  # the number of the last journal; the first has the snapshot's
     confirmed: Position  # in the last journal: up to here all was acknowledged
-    aside: int = (
-        0  # files before the snapshot go to the folder `damaged-N` of this number; 0: they are deleted
-    )
+    # Files before the snapshot go to the folder `damaged-N` of this number; 0: they are deleted.
+    aside: int = 0
     generation: int = 0
 
     @property
@@ -115,7 +114,7 @@ class Superblock:
     def __init__(self, path: Path, root: Root) -> None:
         self.path = path
         self.root = root
-        self.is_broken = False  # nobody knows what is on the disk
+        self.is_broken = False  # it is unknown what is on the disk
         self._descriptor = os.open(path, os.O_RDWR)
         self._lock = ThreadLock()
 
@@ -140,7 +139,7 @@ class Superblock:
         except BaseException:
             self.is_broken = True  # as after a fault of a journal
             raise
-        with suppress(OSError):  # it has been said: this is the second copy
+        with suppress(OSError):  # the first copy has been written: this is the second
             self._write()
             durable.sync(self._descriptor)
 
@@ -249,7 +248,7 @@ class StoreFolder:
     # ---- reading
 
     def find(self) -> StoreFiles:
-        """Return the store as it is at one moment, whoever writes to it meanwhile."""
+        """Return the store as it is at one moment, though another process may write to it."""
         for _ in range(FOLDER_ATTEMPTS):
             root, numbers = self.root(), self.numbers("snapshot")
             try:
@@ -372,7 +371,7 @@ def check_confirmed(root: Root, last: JournalContents) -> None:
     raise forms.damaged(last.path, "the journal is not the one that belongs to the store")
 
 
-# ---- A store open for writing: records are appended, and now and then all is written anew. Mutates itself.
+# ---- A store open for writing: records are appended, and now and then a snapshot is written. Mutates itself.
 #
 # Invariant: the files hold exactly what was acknowledged, and at most one record more, whole, if the process
 # ended between the disk's answer and ours.
@@ -386,7 +385,7 @@ CLOSING_SHARE = 64  # … larger ones only if the journals are at least this par
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """A store as it was found: the state of its snapshot, what was done since, and what was wrong."""
+    """A store as it was opened: the state of its snapshot, the records since, and what was wrong."""
 
     path: Path  # of the snapshot
     state: StoredState
@@ -411,7 +410,7 @@ class Store:
         self._writing: Thread | None = None
         self._fault: BaseException | None = None
         self._is_closed = False
-        self._is_old = False  # it has an older format, and is written anew
+        self._is_old = False  # it has an older format, and is written again
 
     # ---- beginning
 
@@ -500,7 +499,7 @@ class Store:
         return self._journal, self._journal.position
 
     def append(self, content: bytes) -> None:
-        """Append a record, as durable as was asked for; on any fault it is not there."""
+        """Append a record, as durable as required; on any fault it is not in the store."""
         self.check()
         with forms.writing_to(self._journal.path):
             self._journal.append(content)
@@ -521,7 +520,7 @@ class Store:
             journal.withdraw(position)
 
     def check(self) -> None:
-        """Raise `DataError` if the store takes no records."""
+        """Raise `DataError` if the store accepts no records."""
         if not self.is_mine:
             message = (
                 f"the store `{self.folder.path}` was opened by process {self._process}, and this is another"
@@ -582,9 +581,8 @@ class Store:
                 self._superblock.switch(journal=number, confirmed=journal.position)
                 earlier, self._journal = self._journal, journal
             except BaseException:
-                self._superblock.is_broken |= (
-                    self.number == number
-                )  # it names a journal that takes no records
+                # It may name a journal that accepts no records.
+                self._superblock.is_broken |= self.number == number
                 journal.close()
                 raise
         earlier.close()
@@ -600,11 +598,11 @@ class Store:
             self._superblock.switch(snapshot=number, checksum=checksum)
             self._snapshot_bytes, self._earlier_bytes, self._is_old = size, 0, False
             self.folder.tidy(self._superblock)
-        except BaseException as fault:  # noqa: BLE001 - told to whoever waits; the journals hold everything
+        except BaseException as fault:  # noqa: BLE001 - returned by `wait`; the journals have everything
             self._fault = fault
 
     def wait(self) -> BaseException | None:
-        """Wait until no snapshot is being written; what was wrong with it, told once."""
+        """Wait until no snapshot is being written; return what was wrong with it, once."""
         if self._writing is not None:
             self._writing.join()
             self._writing = None
