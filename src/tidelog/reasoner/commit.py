@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -20,13 +21,13 @@ from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, Severity
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query
-from tidelog.logic.resolve import giving_times
+from tidelog.logic.resolve import EMPTY, giving_times
 from tidelog.logic.scopes import by_place
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Update
 from tidelog.plan.rule_text import Writing
-from tidelog.query.kept_queries import Asked, Demands, Step
+from tidelog.query.kept_queries import Asked, Demands, Kept, Step
 from tidelog.query.query_keepers import LookingUp
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.delta import Delta
@@ -57,6 +58,9 @@ ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 SHOWN = 5  # facts named in a diagnostic about many
 
 
+NO_STEP = Step(NO_UPDATE, EMPTY, EMPTY, Kept())
+
+
 class Needs(NamedTuple):
     """What a transaction needs stages for."""
 
@@ -79,6 +83,7 @@ class PendingCommit(PendingUpdate):
     needs: Needs
     start: float
     notices: tuple[Diagnostic, ...] = ()
+    delta: Delta = field(init=False)
 
 
 Stage = Callable[[PendingCommit], None]
@@ -137,44 +142,19 @@ class Committer:
         self._tuples: dict[Needs, tuple[Stage, ...]] = {}
 
     def commit(self, change: Change) -> Delta:
-        """PendingCommit a transaction: all of it, or none of it and an error."""
-        self._check_base(change)
-        needs = self._needs(change)
-        stages = self._stages_for(needs)
-        try:
-            delta = self._whole(change, needs, lambda commit: run(commit, stages))
-        except BaseException:
-            if self.log is not None:
-                self.log.withdraw()  # interrupted after it was written
-            raise
-        self._publish(delta)
-        return delta
+        """Commit a transaction: all of it, or none of it and an error."""
+        return self._run(change, self._needs(change))
 
     def try_out(self, change: Change) -> Delta:
         """Return what a transaction would change: it goes through the same stages, and is rolled back."""
-        if change.before is not self._program.current:
-            raise program_changed()
-        needs = self._needs(change)._replace(dry_run=True, publication=False, store=False)
-        stages = self._stages_for(needs)
+        return self._run(change, self._needs(change)._replace(dry_run=True, publication=False, store=False))
 
-        def run_and_undo(commit: PendingCommit) -> None:
-            run(commit, stages)
-            commit.opened.is_rolling_back = True
-            commit.undo.close()
-            commit.opened.is_rolling_back = False
-
-        return self._whole(change, needs, run_and_undo)
-
-    def _whole(self, change: Change, needs: Needs, act: Callable[[PendingCommit], None]) -> Delta:
-        def begin(opened: OpenTransaction) -> Delta:
-            current = self._program.current
-            step = Step(NO_UPDATE, current.static, change.program.static, self._demands.kept)
-            commit = PendingCommit(opened, step, change=change, needs=needs, start=perf_counter())
-            act(commit)
-            return self._delta(commit)
-
-        is_advancing = change.has_times and change.times.advance is not None
-        return self._recovery.whole(begin, is_advancing=is_advancing)
+    def _run(self, change: Change, needs: Needs) -> Delta:
+        if needs not in self._tuples:
+            self._tuples[needs] = self._stages(needs)
+        commit = PendingCommit(NO_STEP, change=change, needs=needs, start=perf_counter())
+        run(commit, self._tuples[needs])
+        return commit.delta
 
     def _needs(self, change: Change) -> Needs:
         """Return what a transaction needs stages for."""
@@ -189,27 +169,19 @@ class Committer:
                 times=needs.times or own.times or change.has_times,
                 equality=needs.equality or own.equality,
                 constraints=needs.constraints or own.constraints,
-                other_program=True,
             )
         kept = is_other or not self._derived.is_materialised or bool(self._demands.kept.arities)
         used = bool(self._strategies.by_name)
-        return needs._replace(
-            kept_queries=kept,
-            open_streams=used,
-            publication=change.publish is not None,
-            store=self.log is not None,
+        stored, shown = self.log is not None, change.publish is not None
+        return Needs(
+            needs.times, needs.equality, needs.constraints, is_other, kept, used, shown, stored, False
         )
 
-    def _stages_for(self, needs: Needs) -> tuple[Stage, ...]:
-        if needs not in self._tuples:
-            self._tuples[needs] = self._stages(needs)
-        return self._tuples[needs]
-
     def _stages(self, needs: Needs) -> tuple[Stage, ...]:
-        """Return the stages of a transaction, in order.
+        """Return the stages of a transaction, in order; brackets are stages that run others.
 
-        Before the first one the base is checked. From `maintain` to `append_to_store` limits hold, and where
-        facts hold at times, `advance_time` undoes itself if a later one of these raises.
+        From `maintain` to `append_to_store` limits hold. Where facts hold at times, `advance_time` undoes
+        itself if one of the stages after it raises.
         """
         accepting = _needed(
             (self._check_constraints, needs.constraints),
@@ -221,30 +193,58 @@ class Committer:
             if needs.times and not needs.dry_run
             else (self._applier.maintain, *accepting)
         )
-        return _needed(
+        changing = _needed(
             (self._drain_streams, needs.open_streams),
             (self._normalise, True),
-            (self._refuse_times, needs.times and needs.dry_run),
             (self._normalise_times, needs.times),
             (self._expand_equality, needs.equality),
-            (self._without_timed_rules, needs.times),
+            (self._leave_out_times, needs.times),
+            (self._refuse_times, needs.times and needs.dry_run),
             (self._reset_counts, True),
             (self._define_relations, needs.other_program),
             (self._extend_kept_queries, needs.kept_queries),
             (within_limits(self._runtime, applying), True),
             (self._install, not needs.dry_run),
             (self._requery, needs.equality and not needs.dry_run),
+            (self._make_delta, True),
+            (self._roll_back, needs.dry_run),
+        )
+        return _needed(
+            (self._check_base, True),
+            (self._all_or_nothing(changing), True),
+            (self._publish, not needs.dry_run),
         )
 
-    def _check_base(self, change: Change) -> None:
+    def _check_base(self, commit: PendingCommit) -> None:
         """Raise if a transaction cannot be committed on what there is now, or not to the store."""
-        if self.log is not None:
+        change = commit.change
+        if self.log is not None and commit.needs.store:
             self.log.begin()
+            commit.on_rollback(self.log.withdraw)
         self._recovery.recover()
         if change.batch is not None and change.batch.repeats(self.history.batches):
             raise change.batch.refused("has been applied already", "ask `has_applied` before")
         if change.before is not self._program.current:
-            raise program_changed()
+            message = "the program was changed while this transaction was put together"
+            raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
+
+    def _all_or_nothing(self, stages: tuple[Stage, ...]) -> Stage:
+        """Return a stage that runs others; after a fault everything is derived from explicit facts again."""
+
+        def all_or_nothing(commit: PendingCommit) -> None:
+            def act(opened: OpenTransaction) -> None:
+                commit.opened = opened
+                outer, commit.undo = commit.undo, ExitStack()
+                try:
+                    run(commit, stages)
+                finally:
+                    commit.undo = outer
+
+            change = commit.change
+            is_advancing = change.has_times and change.times.advance is not None
+            self._recovery.whole(act, is_advancing=is_advancing)
+
+        return all_or_nothing
 
     def _drain_streams(self, commit: PendingCommit) -> None:
         self._strategies.drain()
@@ -257,7 +257,8 @@ class Committer:
             self._runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
         commit.notices = notices
         commit.opened.explicit_changes = update
-        commit.step = replace(commit.step, update=update, after=change.program.static)
+        before, after = self._program.current.static, change.program.static
+        commit.step = Step(update, before, after, self._demands.kept)
 
     def _refuse_times(self, commit: PendingCommit) -> None:
         self._time.refuse_rehearsal(commit.change.program)
@@ -279,7 +280,7 @@ class Committer:
         update = equality.update(commit.step.update, before.static, after.static)
         commit.step = replace(commit.step, update=update, before=first, after=last)
 
-    def _without_timed_rules(self, commit: PendingCommit) -> None:
+    def _leave_out_times(self, commit: PendingCommit) -> None:
         """Leave the rules over time to `advance_time`."""
         step, timed = commit.step, commit.change.program.timed
         update = step.update.without(timed).removing(step.before.rules, timed)
@@ -368,11 +369,20 @@ class Committer:
                 added, deleted = self._requeried.changes(frozenset((*net.added, *net.removed)))
             commit.net = NetChange({**net.added, **added}, {**net.removed, **deleted})
 
-    def _publish(self, delta: Delta) -> None:
-        """Acknowledge the transaction to the store, and tell subscribers of it."""
+    def _make_delta(self, commit: PendingCommit) -> None:
+        commit.delta = self._delta(commit)
+
+    def _roll_back(self, commit: PendingCommit) -> None:
+        """Undo a dry run; if that fails, everything is derived again, whatever has failed."""
+        commit.opened.is_rolling_back = True
+        commit.undo.close()
+        commit.opened.is_rolling_back = False
+
+    def _publish(self, commit: PendingCommit) -> None:
+        """Acknowledge the transaction to the store, and queue its delta for subscribers."""
         if self.log is not None:
             self.log.confirm()
-        self._subscriptions.announce(delta)
+        self._subscriptions.announce(commit.delta)
 
     def _delta(self, commit: PendingCommit, ahead: int = 0) -> Delta:
         """Return what a transaction changes; it is the next one after `ahead` others."""
@@ -383,14 +393,12 @@ class Committer:
         if commit.needs.equality:
             live |= self._requeried.watched
         watched = {name: _described(asked) for name, asked in live.items()}
-        schema = self._schema_of_change(change, {name: asked.query for name, asked in live.items()})
+        schema = self._schema_of_change(change, live)
         number, seconds = self.history.commits + ahead, perf_counter() - commit.start
         known, dictionary = change.program.predicates, self._engine.dictionary
         return Delta(net, known, dictionary, number, seconds, commit.notices, watched, schema)
 
-    def _schema_of_change(
-        self, change: Change, queries: Mapping[str, Query]
-    ) -> Callable[[Predicate], Schema]:
+    def _schema_of_change(self, change: Change, live: Mapping[str, Asked]) -> Callable[[Predicate], Schema]:
         """Return the types of the changed rows: those that were deleted followed from the rules before."""
         facts, types, programs = self._program.facts.stated, self._data.types, (change.before, change.program)
         found: list[SchemasOf] = []
@@ -399,8 +407,8 @@ class Committer:
             if not found:
                 found.extend(types.now(program, facts) for program in programs)
             before, after = found
-            if predicate.name in queries:
-                return after.of_answers(queries[predicate.name])
+            if predicate.name in live:
+                return after.of_answers(live[predicate.name].query)
             if before is after or predicate.name not in change.before.predicates:
                 return after.of(predicate)
             pairs = zip(before.of(predicate), after.of(predicate), strict=True)
@@ -423,12 +431,6 @@ def _traits(program: Program) -> Needs:
     """Return what each transaction on a program needs stages for."""
     equality = has_equality(program.predicates)
     return Needs(bool(program.timed), equality, equality or BOTTOM in program.predicates)
-
-
-def program_changed() -> ProgramError:
-    """Return the error that says that a transaction is about an earlier program."""
-    message = "the program was changed while this transaction was put together"
-    return ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
 
 
 def check_kept(query: Query, program: Program) -> None:

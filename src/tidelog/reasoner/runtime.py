@@ -239,9 +239,9 @@ def not_recovered() -> EvaluationError:
 class PendingUpdate:
     """An update that is being applied, and what undoes it. Mutable: each stage adds what it has found out."""
 
-    opened: OpenTransaction
     step: Step
     net: NetChange = NO_CHANGE
+    opened: OpenTransaction = field(init=False)  # once it is open
     is_installed: bool = False  # it is not rolled back any more
     undo: ExitStack = field(default_factory=ExitStack)
 
@@ -323,7 +323,7 @@ class Applier:
 
     def keep(self, step: Step) -> None:
         """Apply what kept queries need, all of it or nothing."""
-        self._recovery.whole(lambda opened: run(PendingUpdate(opened, step), self._keep_stages))
+        self._recovery.whole(lambda opened: run(PendingUpdate(step), self._keep_stages))
 
     def _check_kept_queries(self, pending: PendingUpdate) -> None:
         self._demands.check_consistency(self._program.effective)
