@@ -152,7 +152,7 @@ def transact(reasoner: tidelog.Reasoner, batch: Batch, act: str) -> None:
 
 def searched(reasoner: tidelog.Reasoner) -> int:
     """How often B/F with rewriting has looked at a fact in the last transaction."""
-    return int(getattr(reasoner._equality, "derivations", 0))
+    return int(getattr(reasoner._program.equality, "derivations", 0))
 
 
 def count(reasoner: tidelog.Reasoner) -> int:

@@ -95,7 +95,7 @@ def work(folder: Path, number: int, count: int, dealt: str) -> None:
 def alone(program: Program, given: Mapping[str, Batch]) -> dict[str, Any]:
     cpu, wall = time.process_time(), time.perf_counter()
     reasoner = Reasoner(program, threads=1)
-    reasoner._own.skip(program)  # imports are loaded here
+    reasoner._program.facts.skip(program)  # imports are loaded here
     for name, each in given.items():
         reasoner.load(name, [each])
     reasoner.materialise()

@@ -159,7 +159,7 @@ def pass_on(
         listeners=[ledger],
     )
     if not decides and marking != "none":
-        reasoner._maintainer.decides = False  # type: ignore[attr-defined]
+        reasoner._applier.maintainer.decides = False  # type: ignore[attr-defined]
     deltas = [*reasoner.stream(updates[:1]), *reasoner.stream(updates[1:])]
     cpu, wall = cpu_seconds() - cpu, time.perf_counter() - begin
     changes = repr([(delta.added, delta.removed) for delta in deltas]) + digest(reasoner)

@@ -195,7 +195,7 @@ WORK = {
         "p(?x, ?y) :- e(?x), e(?y), ?x < 250, ?y < 250 . r() :- "
         + "p(?a, ?b), p(?b, ?c), p(?c, ?d), p(?d, ?a), "
         "?a > ?b, ?b > ?c, ?c > ?d, ?d > ?a .",
-        f"{ROWS}; reasoner.runtime.timeout = None; reasoner._is_materialised = False; "
+        f"{ROWS}; reasoner.runtime.timeout = None; reasoner._derived.is_materialised = False; "
         "reasoner.runtime.timeout = 1; reasoner.why_not('r()')",
     ),
     "patterns": (

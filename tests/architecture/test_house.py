@@ -24,7 +24,7 @@ SHARED_CLASS_NAMES = 96  # 0
 ODD_DOCSTRINGS = 0  # 0
 DEPTH = 5  # 3
 DEPTH_OF_ENGINES = 5  # 2
-DEPTH_OF_REASONERS = 4  # 2
+DEPTH_OF_REASONERS = 2  # 2
 METHODS_OF_A_PROTOCOL = 43  # 15
 SAME_ROLE = {"__init__.py", "registry.py", "distributed.py"}  # files of one name, in parallel packages
 

@@ -206,7 +206,8 @@ class StoredStage(Stage):
             place = self.place if self._held(found) == self._held(self.reasoner) else 1 - self.place
             assert self._held(found) == {name: self.expected[place][name] for name in self.names}
         try:
-            self.reasoner._check_writable()
+            assert self.reasoner._keeper is not None
+            self.reasoner._keeper.check_writable()
             assert place == self.place
         except tl.TidelogError:
             self.reasoner.close()
@@ -348,7 +349,7 @@ def test_where_time_has_advanced_a_reasoner_refuses_to_go_on(monkeypatch: pytest
     reasoner = tl.Reasoner(tl.parse("on(a)@[0, 5] . late(?x) :- diamondminus[0, 1] on(?x) ."))
     reasoner.advance(3)
     with monkeypatch.context() as patch:
-        patch.setattr(reasoner._committing, "carry_out", broken)
+        patch.setattr(reasoner.time, "change", broken)
         with pytest.raises(Fault):
             reasoner.apply("+ on(b)@[4, 6] .")
     for ask in (lambda: reasoner["late"], lambda: reasoner.apply("+ on(b)@9 ."), lambda: reasoner.program):
@@ -362,7 +363,7 @@ def test_a_delta_that_nobody_has_looked_at_is_lost(monkeypatch: pytest.MonkeyPat
     seen, unseen = (reasoner.apply(f"{sign} passport(anne, 7) .") for sign in "+-")
     assert len(seen)
     with monkeypatch.context() as patch:
-        patch.setattr(reasoner, "_normalised", broken)
+        patch.setattr("tidelog.reasoner.commit.normalise", broken)
         with pytest.raises(Fault):
             reasoner.apply("- passport(ann, 7) .")
     assert len(seen)

@@ -75,7 +75,7 @@ def looking(paths: tl.Reasoner) -> Looking:
     """A maintainer that looks ahead, at work."""
     maintainer = Looking(paths._engine, paths.runtime.tell, paths.runtime.check)
     maintainer.seen = []
-    paths._maintainer = paths._committing.maintainer = maintainer
+    paths._applier.maintainer = maintainer
     return maintainer
 
 

@@ -298,7 +298,7 @@ def test_an_interrupt_leaves_everything_as_before(
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
     before = state_of(family)
-    apply = family._maintainer.apply
+    apply = family._applier.maintainer.apply
 
     def interrupted(update: Update, *programs: Any) -> NetChange:
         change = apply(update, *programs)
@@ -306,7 +306,7 @@ def test_an_interrupt_leaves_everything_as_before(
         monkeypatch.undo()
         return change
 
-    monkeypatch.setattr(family._maintainer, "apply", interrupted)
+    monkeypatch.setattr(family._applier.maintainer, "apply", interrupted)
     with pytest.raises(tl.Stopped) as caught:
         family.apply("- parent(ada, bruno) .")
     assert codes_of(caught.value) == ["E612"]

@@ -9,7 +9,7 @@ import pytest
 
 import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
-from tidelog.store.store import Folder
+from tidelog.store.store import StoreFolder
 
 EQUAL = "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) ."
 TIMED = "boxplus[1, 1] p(?x) :- q(?x) . q(a)@0 ."
@@ -118,7 +118,7 @@ def test_no_store(tidelog: Tidelog, action: str) -> None:
 def test_check_says_what_is_there(tidelog: Tidelog, store: Path) -> None:
     done = tidelog("store", "check", "kept")
     assert done.code == 0
-    size = Folder(store).snapshot(1).stat().st_size
+    size = StoreFolder(store).snapshot(1).stat().st_size
     assert done.output.splitlines() == [
         f"snapshot-00000001.tide: whole, 5 facts in 2 relations, {size:,} bytes",
         "journal-00000001.tide: 1 whole record",
@@ -136,14 +136,14 @@ def section(store: Path, table: str, part: str) -> int:
     """Where a part of a relation stands in the snapshot, if it takes any bytes."""
     from tidelog.store.snapshot import Snapshot
 
-    snapshot = Snapshot(Folder(store).snapshot(1))
+    snapshot = Snapshot(StoreFolder(store).snapshot(1))
     found = next(each for each in snapshot.parts() if each.relation == table and each.name == part)
     assert found.section.size
     return found.section.offset
 
 
-def test_a_relation_that_is_derived_is_derived_anew(tidelog: Tidelog, store: Path) -> None:
-    damage(Folder(store).snapshot(1), section(store, "ancestor", "column 2"))
+def test_a_relation_that_is_derived_is_rederived(tidelog: Tidelog, store: Path) -> None:
+    damage(StoreFolder(store).snapshot(1), section(store, "ancestor", "column 2"))
     checked = tidelog("store", "check", "kept")
     assert checked.code == 1 and "column 2 of `ancestor`" in checked.output
     assert tidelog("query", "--store", "kept", "ancestor(?x, dora)").code == 1
@@ -156,7 +156,7 @@ def test_a_relation_that_is_derived_is_derived_anew(tidelog: Tidelog, store: Pat
 
 
 def test_a_relation_that_was_stated_is_lost_and_the_rest_is_kept(tidelog: Tidelog, store: Path) -> None:
-    damage(Folder(store).snapshot(1), section(store, "parent", "column 1"))
+    damage(StoreFolder(store).snapshot(1), section(store, "parent", "column 1"))
     assert "its stated facts are lost" in tidelog("store", "check", "kept").output
     assert tidelog("store", "repair", "kept").code == 0
     again = tidelog("query", "--store", "kept", "ancestor(?x, ?y)", "-f", "csv")
@@ -169,7 +169,7 @@ def test_a_journal_is_kept_up_to_the_damage(tidelog: Tidelog, store: Path) -> No
         reasoner.insert("parent", [("dora", name)])
     assert reasoner._store is not None
     reasoner._store.abandon()
-    journal = Folder(store).journal(1)
+    journal = StoreFolder(store).journal(1)
     damage(journal, journal.read_bytes().index(b"emil"))
     checked = tidelog("store", "check", "kept")
     assert checked.code == 1 and "1 whole record before it can be recovered" in checked.output
@@ -181,7 +181,7 @@ def test_a_journal_is_kept_up_to_the_damage(tidelog: Tidelog, store: Path) -> No
 
 
 def test_what_cannot_be_repaired_says_so(tidelog: Tidelog, store: Path) -> None:
-    snapshot = Folder(store).snapshot(1)
+    snapshot = StoreFolder(store).snapshot(1)
     damage(snapshot, snapshot.stat().st_size - 60)
     before = sorted(path.name for path in store.iterdir())
     done = tidelog("store", "repair", "kept")
@@ -257,7 +257,7 @@ def test_repair_of_equality_and_times(
     write("all.rls", text)
     assert tidelog("run", "all.rls", "--store", "all").code == 0
     before = {name: sorted(map(str, rows)) for name, rows in held(Path("all")).items()}
-    damage(Folder(Path("all")).snapshot(1), section(Path("all"), table, "column 1"))
+    damage(StoreFolder(Path("all")).snapshot(1), section(Path("all"), table, "column 1"))
     done = tidelog("store", "check", "all")
     assert done.code == 1 and f"column 1 of `{table}`" in done.output and said in done.output
     assert tidelog("store", "repair", "all").code == 0

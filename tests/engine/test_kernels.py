@@ -292,7 +292,7 @@ def load_values(rows: Sequence[tuple[Value, ...]], program: str = "", arity: int
     reasoner = tl.Reasoner(tl.parse(f"@declare v({columns}) . {program}"))
     if rows:
         batch = Batch(tuple(column_of_values(column) for column in zip(*rows, strict=True)), len(rows))
-        reasoner._load("v", [batch])
+        reasoner._loader.load("v", [batch])
     return reasoner
 
 

@@ -37,7 +37,7 @@ def test_what_is_still_equal_is_never_parted(script: Script) -> None:
 
 
 def rewriting(reasoner: tl.Reasoner) -> Rewriting:
-    treatment = reasoner._equality
+    treatment = reasoner._program.equality
     assert isinstance(treatment, Rewriting)
     return treatment
 

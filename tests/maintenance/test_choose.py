@@ -55,7 +55,7 @@ def test_most_facts_are_derived_anew_even_before_anything_was_counted() -> None:
     assert chosen.reason.startswith("nothing is counted yet, and ")
 
 
-def test_what_is_expected_to_touch_much_is_derived_anew() -> None:
+def test_what_is_expected_to_touch_much_is_rederived() -> None:
     watched = Watched()
     watched.delete(1)
     chosen = watched.delete(100)

@@ -179,7 +179,7 @@ def test_the_loop_is_kept_while_relations_keep_their_size(monkeypatch: pytest.Mo
     for number in range(4):
         with reasoner.change() as change:
             change.delete("link", [(f"a{number}", f"b{number}")])
-        loops.add(id(reasoner._maintainer._ranks._loop[1]))  # type: ignore[attr-defined]
+        loops.add(id(reasoner._applier.maintainer._ranks._loop[1]))  # type: ignore[attr-defined]
     assert len(loops) == 1
 
 

@@ -13,13 +13,13 @@ from zlib import crc32
 from tidelog.store import store as superblock
 from tidelog.store.forms import packed
 from tidelog.store.journal import BEGIN, HEADER, Position
-from tidelog.store.snapshot import END, TRAILER, Part, Snapshot
-from tidelog.store.store import Folder, Superblock
+from tidelog.store.snapshot import END, TRAILER, Snapshot, SnapshotPart
+from tidelog.store.store import StoreFolder, Superblock
 
 
 def forge(store: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the index of a snapshot; the superblock believes it."""
-    folder = Folder(store)
+    folder = StoreFolder(store)
     root = superblock.read(folder.superblock)
     path = folder.snapshot(root.snapshot)
     snapshot, data = Snapshot(path), path.read_bytes()
@@ -30,7 +30,7 @@ def forge(store: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def _write_index(store: Path, index: dict[str, Any], place: int) -> None:
     """Write another index at a place of the snapshot, up to its end; the superblock has its checksum."""
-    folder = Folder(store)
+    folder = StoreFolder(store)
     root = superblock.read(folder.superblock)
     path = folder.snapshot(root.snapshot)
     told = json.dumps(index, ensure_ascii=False).encode(errors="surrogatepass")
@@ -40,9 +40,9 @@ def _write_index(store: Path, index: dict[str, Any], place: int) -> None:
     Superblock.create(folder.superblock, replace(root, checksum=crc32(told))).close()
 
 
-def forge_section(store: Path, part: Part, change: Callable[[Any], Any]) -> None:
+def forge_section(store: Path, part: SnapshotPart, change: Callable[[Any], Any]) -> None:
     """Change the numbers of a section; they are put at the end of the file."""
-    folder = Folder(store)
+    folder = StoreFolder(store)
     root = superblock.read(folder.superblock)
     path = folder.snapshot(root.snapshot)
     snapshot, data = Snapshot(path), path.read_bytes()
@@ -57,7 +57,7 @@ def forge_section(store: Path, part: Part, change: Callable[[Any], Any]) -> None
 
 def forge_record(store: Path, content: bytes) -> None:
     """Write a journal of one record with this content."""
-    folder = Folder(store)
+    folder = StoreFolder(store)
     root = superblock.read(folder.superblock)
     path = folder.journal(root.journal)
     header = path.read_bytes()[: HEADER.size]

@@ -22,7 +22,7 @@ from tidelog import durable
 from tidelog.io.write import write
 from tidelog.reasoner.store_repair import Examination, export, repair
 from tidelog.store.snapshot import Snapshot
-from tidelog.store.store import Folder
+from tidelog.store.store import StoreFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
@@ -94,7 +94,8 @@ def opened(path: Path) -> Imprint:
     with tl.open(path, threads=1) as reasoner:
         found = imprint(reasoner)
         assert found == seen
-        reasoner._write_if_due()
+        assert reasoner._keeper is not None
+        reasoner._keeper.write_if_due()
         reasoner.insert("edge", [("x", "y")])
     assert {each.name[:8] for each in path.iterdir()} <= {
         "lock",
@@ -127,7 +128,7 @@ def test_creating(tmp_path: Path, how: How) -> None:
     path = tmp_path / "new" / "store"
     expected = opened(written(tmp_path / "whole", PROGRAM, ()))
     for _ in deaths(lambda: tl.open(path, PROGRAM, threads=1).close(), how):
-        folder = Folder(path)
+        folder = StoreFolder(path)
         if folder.is_store:
             assert opened(path) == expected
         else:
@@ -176,7 +177,7 @@ def test_repairing(tmp_path: Path, how: How, what: str) -> None:
     origin = written(tmp_path / "origin", PROGRAM, CHANGES[:2])
     tl.open(origin).close()
     written_to(origin)
-    folder = Folder(origin)
+    folder = StoreFolder(origin)
     if what == "a column":
         parts = Snapshot(folder.snapshot(2)).parts()
         part = next(each for each in parts if each.relation == "reach" and each.section.size)
@@ -227,7 +228,7 @@ def test_upgrading(tmp_path: Path, how: How, version: str) -> None:
         assert Examination(path).is_whole
         with tl.open(path, threads=1) as reasoner:
             assert imprint(reasoner) == expected
-        found = Folder(path).find()
+        found = StoreFolder(path).find()
         assert found.root is not None and found.snapshot.has_superblock
         assert imprint(tl.open(path, read_only=True, threads=1)) == expected
         shutil.rmtree(path)

@@ -21,7 +21,7 @@ from tidelog.errors import codes
 from tidelog.reasoner.store_repair import Examination, repair
 from tidelog.store import journal, snapshot
 from tidelog.store import store as superblock
-from tidelog.store.store import LOCK, Folder, read_found
+from tidelog.store.store import LOCK, StoreFolder, read_found
 from tidelog.temporal.temporal import TimeSettings
 
 PROGRAM = tl.parse("""
@@ -84,7 +84,7 @@ def code_of(error: pytest.ExceptionInfo[tl.TidelogError]) -> str:
 
 @every_byte
 def test_every_flipped_byte_of_a_snapshot_is_found(any_store: Path, stride: int) -> None:
-    folder = Folder(any_store)
+    folder = StoreFolder(any_store)
     path = folder.snapshot(1)
     whole = path.read_bytes()
     for place in range(0, len(whole), stride):
@@ -97,7 +97,7 @@ def test_every_flipped_byte_of_a_snapshot_is_found(any_store: Path, stride: int)
 
 @every_byte
 def test_every_flipped_byte_of_a_journal_is_found(any_store: Path, stride: int) -> None:
-    folder = Folder(any_store)
+    folder = StoreFolder(any_store)
     path = folder.journal(1)
     whole = path.read_bytes()
     for place in range(0, len(whole), stride):
@@ -112,7 +112,7 @@ def test_every_flipped_byte_of_a_journal_is_found(any_store: Path, stride: int) 
 def test_every_flipped_byte_of_records_that_were_not_confirmed_is_found(
     unconfirmed: Path, stride: int
 ) -> None:
-    folder = Folder(unconfirmed)
+    folder = StoreFolder(unconfirmed)
     path = folder.journal(1)
     whole = path.read_bytes()
     *_, last = folder.find().records
@@ -130,7 +130,7 @@ def test_every_flipped_byte_of_records_that_were_not_confirmed_is_found(
 
 @every_byte
 def test_a_journal_that_was_not_confirmed_may_be_torn_anywhere(unconfirmed: Path, stride: int) -> None:
-    folder = Folder(unconfirmed)
+    folder = StoreFolder(unconfirmed)
     path = folder.journal(1)
     whole = path.read_bytes()
     ends = [record.end for record in folder.find().records]
@@ -142,7 +142,7 @@ def test_a_journal_that_was_not_confirmed_may_be_torn_anywhere(unconfirmed: Path
 
 
 def test_a_torn_end_is_cut_and_told_and_kept_aside(store: Path) -> None:
-    path = Folder(store).journal(1)
+    path = StoreFolder(store).journal(1)
     torn = path.read_bytes()[-70:-3]
     with path.open("ab") as stream:
         stream.write(torn)
@@ -172,7 +172,7 @@ def test_what_is_newer_says_so_and_is_left_alone(store: Path, file: str) -> None
 
 def newer(store: Path, file: str) -> None:
     """Write a file of a store as a later version might."""
-    folder = Folder(store)
+    folder = StoreFolder(store)
     if file == "snapshot":
         begin = struct.pack("<8sI", snapshot.MAGIC, snapshot.VERSION + 1)
         put(folder.snapshot(1), 0, begin + struct.pack("<I", crc32(begin)))
@@ -192,9 +192,9 @@ def put(path: Path, place: int, data: bytes) -> None:
 
 
 def test_a_journal_that_does_not_follow_is_found(store: Path) -> None:
-    folder = Folder(store)
+    folder = StoreFolder(store)
     for record, said in ((8, "4 is missing"), (3, "does not go on from the one before it")):
-        follower = journal.Journal.create(folder.journal(2), journal.Position(record, 0, 7), False)
+        follower = journal.StoreJournal.create(folder.journal(2), journal.Position(record, 0, 7), False)
         follower.close()
         root = folder.root()
         assert root is not None
@@ -207,7 +207,7 @@ def test_a_journal_that_does_not_follow_is_found(store: Path) -> None:
 
 
 def test_what_was_begun_and_not_finished_does_not_matter(store: Path) -> None:
-    folder = Folder(store)
+    folder = StoreFolder(store)
     (store / ".snapshot-00000002.tide.tmp").write_bytes(b"half")
     folder.journal(2).write_bytes(b"TIDE")
     folder.snapshot(2).write_bytes(folder.snapshot(1).read_bytes())

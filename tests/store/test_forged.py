@@ -24,7 +24,7 @@ from tests.store.test_files import KINDS, code_of
 from tests.store.test_laws import crash
 from tidelog.errors import codes
 from tidelog.reasoner.store_repair import examine, repair
-from tidelog.store.store import Folder
+from tidelog.store.store import StoreFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
@@ -163,7 +163,7 @@ def mutations(count: int, seed: int, form: Any) -> Iterator[tuple[tuple[Any, ...
 @pytest.mark.parametrize(("count", "seed"), [(20, 1), pytest.param(250, 2, marks=pytest.mark.slow)])
 def test_indexes(made: tuple[str, Path], tmp_path: Path, count: int, seed: int) -> None:
     kind, origin = made
-    index = Folder(origin).find().snapshot.index
+    index = StoreFolder(origin).find().snapshot.index
     outcomes = set()
     for at, change in mutations(count, seed, index):
         path = shutil.copytree(origin, tmp_path / "store")
@@ -182,7 +182,7 @@ def test_sections(made: tuple[str, Path], tmp_path: Path, count: int, seed: int)
     """Numbers of every section become others, of every size."""
     kind, origin = made
     chance = random.Random(seed)
-    parts = [part for part in Folder(origin).find().snapshot.parts() if part.section.count]
+    parts = [part for part in StoreFolder(origin).find().snapshot.parts() if part.section.count]
     for part in chance.sample(parts, min(len(parts), 8 * count)):
         path = shutil.copytree(origin, tmp_path / "store")
 

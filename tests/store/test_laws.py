@@ -77,7 +77,7 @@ def test_a_restart_makes_no_difference(history: History, endings: list[str], mai
 @given(script=equality.scripts(rules_change=True), endings=ENDINGS)
 def test_a_restart_makes_no_difference_to_classes(script: equality.Script, endings: list[str]) -> None:
     stored = follow(script.text, [change.text for change in script.changes], endings)
-    assert stored._equality.name == "rewrite"
+    assert stored._program.equality.name == "rewrite"
 
 
 @fewer

@@ -14,7 +14,7 @@ from tests.store.test_laws import crash
 from tidelog.errors import codes
 from tidelog.reasoner.store_repair import Examination, repair
 from tidelog.store import store
-from tidelog.store.store import LOCK, Folder
+from tidelog.store.store import LOCK, StoreFolder
 
 FILES = ("superblock.tide", "snapshot-00000001.tide", "journal-00000001.tide")
 DONE = {0: 1, 1: 2, 2: 2, 3: 3}  # how many edges there are after so many changes
@@ -75,13 +75,13 @@ def test_a_file_that_is_emptied_is_missed(kept: Path, name: str) -> None:
 
 @every_byte
 def test_a_journal_that_is_cut_anywhere_is_missed(kept: Path, stride: int, tmp_path: Path) -> None:
-    path = Folder(kept).journal(1)
+    path = StoreFolder(kept).journal(1)
     whole = path.read_bytes()
-    ends = [record.end for record in Folder(kept).find().records]
+    ends = [record.end for record in StoreFolder(kept).find().records]
     for length in range(0, len(whole), stride):
         path.write_bytes(whole[:length])
         with pytest.raises(tl.DataError) as error:
-            Folder(kept).find()
+            StoreFolder(kept).find()
         assert code_of(error) == codes.STORE_DAMAGED
         assert not Examination(kept).is_whole
         assert len(Examination(kept).records) == sum(end <= length for end in ends)
@@ -95,7 +95,7 @@ def test_a_journal_that_is_cut_anywhere_is_missed(kept: Path, stride: int, tmp_p
 def test_a_superblock_that_is_cut_or_flipped_anywhere_is_missed_or_made_up_for(
     kept: Path, stride: int
 ) -> None:
-    folder = Folder(kept)
+    folder = StoreFolder(kept)
     whole = folder.superblock.read_bytes()
     used = len(whole) - store.BLOCK
     for length in range(0, len(whole), 64 * stride):
@@ -116,8 +116,8 @@ def test_the_end_of_a_journal_is_missed_after_a_process_was_killed_and_not_after
     """What `fast` has not forced to the disk may be gone after a power cut: nobody was promised more."""
     for durability, is_missed in (("full", True), ("fast", False)):
         path = written(tmp_path / durability, PROGRAM, CHANGES, durability)
-        journal = Folder(path).journal(1)
-        end = Folder(path).find().records[-1].offset
+        journal = StoreFolder(path).journal(1)
+        end = StoreFolder(path).find().records[-1].offset
         journal.write_bytes(journal.read_bytes()[:end])
         if is_missed:
             assert_damaged(path)
@@ -129,8 +129,8 @@ def test_what_fast_has_closed_is_missed(tmp_path: Path, monkeypatch: pytest.Monk
     path = written(tmp_path / "store", PROGRAM, CHANGES, "fast")
     monkeypatch.setattr(store.Store, "_is_worth_closing", lambda self: False)
     tl.open(path).close()
-    journal = Folder(path).journal(1)
-    journal.write_bytes(journal.read_bytes()[: Folder(path).find().records[-1].offset])
+    journal = StoreFolder(path).journal(1)
+    journal.write_bytes(journal.read_bytes()[: StoreFolder(path).find().records[-1].offset])
     assert_damaged(path)
 
 
@@ -173,7 +173,7 @@ def test_a_file_of_another_store_is_found(tmp_path: Path, kind: str) -> None:
 
 
 def test_an_older_journal_of_the_same_store_is_found(kept: Path) -> None:
-    folder = Folder(kept)
+    folder = StoreFolder(kept)
     older = folder.journal(1).read_bytes()
     reasoner = tl.open(kept)
     reasoner.compact()
@@ -197,7 +197,7 @@ def test_a_store_between_two_snapshots_misses_each_journal(
     assert len(tl.open(kept, read_only=True)["edge"]) == DONE[3] + 1
     for number, left in ((1, DONE[0]), (2, DONE[3])):
         copy = shutil.copytree(kept, kept.with_name(f"copy{number}"))
-        Folder(copy).journal(number).unlink()
+        StoreFolder(copy).journal(number).unlink()
         assert_damaged(copy)
         assert repaired(copy) == left
 

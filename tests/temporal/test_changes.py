@@ -51,7 +51,7 @@ def scripts(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
 
 @given(scripts())
 @settings(max_examples=2 * settings().max_examples)
-def test_maintained_is_derived_anew(script: tuple[list[str], list[list[str]]]) -> None:
+def test_maintained_is_rederived(script: tuple[list[str], list[list[str]]]) -> None:
     have, transactions = script
     reasoner = tl.Reasoner(tl.parse("\n".join([DECLARED, *have])), time=HORIZON)
     reasoner.materialise()

@@ -41,7 +41,7 @@ from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import StoredReasoner, open_store
-from tidelog.store.store import DURABILITY, Folder
+from tidelog.store.store import DURABILITY, StoreFolder
 
 # ---- Progress: one line that tells how far the work is, once it takes longer than a second.
 
@@ -171,7 +171,7 @@ class Work:
         assert self.store is not None
         options = self.options
         settings = self._settings
-        if Folder(self.store).is_store:  # it knows how it was made
+        if StoreFolder(self.store).is_store:  # it knows how it was made
             settings = {name: given for name, given in settings.items() if _is_said(options, name)}
         return open_store(
             self.store,

@@ -39,7 +39,6 @@ from tidelog.pipeline.source_files import (
 )
 from tidelog.pipeline.version_folder import InputRecord, Manifest, Store, digest
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.reasoner.transaction import Change
 from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import RowTimes

@@ -123,7 +123,7 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
     data, known = reasoner.schemas.data, reasoner.predicates()
     before = reasoner.schemas
     then = {name: before.of(each) for name, each in known.items()}
-    for name, rows in (*change.stated.added.items(), *change.times.added):
+    for name, rows in (*change.update.added.items(), *change.times.added):
         data.note_rows(name, rows.columns)
     now = data.now(change.program, before.facts)
     added, dictionary = delta.net.added, reasoner.engine.dictionary

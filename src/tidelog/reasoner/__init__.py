@@ -1,4 +1,4 @@
-"""The reasoner: a program, its facts, and everything that follows.
+"""The reasoner: a program, its facts, and everything derived from them.
 
 Begin with `reasoner.py`; `transaction.py` and `commit.py` say how facts and rules change. May import
 `pipeline` and `cli`.

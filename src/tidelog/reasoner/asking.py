@@ -1,80 +1,88 @@
-"""What can be asked of a reasoner: queries, once, again and again, or as long as things change."""
+"""Queries: asked once, prepared to be asked again, or watched while facts change."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tidelog.data.relation import Relation
 from tidelog.engine.events import StrategyChosen
-from tidelog.engine.interrupts import Lock, locked
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
+from tidelog.engine.interrupts import Lock
+from tidelog.equality.listing import EXPAND
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
 from tidelog.logic.functions.builtins import Overflow
-from tidelog.logic.program import Program, Query
+from tidelog.logic.program import Predicate, Program, Query
 from tidelog.logic.resolve import resolve_query, warn
 from tidelog.logic.type_inference import LazySchema
 from tidelog.query import registry as strategies
 from tidelog.query.magic import DERIVED
-from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries, resolve_prepared
-from tidelog.query.registry import StrategyChoice
-from tidelog.query.strategy import Answers, QueryContext, Strategy, parts_of, together
-from tidelog.query.tabling import TableCounts, Tabling
-from tidelog.reasoner.commit import Runtime
-from tidelog.reasoner.relation_types import SchemasOf
-from tidelog.reasoner.subscriptions import Callback, LiveQuery, Subscriptions
+from tidelog.query.query_keepers import Keeping, LookingUp, Prepared, resolve_prepared
+from tidelog.query.registry import Choice
+from tidelog.query.strategy import Answers, Place, parts_of, together
+from tidelog.query.tabling import Tabling, Tally
+from tidelog.reasoner.commit import check_kept
+from tidelog.reasoner.delta import find_predicate
+from tidelog.reasoner.deriving import Deriver
+from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
+from tidelog.reasoner.loading import Loader
+from tidelog.reasoner.program_state import DerivedState, ProgramState
+from tidelog.reasoner.runtime import Recovery, Runtime, UsedStrategies
+from tidelog.reasoner.subscriptions import LiveQuery, Subscriptions
 from tidelog.rewrite.magic_sets import Rewritten, readable
 from tidelog.syntax.parser import parse_literals
-from tidelog.temporal.temporal import NOT_CHANGED, is_timed
+from tidelog.temporal.temporal import Temporal, is_timed
 
 
-class Asking(ABC):
-    """The part of a reasoner that answers queries; the other part says where they are asked."""
+class Asker:
+    """Answers queries."""
 
-    _program: Program
-    _subscriptions: Subscriptions
-    _is_told: bool  # whether somebody knows of an inconsistency
-    runtime: Runtime
-    _lock: Lock
-
-    def __init__(self, keeping: MaintainedQueries, looking_up: RequeriedQueries) -> None:
-        self._keeping = keeping
-        self._looking_up = looking_up
-        self._strategies: dict[str, Strategy] = {}
-        self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
-        self._are_tables_wanted = False  # somebody has asked for them, rather than `auto`
-        self.warn: Callable[[Sequence[Diagnostic]], None] = warn  # what becomes of doubts about queries
-
-    @abstractmethod
-    def _place(self) -> QueryContext:
-        """Where queries are asked: all explicit facts are loaded."""
-
-    @abstractmethod
-    def _place_by_axioms(self) -> QueryContext:
-        """The same with the axioms of equality as rules, whatever is derived over representatives."""
-
-    @property
-    @abstractmethod
-    def schemas(self) -> SchemasOf:
-        """What the columns of relations hold, whatever rows there are."""
-
-    @abstractmethod
-    def _timed_answer(self, query: Query) -> Relation | None:
-        """The answers to a query for what holds at times; None if it is for something else."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        program: ProgramState,
+        derived: DerivedState,
+        data: LoadedData,
+        loader: Loader,
+        deriver: Deriver,
+        recovery: Recovery,
+        strategies: UsedStrategies,
+        keeping: Keeping,
+        requeried: LookingUp,
+        subscriptions: Subscriptions,
+        time: Temporal,
+        lock: Lock,
+        modules: bool,
+        table_memory: int,
+        equal: str,
+    ) -> None:
+        self.warn: Callable[[Sequence[Diagnostic]], None] = warn  # what is done with warnings about queries
+        self.equal = equal  # how equal constants are shown: expand or representative
+        self.table_memory = table_memory
+        self.keeping = keeping
+        self._runtime = runtime
+        self._engine = runtime.engine
+        self._program = program
+        self._derived = derived
+        self._data = data
+        self._loader = loader
+        self._deriver = deriver
+        self._recovery = recovery
+        self._strategies = strategies
+        self._requeried = requeried
+        self._subscriptions = subscriptions
+        self._time = time
+        self._lock = lock
+        self._modules = modules
+        self._last: tuple[Program, Rewritten] | None = None  # what the last query was answered by
 
     # ---- once
 
-    @locked
-    def query(self, text: str, strategy: str = strategies.AUTO, *, limit: int | None = None) -> Relation:
-        """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
-
-        Unless everything is derived already, `auto` derives what the query asks for only, if something in it
-        is bound or not all rules are needed; `lookup`, `magic`, `tabling` and `full` say how it is done. With
-        a limit, no more answers than that: `tabling` then stops when it has found them.
-        """
-        query = self._asked(text)
+    def query(self, text: str, strategy: str, limit: int | None) -> Relation:
+        """Return the answers to a query."""
+        query = self._requested(text)
         timed = self._timed_answer(query)
         if timed is not None:
             return timed if limit is None else timed.sorted().head(limit)
@@ -87,14 +95,10 @@ class Asking(ABC):
         answers = self._related(query, together(found, len(query.rule.head.terms)))
         return answers if limit is None else answers.head(limit)
 
-    def answers(self, text: str, strategy: str = strategies.STREAMED) -> Iterator[Relation]:
-        """The answers to a query in parts, as they are found; no row is in two of them.
-
-        `tabling` gives its first answers early; others give all of them at once. To stop early saves what is
-        left to do. Facts that change in the meantime do not matter to these answers any more.
-        """
+    def answers(self, text: str, strategy: str) -> Iterator[Relation]:
+        """Yield the answers to a query in parts; the lock is held while one is computed."""
         with self._lock:
-            query = self._asked(text)
+            query = self._requested(text)
             parts = self._found(query, strategy)
         try:
             while True:
@@ -107,115 +111,161 @@ class Asking(ABC):
             with self._lock:
                 parts.close()
 
+    def _timed_answer(self, query: Query) -> Relation | None:
+        """Return the answers to a query about times; None if it is about something else."""
+        if not is_timed(query, self._program.current):
+            return None
+        self._deriver.derive_to_ask()
+        return self._time.answer(query, self._program.current, self._schema_of(query))
+
     def _found(self, query: Query, strategy: str) -> Generator[Answers]:
-        """The answers in parts, as the strategy finds them."""
+        """Yield the answers in parts, as the strategy finds them."""
         place, choice = self._chosen(strategy, query)
-        self._are_tables_wanted |= strategy == strategies.STREAMED
-        self.runtime.tell(StrategyChosen(choice.strategy, choice.reason))
-        chosen = self._strategy(choice.strategy)
+        self._strategies.are_tables_wanted |= strategy == strategies.STREAMED
+        self._runtime.tell(StrategyChosen(choice.strategy, choice.reason))
+        chosen = self._strategies.get(choice.strategy)
         try:
             yield from parts_of(chosen, query, place, lambda find: self._guarded(query, find))
         finally:
-            made = place.notes.get(DERIVED)
-            self._derived = None if made is None else (self._program, made)
+            rewritten = place.notes.get(DERIVED)
+            self._last = None if rewritten is None else (self._program.current, rewritten)
 
     def _guarded(self, query: Query, find: Callable[[], Any]) -> Any:
-        """What is found within the limits."""
+        """Return what a function finds within the limits."""
         try:
-            with self.runtime.limits().guarding():
+            with self._runtime.limits().guarding():
                 return find()
         except Overflow as overflow:
             help = f"in the query {query.text}"
             raise EvaluationError(Diagnostic(overflow.code, str(overflow), help=help)) from None
         except Inconsistent:
-            self._is_told = True
+            self._derived.is_reported = True
             raise
 
     def _related(self, query: Query, answers: Answers) -> Relation:
-        dictionary, schema = self._keeping.engine.dictionary, self._schema_of(query)
+        dictionary, schema = self._engine.dictionary, self._schema_of(query)
         return Relation(query.text.strip(), query.variables, *answers, dictionary, schema)
 
     def _schema_of(self, query: Query, variables: tuple[str, ...] | None = None) -> LazySchema:
-        """What the answers to a query hold, or those for some of its variables."""
+        """Return what the answers to a query hold, or those for some of its variables."""
         return partial(self.schemas.of_answers, query, variables)
 
     @property
-    def tables(self) -> TableCounts | None:
-        """What there is in tables; None where no query was answered by some."""
-        kept = self._strategies.get(strategies.STREAMED)
-        return kept.kept.tally if isinstance(kept, Tabling) and kept.kept is not None else None
+    def schemas(self) -> SchemasOf:
+        """What the columns of relations hold, whatever rows they have."""
+        return self._data.types.now(self._program.current, self._program.facts.stated)
 
     @property
-    @locked
+    def tables(self) -> Tally | None:
+        """What there is in tables; None where no query was answered by some."""
+        used = self._strategies.by_name.get(strategies.STREAMED)
+        return used.kept.tally if isinstance(used, Tabling) and used.kept is not None else None
+
+    @property
     def rewritten(self) -> Program | None:
         """The program that the last query was answered by, if it was rewritten."""
-        return None if self._derived is None else readable(*self._derived)
+        return None if self._last is None else readable(*self._last)
 
-    @locked
-    def explain_strategy(self, text: str, strategy: str = strategies.AUTO) -> str:
-        """How a query would be answered, and why; derives nothing."""
-        query = self._resolved(text)
+    def explain_strategy(self, text: str, strategy: str) -> str:
+        """Return how a query would be answered, and why."""
+        query = self.resolve(text)
         place, choice = self._chosen(strategy, query)
-        done = self._strategy(choice.strategy).explain(query, place)
-        return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
+        plan = self._strategies.get(choice.strategy).explain(query, place)
+        return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {plan}"
 
-    def _chosen(self, strategy: str, query: Query) -> tuple[QueryContext, StrategyChoice]:
-        """How a query is answered, and where."""
-        place = self._place()
+    def _chosen(self, strategy: str, query: Query) -> tuple[Place, Choice]:
+        """Return how a query is answered, and where."""
+        place = self.place()
         choice = strategies.chosen(strategy, query, place)
         if place.look_up is not None and choice.strategy not in strategies.WHOLE:
-            return self._place_by_axioms(), choice
+            # By the axioms of equality as rules, whatever is derived over representatives.
+            program = self._program.equality.by_axioms(self._program.current.static)
+            return replace(self.place(), program=program, is_materialised=False, look_up=None), choice
         return place, choice
 
-    def _resolved(self, text: str) -> Query:
-        return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+    def resolve(self, text: str) -> Query:
+        """Return the query that a text writes."""
+        return resolve_query(parse_literals(Source("<query>", text)), self._program.current, text)
 
-    def _asked(self, text: str) -> Query:
-        """The query that somebody asks, who is told of what can never match in it."""
-        query = self._resolved(text)
+    def _requested(self, text: str) -> Query:
+        """Return the query that a text writes, with a warning of what can never match in it."""
+        query = self.resolve(text)
         self.warn(self.schemas.warnings(query))
         return query
 
-    def _strategy(self, name: str) -> Strategy:
-        if name not in self._strategies:
-            self._strategies[name] = strategies.STRATEGIES[name]()
-        return self._strategies[name]
+    def place(self) -> Place:
+        """Return where queries are asked, once all explicit facts are loaded."""
+        self._recovery.recover()
+        self._strategies.drain()
+        program, runtime, derived = self._program, self._runtime, self._derived
+        if derived.is_materialised:
+            self._deriver.derive_to_ask()
+        else:
+            runtime.statistics.clear()
+            with runtime.limits().guarding():
+                self._loader.load_program()
+        return Place(
+            program.effective,
+            self._engine,
+            derived.is_materialised,
+            self._deriver.materialise,
+            runtime.tell,
+            runtime.check,
+            self._modules,
+            is_checked=not derived.is_reported,
+            is_tabled=self._strategies.are_tabled,
+            table_memory=self.table_memory,
+            look_up=program.equality.look_up(program.current.static, self.equal),
+        )
+
+    # ---- all facts of a predicate
+
+    def facts(self, name: str) -> Relation:
+        """Return all facts of a predicate, derived ones included."""
+        program = self._program.current
+        predicate = find_predicate(name, program.predicates)
+        self._deriver.derive_to_ask()
+        schema = partial(self.schemas.of, predicate)
+        if program.timed or self._program.has_equality:
+            with self._lock:
+                return self._listed(predicate, schema)
+        with self._lock.reading:
+            columns, count = self._engine.rows(predicate.name)
+        return Relation(predicate.written, predicate.names, columns, count, self._engine.dictionary, schema)
+
+    def _listed(self, predicate: Predicate, schema: LazySchema) -> Relation:
+        """Return all facts of a predicate, with their times, or as equality has them listed."""
+        program = self._program.current
+        if predicate.name in program.timed:
+            return self._time.relation(predicate, schema)
+        rows = self._program.equality.rows(program.static, predicate.name, self.equal)
+        parts = predicate.written, predicate.names, rows.columns, rows.count, self._engine.dictionary
+        return Relation(*parts, schema)
+
+    def look_up(self, query: Query, is_whole: bool) -> Answers:
+        """Return answers from derived facts over representatives, of all members if `is_whole`."""
+        self._deriver.derive_to_ask()
+        shown = EXPAND if is_whole else self.equal
+        find = self._program.equality.look_up(self._program.current.static, shown)
+        assert find is not None, "facts are kept over representatives"
+        return find(query)
 
     # ---- again and again
 
-    def _keeper(self) -> MaintainedQueries | RequeriedQueries:
-        """What keeps queries: relations of their own, or looking up where facts are over representatives."""
-        return self._keeping if self._place().look_up is None else self._looking_up
+    def _keeper(self) -> Keeping | LookingUp:
+        """Return what keeps queries: relations, or lookups where facts are over representatives."""
+        return self.keeping if self.place().look_up is None else self._requeried
 
-    @locked
-    def prepare(self, text: str) -> PreparedQuery:
-        """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
+    def prepare(self, text: str) -> Prepared:
+        """Return a query with parameters, ready to be asked."""
+        query, parameters = resolve_prepared(text, self._program.current)
+        check_kept(query, self._program.current)
+        keeper = self._keeper()
+        return Prepared(keeper.keep(query, parameters), keeper, self._lock, self._schema_of)
 
-        Unless everything is derived already, what is derived for one binding is kept for the next, and kept
-        right when facts and rules change.
-        """
-        query, parameters = resolve_prepared(text, self._program)
-        self._check_kept(query, self._program)
-        keeping = self._keeper()
-        return PreparedQuery(keeping.keep(query, parameters), keeping, self._lock, self._schema_of)
-
-    def _check_kept(self, query: Query, program: Program) -> None:
-        """Raise ProgramError if the answers to a query cannot be maintained by a program."""
-        if is_timed(query, program):
-            message = "the answers to queries about what holds at times cannot be kept yet"
-            help = "ask anew after each change, or subscribe to the predicate"
-            raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
-
-    @locked
-    def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
-        """A query whose answers are kept right from now on; the callback is told what changes in them.
-
-        Unless everything is derived already, only what the query asks for is derived, and kept right.
-        """
-        query = self._asked(text)
-        self._check_kept(query, self._program)
-        keeping = self._keeper()
-        live = LiveQuery(keeping.keep(query), keeping, self._subscriptions, self._lock, self._schema_of)
-        if callback is not None:
-            live.subscribe(callback)
-        return live
+    def watch(self, text: str) -> LiveQuery:
+        """Return a query whose answers are maintained."""
+        query = self._requested(text)
+        check_kept(query, self._program.current)
+        keeper = self._keeper()
+        return LiveQuery(keeper.keep(query), keeper, self._subscriptions, self._lock, self._schema_of)

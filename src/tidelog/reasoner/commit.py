@@ -1,229 +1,578 @@
-"""Updates applied by an engine at work: everything that they mean, or nothing of it; what undoes one left
-half done.
+"""Commits: the stages that a transaction goes through, each with what undoes it. Mutates everything.
+
+`Committer._stages` has the tuple. A stage that a program does not need is not in its tuple.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tidelog.data.rows import Rows, joined, total, without
-from tidelog.engine.events import Audience, Listener, Tally
+import numpy as np
+
+from tidelog.data.rows import Rows, distinct, taken, without
+from tidelog.engine.events import Notice
 from tidelog.engine.interrupts import INTERRUPTS
-from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, EvaluationError, TidelogError
-from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
-from tidelog.maintenance.recompute import former
-from tidelog.query.kept_queries import KeptQueries, QueryStep
-from tidelog.temporal.timed_changes import GivenBefore
+from tidelog.engine.protocol import Flag
+from tidelog.errors import Diagnostic, ProgramError, Severity
+from tidelog.logic.equality_axioms import has_equality
+from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query
+from tidelog.logic.resolve import EMPTY, giving_times
+from tidelog.logic.scopes import by_place
+from tidelog.logic.type_inference import Schema
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import NetChange, Update
+from tidelog.plan.rule_text import Writing
+from tidelog.query.kept_queries import Asked, Demands, Kept, Step
+from tidelog.query.query_keepers import LookingUp
+from tidelog.reasoner.constraints import check_consistency
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
+from tidelog.reasoner.program_state import DerivedState, History, ProgramState
+from tidelog.reasoner.runtime import (
+    NO_UPDATE,
+    Applier,
+    OpenTransaction,
+    PendingUpdate,
+    Recovery,
+    Runtime,
+    UsedStrategies,
+    run,
+    within_limits,
+)
+from tidelog.reasoner.subscriptions import Subscriptions
+from tidelog.reasoner.transaction import NOT_A_FACT, Change, StagedRows
+from tidelog.temporal.temporal import NOT_CHANGED, Temporal, is_timed
+from tidelog.temporal.timed_changes import given_before
 
-# ---- An engine at work: its limits, its kernels, and those who are told what it does. Mutates itself.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+PROGRAM_CHANGED = "E634"
+NOT_EXPLICIT = "E631"
+ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
+SHOWN = 5  # facts named in a diagnostic about many
 
 
-class Runtime:
-    """An engine at work.
+NO_STEP = Step(NO_UPDATE, EMPTY, EMPTY, Kept())
 
-    The timeout counts from `started`, a monotonic time, else from the beginning of each call.
-    """
+
+class Needs(NamedTuple):
+    """What a transaction needs stages for."""
+
+    times: bool = False
+    equality: bool = False
+    constraints: bool = False
+    other_program: bool = False
+    kept_queries: bool = False
+    open_streams: bool = False
+    publication: bool = False
+    store: bool = False
+    dry_run: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PendingCommit(PendingUpdate):
+    """A transaction on its way through the stages."""
+
+    change: Change
+    needs: Needs
+    start: float
+    notices: tuple[Diagnostic, ...] = ()
+    delta: Delta = field(init=False)
+
+
+Stage = Callable[[PendingCommit], None]
+
+
+class TransactionLog(Protocol):
+    """Where transactions are written before they are acknowledged."""
+
+    def begin(self) -> None:
+        """Note where the log ends; raise `DataError` if it cannot be written."""
+
+    def append(self, change: Change) -> None:
+        """Write a transaction that has been applied."""
+
+    def withdraw(self) -> None:
+        """Delete the record of a transaction that was not committed, if there is one."""
+
+    def confirm(self) -> None:
+        """Acknowledge what was written last."""
+
+
+class Committer:
+    """Commits transactions, and tries them out."""
 
     def __init__(
-        self, engine: Any, listeners: Iterable[Listener], timeout: float | None, max_facts: int | None
-    ) -> None:
-        self.engine = engine
-        self.statistics = Tally()
-        self.tell = Audience([self.statistics, *listeners])
-        self.timeout = timeout
-        self.max_facts = max_facts
-        self.started: float | None = None
-        self._check: Callable[[], None] = _proceed
-
-    def limits(self) -> Limits:
-        """The limits of what begins now, which the engine checks from now on."""
-        limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
-        self.engine.check = self._check = limits.check
-        self.engine.budget = limits.budget
-        return limits
-
-    def no_limits(self) -> Limits:
-        """The same for what nothing may stop."""
-        limits = Limits(self.statistics, may_stop=False)
-        self.engine.check = self._check = _proceed
-        self.engine.budget = limits.budget
-        return limits
-
-    def check(self) -> None:
-        """Raise what the limits of the moment say."""
-        self._check()
-
-
-def _proceed(found: int = 0, are_answers: bool = False) -> None:
-    """The check that never stops anything."""
-
-
-# ---- What undoes a transaction that a fault has left half done, whatever state the fault has left behind.
-#
-# Errors of tidelog's own (`TidelogError`) come at points where the maintainers can take a transaction back,
-# step by step. Anything else, such as a lack of memory or an exception of a listener, may come anywhere:
-# between two arrays that belong together, or in the taking back itself. Then nothing that was derived is
-# trusted any more. The reasoner begins anew with its explicit facts. How to get those from before the
-# transaction is noted when it begins; that can be done any number of times, also after another fault.
-
-NOT_RECOVERED = "E647"
-NOTHING = Update({}, {})
-
-
-@dataclass(slots=True)
-class Begun:
-    """A transaction that has begun and not ended: the program to go on with if a fault ends it, and how to
-    get the facts that belong to it. Mutable: facts are collected, and the transaction is committed.
-    """
-
-    program: Program
-    was_materialised: bool
-    was_told: bool
-    can_derive: bool  # all facts follow from those that are explicit
-    stated: Update = NOTHING  # facts that it deletes and adds
-    times: Mapping[str, GivenBefore] = field(default_factory=dict)  # those with times, as they were
-    is_committed: bool = False
-    has_failed: bool = False
-    is_recovering: bool = False
-    explicit: dict[str, Rows] | None = None  # those of the program and of kept queries, once collected
-
-    def collect(self, engine: Any, others: Collection[str]) -> dict[str, Rows]:
-        """The explicit facts of the program, and those of other relations, whatever the fault has left."""
-        if self.explicit is None:
-            names = (*self.program.predicates, *others)
-            self.explicit = {name: rows for name in names if (rows := self._explicit(engine, name)).count}
-        return self.explicit
-
-    def _explicit(self, engine: Any, name: str) -> Rows:
-        """The explicit facts of a relation: undoing what the transaction does holds at any point of it."""
-        known = engine.relations()
-        source = former(name) if former(name) in known else name
-        rows = Rows(*engine.explicit(source)) if source in known else Rows((), 0)
-        for changed in (self.stated.added.get(name), self.stated.removed.get(name)):
-            if changed is not None and rows.count:
-                rows = without(rows, changed)
-        removed = self.stated.removed.get(name)
-        if removed is None:
-            return rows
-        return joined([rows, removed]) if rows.count else removed
-
-
-def is_orderly(error: BaseException | None) -> bool:
-    """Whether an exception, and those that led to it, came where a transaction can be taken back.
-
-    Ctrl-C did, if it has waited for a point at which everything is whole.
-    """
-    while error is not None:
-        is_waited_for = isinstance(error, KeyboardInterrupt) and INTERRUPTS.has_acted
-        if not (isinstance(error, TidelogError) or is_waited_for):
-            return False
-        error = error.__context__
-    return True
-
-
-def not_recovered() -> EvaluationError:
-    """That a reasoner cannot go on after a fault."""
-    message = "a fault has left a transaction half done, and what was forgotten as time advanced is lost"
-    help = "open the store again, or make a new reasoner; what was committed before the fault is as it was"
-    return EvaluationError(Diagnostic(NOT_RECOVERED, message, help=help))
-
-
-# ---- Updates carried out: everything that they mean, or nothing of it. Mutates the engine.
-
-Check = Callable[[NetChange], None]  # raises if a net change must not be
-
-
-class Rehearsed(Exception):  # noqa: N818 – no error: the update was never meant to stay
-    """An update was worked in to see what it changes, and must be taken back."""
-
-    def __init__(self, net: NetChange) -> None:
-        super().__init__()
-        self.net = net
-
-
-class Committing:
-    """The maintainer at work, for the program and for kept queries alike."""
-
-    def __init__(self, runtime: Runtime, maintainer: Maintainer, demands: KeptQueries) -> None:
-        self.maintainer = maintainer
-        self._runtime = runtime
-        self._demands = demands
-
-    def rehearse(self, update: Update, before: Program, after: Program, check: Check) -> NetChange:
-        """The net change that an update would make: it is carried out and taken back."""
-        try:
-            self.carry_out(update, before, after, check, is_kept=False)
-        except Rehearsed as rehearsed:
-            return rehearsed.net
-        raise AssertionError("a rehearsal is taken back")
-
-    def carry_out(
         self,
-        update: Update,
-        before: Program,
-        after: Program,
-        check: Check,
-        is_kept: bool = True,
-    ) -> NetChange:
-        """The net change of an update; on any exception, such as one of `check`, everything is as before."""
-        is_same = after is before
-        new = [] if is_same else [name for name in after.predicates if name not in before.predicates]
-        tally, engine = self._runtime.statistics, self._runtime.engine
+        runtime: Runtime,
+        program: ProgramState,
+        derived: DerivedState,
+        applier: Applier,
+        recovery: Recovery,
+        demands: Demands,
+        requeried: LookingUp,
+        strategies: UsedStrategies,
+        time: Temporal,
+        data: LoadedData,
+        subscriptions: Subscriptions,
+        complete: Callable[[], None],
+    ) -> None:
+        self.history = History()
+        self.log: TransactionLog | None = None  # of reasoners that are stored
+        self._runtime = runtime
+        self._engine = runtime.engine
+        self._program = program
+        self._derived = derived
+        self._applier = applier
+        self._recovery = recovery
+        self._demands = demands
+        self._requeried = requeried
+        self._strategies = strategies
+        self._time = time
+        self._data = data
+        self._subscriptions = subscriptions
+        self._complete = complete
+        self._traits: tuple[Program | None, Needs] = None, Needs()  # of the present program
+        self._tuples: dict[Needs, tuple[Stage, ...]] = {}
+
+    def commit(self, change: Change) -> Delta:
+        """Commit a transaction: all of it, or none of it and an error."""
+        return self._run(change, self._needs(change))
+
+    def try_out(self, change: Change) -> Delta:
+        """Return what a transaction would change: it goes through the same stages, and is rolled back."""
+        return self._run(change, self._needs(change)._replace(dry_run=True, publication=False, store=False))
+
+    def _run(self, change: Change, needs: Needs) -> Delta:
+        if needs not in self._tuples:
+            self._tuples[needs] = self._stages(needs)
+        commit = PendingCommit(NO_STEP, change=change, needs=needs, start=perf_counter())
+        run(commit, self._tuples[needs])
+        return commit.delta
+
+    def _needs(self, change: Change) -> Needs:
+        """Return what a transaction needs stages for."""
+        current = self._program.current
+        if self._traits[0] is not current:
+            self._traits = current, _traits(current)
+        needs = self._traits[1]
+        is_other = change.program is not current or change.has_times
+        if is_other:
+            own = _traits(change.program)
+            needs = Needs(
+                times=needs.times or own.times or change.has_times,
+                equality=needs.equality or own.equality,
+                constraints=needs.constraints or own.constraints,
+            )
+        kept = is_other or not self._derived.is_materialised or bool(self._demands.kept.arities)
+        used = bool(self._strategies.by_name)
+        stored, shown = self.log is not None, change.publish is not None
+        return Needs(
+            needs.times, needs.equality, needs.constraints, is_other, kept, used, shown, stored, False
+        )
+
+    def _stages(self, needs: Needs) -> tuple[Stage, ...]:
+        """Return the stages of a transaction, in order; brackets are stages that run others.
+
+        From `maintain` to `append_to_store` limits hold. Where facts hold at times, `advance_time` undoes
+        itself if one of the stages after it raises.
+        """
+        accepting = _needed(
+            (self._check_constraints, needs.constraints),
+            (self._show_delta, needs.publication),
+            (self._append_to_store, needs.store),
+        )
+        applying = (
+            (self._applier.maintain, self._advance_time(accepting))
+            if needs.times and not needs.dry_run
+            else (self._applier.maintain, *accepting)
+        )
+        changing = _needed(
+            (self._drain_streams, needs.open_streams),
+            (self._normalise, True),
+            (self._normalise_times, needs.times),
+            (self._expand_equality, needs.equality),
+            (self._leave_out_times, needs.times),
+            (self._refuse_times, needs.times and needs.dry_run),
+            (self._reset_counts, True),
+            (self._define_relations, needs.other_program),
+            (self._extend_kept_queries, needs.kept_queries),
+            (within_limits(self._runtime, applying), True),
+            (self._install, not needs.dry_run),
+            (self._requery, needs.equality and not needs.dry_run),
+            (self._make_delta, True),
+            (self._roll_back, needs.dry_run),
+        )
+        return _needed(
+            (self._check_base, True),
+            (self._all_or_nothing(changing), True),
+            (self._publish, not needs.dry_run),
+        )
+
+    def _check_base(self, commit: PendingCommit) -> None:
+        """Raise if a transaction cannot be committed on what there is now, or not to the store."""
+        change = commit.change
+        if self.log is not None and commit.needs.store:
+            self.log.begin()
+            commit.on_rollback(self.log.withdraw)
+        self._recovery.recover()
+        if change.batch is not None and change.batch.repeats(self.history.batches):
+            raise change.batch.refused("has been applied already", "ask `has_applied` before")
+        if change.before is not self._program.current:
+            message = "the program was changed while this transaction was put together"
+            raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
+
+    def _all_or_nothing(self, stages: tuple[Stage, ...]) -> Stage:
+        """Return a stage that runs others; after a fault everything is derived from explicit facts again."""
+
+        def all_or_nothing(commit: PendingCommit) -> None:
+            def act(opened: OpenTransaction) -> None:
+                commit.opened = opened
+                outer, commit.undo = commit.undo, ExitStack()
+                try:
+                    run(commit, stages)
+                finally:
+                    commit.undo = outer
+
+            change = commit.change
+            is_advancing = change.has_times and change.times.advance is not None
+            self._recovery.whole(act, is_advancing=is_advancing)
+
+        return all_or_nothing
+
+    def _drain_streams(self, commit: PendingCommit) -> None:
+        self._strategies.drain()
+
+    def _normalise(self, commit: PendingCommit) -> None:
+        """Compare the staged facts with those that exist."""
+        change = commit.change
+        update, notices = normalise(change, self._engine, self._time)
+        for item in notices:
+            self._runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
+        commit.notices = notices
+        commit.opened.explicit_changes = update
+        before, after = self._program.current.static, change.program.static
+        commit.step = Step(update, before, after, self._demands.kept)
+
+    def _refuse_times(self, commit: PendingCommit) -> None:
+        self._time.refuse_rehearsal(commit.change.program)
+
+    def _normalise_times(self, commit: PendingCommit) -> None:
+        """Note the given facts as they are, and derive everything if predicates begin to have times."""
+        change, current = commit.change, self._program.current
+        if not change.program.timed <= current.timed:
+            for asked in (*self._demands.asked, *self._requeried.watched.values()):
+                check_kept(asked.query, change.program)
+            self._complete()
+        commit.opened.times = given_before(self._time.store, change.times)
+
+    def _expand_equality(self, commit: PendingCommit) -> None:
+        """Replace the programs by what they mean with equality, and the rules of the update accordingly."""
+        equality, after, before = self._program.equality, commit.change.program, self._program.current
+        equality.check(after)
+        first, last = equality.meaning(before.static), equality.meaning(after.static)
+        update = equality.update(commit.step.update, before.static, after.static)
+        commit.step = replace(commit.step, update=update, before=first, after=last)
+
+    def _leave_out_times(self, commit: PendingCommit) -> None:
+        """Leave the rules over time to `advance_time`."""
+        step, timed = commit.step, commit.change.program.timed
+        update = step.update.without(timed).removing(step.before.rules, timed)
+        commit.step = replace(step, update=update)
+
+    def _reset_counts(self, commit: PendingCommit) -> None:
+        """Count what this transaction does, and nothing that was done before."""
+        tally = self._runtime.statistics
         loaded, derived = tally.loaded, tally.derived
+
+        def restore() -> None:
+            tally.loaded, tally.derived = loaded, derived
+
         tally.clear()
         tally.derived = derived
-        try:
-            for name in new:
-                engine.define(name, after.predicates[name].arity)
-            step = self._demands.step(update, before, after)
-            net = self.maintain(step, check, is_kept)
-            self._demands.adopt(step)
-        except BaseException:
-            for name in new:
-                engine.drop(name)
-            tally.loaded, tally.derived = loaded, derived
-            raise
-        return net
+        commit.on_rollback(restore)
 
-    def maintain(self, step: QueryStep, check: Check, is_kept: bool = True) -> NetChange:
-        """The net change of a step, which is taken back if its outcome may not be: then `check` raises.
+    def _define_relations(self, commit: PendingCommit) -> None:
+        """Define the relations of predicates that are new."""
+        before, after = commit.step.before.predicates, commit.step.after.predicates
+        for name, predicate in after.items():
+            if name not in before:
+                commit.on_rollback(partial(self._engine.drop, name))
+                self._engine.define(name, predicate.arity)
 
-        One that is not to be kept is taken back in any case, and the net change raised.
-        """
-        update, tally = step.update, self._runtime.statistics
-        loaded, derived = tally.loaded, tally.derived
-        net = NetChange()
-        is_done = False
-        limits = self._runtime.limits()
-        try:
-            with limits.guarding():
-                if update:
-                    self._demands.define(step.kept)
-                    net = self.maintainer.apply(update, step.before, step.after)
-                    is_done = True
-                _count(tally, loaded, derived, update, net)
-                limits.check()
-                check(net)
-                if not is_kept:
-                    raise Rehearsed(net)
-        except BaseException:
-            if is_done:
-                self._undo(step)
-            raise
-        return net
+    def _extend_kept_queries(self, commit: PendingCommit) -> None:
+        """Add what the update means for kept queries."""
+        step = commit.step
+        commit.step = self._demands.step(step.update, step.before, step.after)
 
-    def _undo(self, step: QueryStep) -> None:
-        """Take a step back that was carried out but must not be. Nothing stops this."""
-        with self._runtime.no_limits().guarding():
-            self.maintainer.apply(step.update.inverse, step.after, step.before)
+    def _advance_time(self, accepting: tuple[Stage, ...]) -> Stage:
+        """Return the stage for facts that hold at times; it is undone if one of the others raises."""
+
+        def advance_time(commit: PendingCommit) -> None:
+            change, tell, check = commit.change, self._runtime.tell, self._runtime.check
+            programs = self._program.current, change.program
+
+            def accept() -> None:
+                for stage in accepting:
+                    stage(commit)
+
+            commit.net = self._time.change(change.times, commit.net, programs, tell, check, accept)
+
+        return advance_time
+
+    def _check_constraints(self, commit: PendingCommit) -> None:
+        """Raise `Inconsistent` if equality or a constraint is violated."""
+        check_consistency(commit.change.program.static, self._program.equality, self._demands, self._engine)
+
+    def _show_delta(self, commit: PendingCommit) -> None:
+        """Call the caller's function with the delta, without times, while all can be rolled back."""
+        change = commit.change
+        if change.publish is not None:
+            with INTERRUPTS.let_through():
+                change.publish(self._delta(commit, ahead=1))
+
+    def _append_to_store(self, commit: PendingCommit) -> None:
+        if self.log is not None:
+            self.log.append(commit.change)
+
+    def _install(self, commit: PendingCommit) -> None:
+        """Make the transaction's outcome the present state."""
+        change, opened, history, state = commit.change, commit.opened, self.history, self._program
+        if commit.step.kept is not self._demands.kept:
+            self._demands.adopt(commit.step)
+        inserted, unread = self._data.inserted, self._data.types.unread
+        for name, rows in commit.step.update.added.items():
+            if not (name in inserted and name in unread):  # else its rows are read when types are asked for
+                self._data.note_rows(name, rows.columns)
+        if change.has_times:
+            for name, timed in change.times.added:
+                self._data.types.note_rows(name, timed.columns)
+        # From here on a fault leads to the state after the transaction: nothing is called in between.
+        opened.program, opened.explicit_changes, opened.times = change.program, NO_UPDATE, {}
+        opened.is_committed = commit.is_installed = True
+        state.current, state.with_facts, self._derived.inconsistency = change.program, None, None
+        if change.batch is not None:
+            history.batches[change.batch.app] = change.batch
+        history.commits += 1
+
+    def _requery(self, commit: PendingCommit) -> None:
+        """Ask live queries again whose answers are looked up, and add what has changed in these."""
+        if self._requeried.watched:
+            net = commit.net
+            with self._runtime.no_limits().guarding():
+                added, deleted = self._requeried.changes(frozenset((*net.added, *net.removed)))
+            commit.net = NetChange({**net.added, **added}, {**net.removed, **deleted})
+
+    def _make_delta(self, commit: PendingCommit) -> None:
+        commit.delta = self._delta(commit)
+
+    def _roll_back(self, commit: PendingCommit) -> None:
+        """Undo a dry run; if that fails, everything is derived again, whatever has failed."""
+        commit.opened.is_rolling_back = True
+        commit.undo.close()
+        commit.opened.is_rolling_back = False
+
+    def _publish(self, commit: PendingCommit) -> None:
+        """Acknowledge the transaction to the store, and queue its delta for subscribers."""
+        if self.log is not None:
+            self.log.confirm()
+        self._subscriptions.announce(commit.delta)
+
+    def _delta(self, commit: PendingCommit, ahead: int = 0) -> Delta:
+        """Return what a transaction changes; it is the next one after `ahead` others."""
+        change, net = commit.change, commit.net
+        live: dict[str, Asked] = {}
+        if self._demands.kept.arities:
+            live |= self._demands.watched
+        if commit.needs.equality:
+            live |= self._requeried.watched
+        watched = {name: _described(asked) for name, asked in live.items()}
+        schema = self._schema_of_change(change, live)
+        number, seconds = self.history.commits + ahead, perf_counter() - commit.start
+        known, dictionary = change.program.predicates, self._engine.dictionary
+        return Delta(net, known, dictionary, number, seconds, commit.notices, watched, schema)
+
+    def _schema_of_change(self, change: Change, live: Mapping[str, Asked]) -> Callable[[Predicate], Schema]:
+        """Return the types of the changed rows: those that were deleted followed from the rules before."""
+        facts, types, programs = self._program.facts.stated, self._data.types, (change.before, change.program)
+        found: list[SchemasOf] = []
+
+        def schema(predicate: Predicate) -> Schema:
+            if not found:
+                found.extend(types.now(program, facts) for program in programs)
+            before, after = found
+            if predicate.name in live:
+                return after.of_answers(live[predicate.name].query)
+            if before is after or predicate.name not in change.before.predicates:
+                return after.of(predicate)
+            pairs = zip(before.of(predicate), after.of(predicate), strict=True)
+            return tuple(replace(new, types=old.types | new.types) for old, new in pairs)
+
+        return schema
 
 
-def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
-    """Update the numbers of explicit and derived facts in the tally after an update."""
-    explicit = total(update.added) - total(update.removed)
-    tally.loaded = loaded + explicit
-    tally.derived = derived + total(net.added) - total(net.removed) - explicit
+def _described(asked: Asked) -> Predicate:
+    """Return the answers of a live query as a predicate, for those who are told of its changes."""
+    names = asked.query.variables
+    return Predicate(asked.name, len(names), names, (ColumnType.ANY,) * len(names), asked.query.text.strip())
+
+
+def _needed(*stages: tuple[Stage, bool]) -> tuple[Stage, ...]:
+    return tuple(stage for stage, is_needed in stages if is_needed)
+
+
+def _traits(program: Program) -> Needs:
+    """Return what each transaction on a program needs stages for."""
+    equality = has_equality(program.predicates)
+    return Needs(bool(program.timed), equality, equality or BOTTOM in program.predicates)
+
+
+def check_kept(query: Query, program: Program) -> None:
+    """Raise ProgramError if the answers to a query cannot be maintained by a program."""
+    if is_timed(query, program):
+        message = "the answers to queries about what holds at times cannot be kept yet"
+        help = "ask anew after each change, or subscribe to the predicate"
+        raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
+
+
+def normalise(change: Change, engine: ClosingEngine, time: Temporal) -> tuple[Update, tuple[Diagnostic, ...]]:
+    """Return the update of a transaction, and notices of what does not exist; raise if that is an error.
+
+    A fact without times, of a predicate that has some, is given always.
+    """
+    return _Normalising(change, engine, time).result()
+
+
+class _Normalising:
+    """A transaction whose facts are compared with the explicit ones of an engine."""
+
+    def __init__(self, change: Change, engine: ClosingEngine, time: Temporal) -> None:
+        self._change = change
+        self._engine = engine
+        self._time = time
+
+    def result(self) -> tuple[Update, tuple[Diagnostic, ...]]:
+        """Return the update, and the notices."""
+        change = self._change
+        staged, added = change.deletions.rows(), change.insertions.rows()
+        removed = staged
+        if removed and not self._are_explicit(removed):
+            for name, items in change.deletions.items().items():
+                self._check_explicit(name, items)
+            removed = {name: self._explicit(name, rows) for name, rows in removed.items()}
+        if change.has_times or not change.program.timed.isdisjoint(staged):
+            for name, rows in self._settle_times(staged).items():
+                removed[name] = distinct([*([removed[name]] if name in removed else ()), rows])
+        notices = self._report_missing()
+        for name in removed.keys() & added.keys():
+            removed[name] = without(removed[name], added[name])
+        new = self._new(added) if added else added
+        change.inserted = sum(rows.count for rows in new.values())
+        outcome = change.rule_outcome
+        change.update = Update(_present(removed), _present(new), outcome.removed, outcome.added)
+        return change.update, notices
+
+    def _settle_times(self, removed: Mapping[str, Rows]) -> dict[str, Rows]:
+        """Settle what is said about times; return the facts without times to delete on account of it."""
+        change, given = self._change, self._time.stating
+        timed = change.program.timed.union(name for name, _ in change.times.removed)
+        always = {
+            name: taken(rows, given.are_given(name, rows) | ((self._flags(name, rows) & EXPLICIT) != 0))
+            for name, rows in removed.items()
+            if name in timed
+        }
+        deleted, errors = given.settle(change.times, _present(always))
+        change.errors += errors
+        names = {name for name, _ in (*change.times.removed, *change.times.added)}
+        if not names <= change.program.given_times:
+            change.program = giving_times(change.program, names)
+        return deleted
+
+    def _report_missing(self) -> tuple[Diagnostic, ...]:
+        missing = (*self._change.errors, *self._change.rule_outcome.missing)
+        if missing and self._change.missing == "error":
+            raise ProgramError(by_place(missing))
+        return tuple(replace(item, severity=Severity.WARNING) for item in missing)
+
+    def _are_explicit(self, rows: Mapping[str, Rows]) -> bool:
+        """Whether all rows are explicit facts."""
+        return rows.keys() <= self._change.before.predicates.keys() and bool(
+            (self._flags_of_all(rows) & EXPLICIT).all()
+        )
+
+    def _new(self, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
+        """Return those that are not explicit."""
+        known = {name: some for name, some in rows.items() if name in self._change.before.predicates}
+        if not (self._flags_of_all(known) & EXPLICIT).any():
+            return rows
+        return {name: taken(some, (self._flags(name, some) & EXPLICIT) == 0) for name, some in rows.items()}
+
+    def _explicit(self, name: str, rows: Rows) -> Rows:
+        return taken(rows, (self._flags(name, rows) & EXPLICIT) != 0)
+
+    def _flags_of_all(self, rows: Mapping[str, Rows]) -> Any:
+        return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})
+
+    def _flags(self, name: str, rows: Rows) -> Any:
+        if name not in self._change.before.predicates:
+            return np.zeros(rows.count, np.uint8)
+        return self._engine.standing(name, rows.columns, rows.count)
+
+    def _check_explicit(self, name: str, staged: Sequence[StagedRows]) -> None:
+        """Note every fact to delete that is not explicit, nor given at some time."""
+        for item in staged:
+            flags = self._flags(name, item.rows)
+            if name in self._change.program.timed:
+                flags = flags | np.where(self._time.stating.are_given(name, item.rows), EXPLICIT, 0)
+            if bool((flags & EXPLICIT).all()):
+                continue
+            derived = np.flatnonzero(flags == ALIVE)
+            missing = np.flatnonzero(flags == 0)
+            self._change.errors += self._described(name, item, missing, NOT_A_FACT)
+            self._change.errors += self._described(name, item, derived, NOT_EXPLICIT)
+
+    def _described(self, name: str, staged: StagedRows, positions: Any, code: str) -> Iterator[Diagnostic]:
+        """Yield a diagnostic for each fact that a text has, one in all for others."""
+        if not len(positions):
+            return
+        reason, help = _REASONS[code]
+        if staged.spans:
+            for position in positions.tolist():
+                text = self._texts(name, staged.rows, [position])[0]
+                yield Diagnostic(code, f"`{text}` {reason}", staged.spans[position], help)
+            return
+        texts = [f"`{text}`" for text in self._texts(name, staged.rows, positions[:SHOWN].tolist())]
+        more = f" and {len(positions) - SHOWN:,} more" if len(positions) > SHOWN else ""
+        verb = reason if len(positions) == 1 else reason.replace("is ", "are ", 1)
+        yield Diagnostic(code, f"{', '.join(texts)}{more} {verb}", help=help)
+
+    def _texts(self, name: str, rows: Rows, positions: Sequence[int]) -> list[str]:
+        """Return facts as the program would write them."""
+        writing = Writing.of(self._change.program)
+        decode = self._engine.dictionary.decode
+        return [
+            writing.fact(Fact(name, tuple(decode(int(column[position])) for column in rows.columns)))
+            for position in positions
+        ]
+
+
+_REASONS: Mapping[str, tuple[str, str]] = {
+    NOT_A_FACT: (
+        "is not there to be taken away",
+        'leave it out, or pass over what is not there: missing="ignore", `--missing ignore`',
+    ),
+    NOT_EXPLICIT: (
+        "is derived, not stated, so it cannot be taken away",
+        "take away what it is derived from, or a rule that derives it",
+    ),
+}
+
+
+def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    return {name: some for name, some in rows.items() if some.count}

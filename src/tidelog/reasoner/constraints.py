@@ -1,16 +1,20 @@
-"""Which rules make the facts inconsistent, and by which facts."""
+"""Which rules make the facts inconsistent, and by which facts: found as data, then written as diagnostics.
+
+Times (`temporal`) and equality (`equality`) find and describe what only they know: intervals and classes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tidelog.engine.protocol import Flag
 from tidelog.equality.conflicts import REASONS, UNEQUAL
-from tidelog.errors import Diagnostic
+from tidelog.equality.treatment import Axiomatised
+from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import (
     BOTTOM,
     EQUAL,
@@ -26,7 +30,12 @@ from tidelog.logic.program import (
 )
 from tidelog.plan.reserved_relations import VIOLATIONS
 from tidelog.plan.rule_text import Writing
+from tidelog.query.kept_queries import Demands
+from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.representatives import ALIAS, MARK
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 INCONSISTENT: Final = "E601"
 VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space
@@ -38,39 +47,86 @@ MANY_FACTS: Final = 200_000  # from which on that would take long
 ALIGNED: Final = "\n        "  # below the first line of a help
 
 
-@dataclass(frozen=True)
-class Instance:
-    """The facts of one instance of a rule, and which of them are stated; `ways` instances there are."""
+@dataclass(frozen=True, slots=True)
+class RuleInstance:
+    """The facts of one instance of a rule, and which of them are explicit; the rule has `ways` instances."""
 
     rule: Rule
     facts: tuple[Atom, ...]
-    stated: tuple[bool, ...]
+    explicit: tuple[bool, ...]
     ways: int
 
     @property
     def derived(self) -> tuple[Atom, ...]:
-        """The facts that are not stated."""
-        return tuple(fact for fact, is_stated in zip(self.facts, self.stated, strict=True) if not is_stated)
+        """The distinct facts that are not explicit."""
+        pairs = zip(self.facts, self.explicit, strict=True)
+        return tuple(dict.fromkeys(fact for fact, is_explicit in pairs if not is_explicit))
 
     @property
     def unexplained(self) -> int:
-        """How many facts are not stated; an instance of which none is shown is the worst."""
-        return len(self.derived) if self.facts else MOST
-
-    def text(self, writing: Writing) -> str:
-        """The facts, each with whether it is stated."""
-        words = {True: " (stated)", False: " (derived)"}
-        pairs = zip(self.facts, self.stated, strict=True)
-        return ", ".join(
-            _written(fact, writing) + ("" if fact.predicate == ALIAS else words[is_stated])
-            for fact, is_stated in pairs
-        )
+        """How many facts are not explicit; an instance of which no fact is shown is the worst."""
+        return self.explicit.count(False) if self.facts else MOST
 
 
-def violations(program: Program, engine: Any) -> list[Diagnostic]:
-    """A diagnostic for each rule whose body holds and whose head may not; the engine holds all facts."""
+@dataclass(frozen=True, slots=True)
+class ConstraintViolation:
+    """An instance of a rule that derives `bottom()`, and the instances that its facts are derived by."""
+
+    instance: RuleInstance
+    derivations: tuple[tuple[Atom, RuleInstance], ...]
+
+
+def described(violation: ConstraintViolation, writing: Writing) -> Diagnostic:
+    """Return the diagnostic of a violation: the rule, its facts, and how these are derived."""
+    instance = violation.instance
+    rule = instance.rule
+    named = f" by the rule {rule.name!r}" if rule.name else ""
+    times = "" if instance.ways == 1 else f", in {instance.ways:,} ways"
+    lines = [f"from {_facts_of(instance, writing)}"] if instance.facts else []
+    for fact, by in violation.derivations:
+        how = f"by the rule {by.rule.name!r}" if by.rule.name and by.rule.span else "as it follows"
+        lines.append(f"{_written(fact, writing)} {how} from {_facts_of(by, writing)}")
+    help = ALIGNED.join(lines) or None
+    return Diagnostic(INCONSISTENT, f"inconsistent: bottom() derived{named}{times}", rule.span, help)
+
+
+def _facts_of(instance: RuleInstance, writing: Writing) -> str:
+    """Return the facts of an instance, each with whether it is stated."""
+    words = {True: " (stated)", False: " (derived)"}
+    pairs = zip(instance.facts, instance.explicit, strict=True)
+    return ", ".join(
+        _written(fact, writing) + ("" if fact.predicate == ALIAS else words[is_explicit])
+        for fact, is_explicit in pairs
+    )
+
+
+def _written(fact: Atom, writing: Writing) -> str:
+    """Return a fact as its predicate is written; an alias means that two constants are equal."""
+    if fact.predicate == ALIAS:
+        return writing.atom(Atom(EQUAL, fact.terms))
+    return writing.atom(Atom(fact.predicate.removesuffix(MARK), fact.terms))
+
+
+def check_consistency(
+    program: Program, equality: Axiomatised, demands: Demands, engine: ClosingEngine
+) -> None:
+    """Raise `Inconsistent` if constants are equal that must not be, or `bottom()` holds."""
+    unequal = equality.violation(program)
+    if unequal is not None:
+        raise Inconsistent(unequal)
+    effective = equality.meaning(program)
+    demands.check_consistency(effective)
+    if BOTTOM not in effective.predicates or not engine.size(BOTTOM):
+        return
+    writing = Writing.of(effective)
+    found = [described(violation, writing) for violation in violations(effective, engine)]
+    raise Inconsistent(found) if found else inconsistency(effective)
+
+
+def violations(program: Program, engine: ClosingEngine) -> list[ConstraintViolation]:
+    """Return a violation of each of the first rules that derive `bottom()`; the engine has all facts."""
     search = _Search(program, engine)
-    found: list[Diagnostic] = []
+    found: list[ConstraintViolation] = []
     for rule in program.rules:
         if rule.head.predicate == BOTTOM and len(found) < MOST:
             found += search.violation(rule)
@@ -78,50 +134,34 @@ def violations(program: Program, engine: Any) -> list[Diagnostic]:
 
 
 class _Search:
-    """Looks for instances among all facts. Mutable: it knows by what a fact is derived from then on."""
+    """Searches all facts for instances of rules. Mutable: the derivations that it has found are cached."""
 
-    def __init__(self, program: Program, engine: Any) -> None:
+    def __init__(self, program: Program, engine: ClosingEngine) -> None:
         self.program = program
         self.engine = engine
-        self.writing = Writing.of(program)
-        self._derivations: dict[Atom, Instance | None] = {}
+        self._derivations: dict[Atom, RuleInstance | None] = {}
         facts = sum(engine.size(name) for name in engine.relations())
         self.most = MOST_COMPARED if facts <= MANY_FACTS else 1
 
-    def violation(self, rule: Rule) -> Iterator[Diagnostic]:
-        """The diagnostic for a rule, if it has an instance: with its facts, and how these come about."""
+    def violation(self, rule: Rule) -> Iterator[ConstraintViolation]:
+        """Yield the violation of a rule, if it has an instance: the one that is explained best."""
         instances = _instances(rule, self.engine, self.most)
-        if not instances:
-            return
-        instance = min(instances, key=self._unexplained)
-        named = f" by the rule {rule.name!r}" if rule.name else ""
-        times = "" if instance.ways == 1 else f", in {instance.ways:,} ways"
-        lines = [f"from {instance.text(self.writing)}"] if instance.facts else []
-        for fact in dict.fromkeys(instance.derived):
-            lines += self._derived_by(fact)
-        help = ALIGNED.join(lines) or None
-        yield Diagnostic(INCONSISTENT, f"inconsistent: bottom() derived{named}{times}", rule.span, help)
+        if instances:
+            instance = min(instances, key=self._unexplained)
+            known = ((fact, self._derivation(fact)) for fact in instance.derived)
+            yield ConstraintViolation(instance, tuple((fact, by) for fact, by in known if by is not None))
 
-    def _unexplained(self, instance: Instance) -> int:
-        """How many facts are left of which it would not be said where they come from."""
-        made = map(self._derivation, dict.fromkeys(instance.derived))
-        return sum(MOST if each is None else each.unexplained for each in made)
+    def _unexplained(self, instance: RuleInstance) -> int:
+        """Return how many facts are left whose origin would not be said."""
+        derivations = map(self._derivation, instance.derived)
+        return sum(MOST if each is None else each.unexplained for each in derivations)
 
-    def _derived_by(self, fact: Atom) -> Iterator[str]:
-        """By which rule a fact is derived, as text."""
-        made = self._derivation(fact)
-        if made is not None:
-            named = (
-                f"by the rule {made.rule.name!r}" if made.rule.name and made.rule.span else "as it follows"
-            )
-            yield f"{_written(fact, self.writing)} {named} from {made.text(self.writing)}"
-
-    def _derivation(self, fact: Atom) -> Instance | None:
-        """The instance by which a fact is derived: not from itself, at best from stated facts."""
+    def _derivation(self, fact: Atom) -> RuleInstance | None:
+        """Return the instance by which a fact is derived: not from itself, at best from explicit facts."""
         if fact not in self._derivations:
             able = [rule for rule in self.program.rules if _may_derive(rule, fact)][:MOST_RULES]
-            made = (_instances(_for_head(rule, fact), self.engine, 1, fact) for rule in able)
-            found = [instance for instances in made for instance in instances]
+            by_rule = (_instances(_for_head(rule, fact), self.engine, 1, fact) for rule in able)
+            found = [instance for instances in by_rule for instance in instances]
             self._derivations[fact] = min(found, key=lambda each: each.unexplained, default=None)
         return self._derivations[fact]
 
@@ -134,14 +174,16 @@ def _may_derive(rule: Rule, fact: Atom) -> bool:
 
 
 def _for_head(rule: Rule, fact: Atom) -> Rule:
-    """The rule with tests that let it derive nothing but a fact."""
+    """Return the rule with tests by which it derives nothing but a fact."""
     pairs = zip(rule.head.terms, fact.terms, strict=True)
     tests = tuple(Comparison("=", term, value) for term, value in pairs if isinstance(term, Variable))
     return Rule(rule.head, (*rule.body, *tests), name=rule.name, span=rule.span)
 
 
-def _instances(rule: Rule, engine: Any, most: int, other_than: Atom | None = None) -> list[Instance]:
-    """Some instances of a rule: those with most stated facts, the first of these in the order of ids.
+def _instances(
+    rule: Rule, engine: ClosingEngine, most: int, other_than: Atom | None = None
+) -> list[RuleInstance]:
+    """Return some instances of a rule: those with most explicit facts, the first of these in order of ids.
 
     None of their facts is the one that they are to explain.
     """
@@ -152,22 +194,22 @@ def _instances(rule: Rule, engine: Any, most: int, other_than: Atom | None = Non
     order = np.lexsort(columns[::-1])[:MOST_INSTANCES] if columns else np.zeros(1, np.int64)
     values = dict(zip(variables, (column[order] for column in columns), strict=True))
     seen = [atom for atom in rule.positive if not atom.predicate.startswith(PRIVATE)]
-    stated = np.zeros((len(seen), len(order)), bool)
+    explicit = np.zeros((len(seen), len(order)), bool)
     for place, atom in enumerate(seen):
-        stated[place] = _are_stated(atom, values, len(order), engine)
-    counts = stated.sum(axis=0)
-    found: list[Instance] = []
+        explicit[place] = _are_explicit(atom, values, len(order), engine)
+    counts = explicit.sum(axis=0)
+    found: list[RuleInstance] = []
     for row in np.argsort(-counts, kind="stable").tolist():
-        if found and (len(found) == most or counts[row] < sum(found[0].stated)):
+        if found and (len(found) == most or counts[row] < sum(found[0].explicit)):
             break
         facts = tuple(_ground(atom, values, row, engine) for atom in seen)
         if other_than not in facts:
-            found.append(Instance(rule, facts, tuple(map(bool, stated[:, row])), count))
+            found.append(RuleInstance(rule, facts, tuple(map(bool, explicit[:, row])), count))
     return found
 
 
-def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: Any) -> Atom:
-    """The fact that an atom is in a row of values."""
+def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: ClosingEngine) -> Atom:
+    """Return the fact that an atom is in a row of values."""
     decode = engine.dictionary.decode
     terms = (
         Constant(decode(int(values[term][row]))) if isinstance(term, Variable) else term
@@ -176,30 +218,23 @@ def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: Any) -> A
     return Atom(atom.predicate, tuple(terms))
 
 
-def _are_stated(atom: Atom, values: dict[Variable, Any], rows: int, engine: Any) -> Any:
-    """Which rows of values make a fact of an atom that is stated."""
+def _are_explicit(atom: Atom, values: dict[Variable, Any], rows: int, engine: ClosingEngine) -> Any:
+    """Return which rows of values make an explicit fact of an atom."""
     columns = [
         values[term]
         if isinstance(term, Variable)
         else np.full(rows, engine.dictionary.encode_values([term.value])[0], np.int32)
         for term in atom.terms
     ]
-    said = atom.predicate.removesuffix(MARK)  # what is stated is kept as it was said
-    return (engine.standing(said, columns, rows) & Flag.EXPLICIT) != 0
+    name = atom.predicate.removesuffix(MARK)  # explicit facts are stored with the constants they were given
+    return (engine.standing(name, columns, rows) & Flag.EXPLICIT) != 0
 
 
-def _written(fact: Atom, writing: Writing) -> str:
-    """A fact as it was said; that one constant stands for another is that they are equal."""
-    if fact.predicate == ALIAS:
-        return writing.atom(Atom(EQUAL, fact.terms))
-    return writing.atom(Atom(fact.predicate.removesuffix(MARK), fact.terms))
-
-
-# ---- where the facts lie in several places
+# ---- where the facts are divided among processes
 
 
 def told_apart(program: Program) -> Program:
-    """Return the program with a predicate for each rule that derives bottom(): its facts tell which did."""
+    """Return the program with a predicate for each rule that derives bottom(): it tells which rules did."""
     rules: list[Rule] = []
     added: dict[str, Predicate] = {}
     for number, rule in enumerate(program.rules):

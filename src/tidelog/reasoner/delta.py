@@ -97,7 +97,7 @@ class Delta:
     ) -> None:
         self.number = number  # of the transaction, counted from 1
         self.seconds = seconds  # that it took
-        self.notices = notices  # what was not there to be taken away, where that is no error
+        self.notices = notices  # facts to delete that did not exist, where that is no error
         self._watched = watched or {}  # live queries, by the relations of their answers
         self._schema = schema
         self._net = change
@@ -106,7 +106,7 @@ class Delta:
 
     @cached_property
     def _change(self) -> NetChange:
-        with self._dictionary.lock:  # under equality, rows are found when somebody asks for them
+        with self._dictionary.lock:  # under equality, rows are computed on first use
             return _of(self._net, self._known)
 
     @cached_property
@@ -116,17 +116,17 @@ class Delta:
 
     @property
     def net(self) -> NetChange:
-        """The change as ids, relation by relation, as it was found; or as it will be, where that is late."""
+        """The change as ids, relation by relation; under equality it may be computed later."""
         return self._net
 
     @property
     def added(self) -> int:
-        """How many facts came."""
+        """How many facts were inserted."""
         return sum(rows.count for rows in self._change.added.values())
 
     @property
     def removed(self) -> int:
-        """How many facts went."""
+        """How many facts were deleted."""
         return sum(rows.count for rows in self._change.removed.values())
 
     @property
@@ -170,7 +170,7 @@ class Delta:
         return Relation(predicate.written, names, rows.columns, rows.count, self._dictionary, schema)
 
     def __iter__(self) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-        """The changes as (sign, predicate, row), predicate by predicate; `stream` takes them back."""
+        """The changes as (sign, predicate, row), predicate by predicate; `stream` accepts them."""
         for name in self.predicates:
             for sign, row in self[name]:
                 yield sign, name, row
@@ -212,7 +212,7 @@ def _of(change: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
 
 
 def counts(added: int, removed: int) -> str:
-    """How many facts came and went.
+    """Return how many facts were inserted and deleted, as text.
 
     >>> counts(12, 3), counts(0, 3), counts(0, 0)
     ('+12 −3', '+0 −3', 'no change')
@@ -221,7 +221,9 @@ def counts(added: int, removed: int) -> str:
 
 
 def find_predicate(name: str, predicates: Mapping[str, Predicate]) -> Predicate:
-    """The predicate of this name, in full or as the program writes it; raises ProgramError if none has it."""
+    """Return the predicate of this name, in full or as the program writes it; raise ProgramError if there is
+    none.
+    """
     predicate = predicates.get(name)
     if predicate is None:
         predicate = next((known for known in predicates.values() if known.written == name), None)

@@ -1,27 +1,22 @@
-"""What a reasoner says of itself: why a fact holds, why another does not, where facts come from, what a
-change would change.
-"""
+"""Explanations: why a fact holds, why another does not, and where facts come from."""
 
 from __future__ import annotations
 
 import io
 import mmap
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from tidelog.data.columns import Batch
-from tidelog.engine.interrupts import locked
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError, TidelogError
 from tidelog.io.data_file import DataFile, Header
 from tidelog.io.reader import read
-from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.reserved_relations import EXPLAINED
@@ -29,19 +24,21 @@ from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation, ProofNode, place_of
 from tidelog.proof.member_search import EqualityView
 from tidelog.proof.proof_search import NOT_EXPLAINED
-from tidelog.proof.prover import MOST_ROWS, Prover, demanded
+from tidelog.proof.prover import ASKED, EqualProver, Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
-from tidelog.proof.why_not import WhyNot, WhyNotSearch
-from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries
+from tidelog.proof.why_not import Doubter, WhyNot
 from tidelog.query.registry import UNKNOWN_STRATEGY
-from tidelog.reasoner.asking import Asking
-from tidelog.reasoner.delta import Delta
-from tidelog.reasoner.staged_facts import ProgramFacts
-from tidelog.reasoner.transaction import Change
+from tidelog.reasoner.asking import Asker
+from tidelog.reasoner.deriving import Deriver
+from tidelog.reasoner.loaded_data import LoadedData
+from tidelog.reasoner.program_state import ProgramState
+from tidelog.reasoner.runtime import Runtime
 from tidelog.temporal.temporal import Temporal, is_timed
 
-# ---- On which line of a file a row stands, found by looking when somebody asks: nothing is kept while
-# loading.
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+# ---- The line of a file that has a row, searched for on request: nothing is stored while loading.
 #
 # Lines that have the texts of the row's values in them are read by the reader of the file's format, each as a
 # file of its own, until one of them is the row. A row that is written over several lines, or with numbers
@@ -66,7 +63,7 @@ class OneLine(DataFile):
 
 
 def line_of(file: DataFile, values: Sequence[Value], is_row: IsRow) -> int | None:
-    """The line on which a file has a row, if it is found; `is_row` knows the row when it is read."""
+    """Return the line on which a file has a row, if it is found; `is_row` recognises the row once read."""
     if file.path is None or file.compressed or file.format not in BY_LINES:
         return None
     needles = sorted((each for each in map(_written, values) if each), key=len, reverse=True)
@@ -126,12 +123,12 @@ def _is_there(file: OneLine, is_row: IsRow) -> bool:
         return False
 
 
-# ---- Where the facts of predicates have come from, as far as that is known. Mutates itself.
+# ---- Where the facts of predicates come from, as far as that is known.
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a fact was read: the file and the line, if they are found when somebody asks; may be empty."""
+class FactOrigin:
+    """Where a fact was read: the file and the line, searched for on first use; may be empty."""
 
     find: Callable[[], str | None]
     otherwise: str
@@ -145,36 +142,41 @@ class Place:
         return self.text
 
 
-class Origins:
-    """The files that the facts of each predicate were loaded from."""
+@dataclass(frozen=True, slots=True)
+class FactSources:
+    """Finds the lines of programs and data files that facts come from."""
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-        self._files: dict[str, dict[DataFile | None, None]] = {}
+    engine: ClosingEngine
+    program: ProgramState
+    data: LoadedData
 
-    def note(self, predicate: str, file: DataFile | None) -> None:
-        """Some facts of a predicate come from a file, None if they came otherwise."""
-        self._files.setdefault(predicate, {})[file] = None
+    def of(self, fact: Fact) -> str | FactOrigin | None:
+        """Return where an explicit fact comes from: the line that states it, else the file it is from."""
+        if isinstance(fact, TimedFact):
+            places = dict.fromkeys(map(place_of, self.program.facts.spans_within(fact)))
+            return ", ".join(filter(None, places)) or self._files_of(fact.predicate)
+        span = self.program.facts.span_of(fact)
+        return place_of(span) if span is not None else self._file_of(fact)
 
-    def of(self, fact: Fact) -> Place | None:
-        """Where a fact comes from that the program does not state; None if nothing is known of that."""
-        known = [file for file in self._files.get(fact.predicate, ()) if file is not None]
-        if not known:
+    def _file_of(self, fact: Fact) -> FactOrigin | None:
+        """Return where a fact was loaded from; None if nothing is known of that."""
+        files = self.data.files(fact.predicate)
+        if not files:
             return None
-        return Place(lambda: self._find(fact, known), self.files_of(fact.predicate) or "")
+        return FactOrigin(lambda: self._find(fact, files), self._files_of(fact.predicate) or "")
 
-    def files_of(self, predicate: str) -> str | None:
-        """The files that all facts of a predicate come from; None if some came otherwise."""
-        files = self._files.get(predicate, {})
-        if not files or None in files:
+    def _files_of(self, predicate: str) -> str | None:
+        """Return the files that all facts of a predicate come from; None if some came otherwise."""
+        files = self.data.files(predicate)
+        if not files or predicate in self.data.inserted:
             return None
-        return " or ".join(dict.fromkeys(file.shown for file in files if file is not None))
+        return " or ".join(dict.fromkeys(file.shown for file in files))
 
-    def _find(self, fact: Fact, files: list[DataFile]) -> str | None:
-        wanted = [self._engine.identity(value) for value in fact.values]
+    def _find(self, fact: Fact, files: Iterable[DataFile]) -> str | None:
+        wanted = [self.engine.identity(value) for value in fact.values]
 
         def is_row(batch: Batch) -> bool:
-            columns = [self._engine.encode_column(column) for column in batch.columns[: len(wanted)]]
+            columns = [self.engine.encode_column(column) for column in batch.columns[: len(wanted)]]
             rows = zip(*(column.tolist() for column in columns), strict=True)
             return any(list(row) == wanted for row in rows)
 
@@ -185,130 +187,96 @@ class Origins:
         return None
 
 
-# ---- What a reasoner says of itself: why a fact holds, why another does not, what a change would change.
+# ---- Why a fact holds, and why another does not.
 
 FULL, MAGIC = "full", "magic"  # strategies of explanations
 MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for
 MOST_REPAIRS = 5  # by each rule and literal
 
 
-class Explaining(Asking):
-    """The part of a reasoner that explains."""
+class Explainer:
+    """Explains facts by rules."""
 
-    _own: ProgramFacts
-    _equality: Axiomatised
-    time: Temporal
-
-    def __init__(self, keeping: MaintainedQueries, looking_up: RequeriedQueries) -> None:
-        super().__init__(keeping, looking_up)
-        self._origins = Origins(keeping.engine)
-        self._prover = Prover(keeping.engine, self._origin)
-
-    @abstractmethod
-    def _complete(self) -> None:
-        """Derive everything that follows, an inconsistency included, if that has not been done."""
-
-    @locked
-    def explain(
+    def __init__(
         self,
-        text: str,
-        *,
-        proofs: int = 1,
-        limit: int = MOST_ANSWERS,
-        rows: int | None = MOST_ROWS,
-        strategy: str = FULL,
-    ) -> Explanation:
-        """Why a fact such as `ancestor(alice, carol)` holds: a proof of the smallest height there is.
+        runtime: Runtime,
+        program: ProgramState,
+        deriver: Deriver,
+        asker: Asker,
+        time: Temporal,
+        sources: FactSources,
+    ) -> None:
+        self._runtime = runtime
+        self._program = program
+        self._deriver = deriver
+        self._asker = asker
+        self._time = time
+        self._sources = sources
+        self._prover = Prover(runtime.engine, sources.of)
 
-        Of a query with variables, why each of the first `limit` answers is one. More `proofs` of each have
-        other last steps, lowest first. Of a group that is aggregated, so many `rows` are explained, all of
-        them if that is None. Everything is derived first, unless it is already. With the strategy `magic`
-        only what the query asks for is derived, and deleted again; but everything where there is equality, or
-        the query is about times.
-        Raises `ProgramError` if there is nothing to explain.
-        """
-        query = self._resolved(text)
+    def explain(self, text: str, proofs: int, limit: int, rows: int | None, strategy: str) -> Explanation:
+        """Return why the answers to a query are answers."""
+        query = self._asker.resolve(text)
         if strategy not in (FULL, MAGIC):
             message, help = f"explanations have no strategy `{strategy}`", f"use `{FULL}` or `{MAGIC}`"
             raise ProgramError(Diagnostic(UNKNOWN_STRATEGY, message, help=help))
-        is_whole = is_timed(query, self._program) or has_equality(self._program.predicates)
-        if strategy == MAGIC and not is_whole:
+        program = self._program.current
+        is_over_time, has_classes = is_timed(query, program), self._program.has_equality
+        if strategy == MAGIC and not (is_over_time or has_classes):
             return self._explain_demanded(query, proofs, limit, rows)
-        self._complete()
-        with self.runtime.limits().guarding():
-            check = self.runtime.check
-            if is_timed(query, self._program):
-                timed = TimedProver(self.time, self._origin, self._proof_of, check)
-                return timed.explain(query, self._program, limit, rows)
-            if has_equality(self._program.predicates):
+        self._deriver.complete()
+        check = self._runtime.check
+        with self._runtime.limits().guarding():
+            if is_over_time:
+                timed = TimedProver(self._time, self._sources.of, self._proof_of, check)
+                return timed.explain(query, program, limit, rows)
+            if has_classes:
                 return self._explain_equal(query, proofs, limit, rows)
-            return self._prover.explain(query, self._program, proofs, limit, rows, check)
+            return self._prover.explain(query, program, proofs, limit, rows, check)
 
     def _explain_demanded(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
         """Return why a fact holds, by what has to be derived for it."""
-        place = self._place()
-        with self.runtime.limits().guarding():
+        place, check = self._asker.place(), self._runtime.check
+        with self._runtime.limits().guarding():
             facts = nullcontext() if place.is_materialised else demanded(query, place)
             with facts:
-                return self._prover.explain(query, self._program, proofs, limit, rows, self.runtime.check)
+                return self._prover.explain(query, self._program.current, proofs, limit, rows, check)
 
-    def _proof_of(self, fact: Fact) -> ProofNode:
-        """The proof of a fact that holds always."""
+    def _proof_of(self, fact: Fact) -> Node:
+        """Return the proof of a fact that holds always."""
+        program = self._program.current
         atom = Atom(fact.predicate, tuple(map(Constant, fact.values)))
-        query = Query(Rule(Atom(EXPLAINED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
-        return self._prover.explain(query, self._program, check=self.runtime.check).proofs[0]
+        query = Query(Rule(Atom(ASKED, ()), (atom,)), (), Writing.of(program).atom(atom))
+        return self._prover.explain(query, program, check=self._runtime.check).proofs[0]
 
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
-        """Why a fact holds where constants may be equal."""
-        program, equality, engine = self._program, self._equality, self._keeping.engine
-        answer = equality.look_up(program, "expand") or (lambda query: engine.answer(query.rule))
-        view = EqualityView(equality.known_classes(), equality.relation, answer)
-        return self._prover.explain(query, program, proofs, limit, rows, self.runtime.check, view)
+        """Return why a fact holds where constants may be equal."""
+        program, equality = self._program.current, self._program.equality
+        instances = self._prover.instances(program)
+        answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
+        treated = Treated(equality.known_classes(), equality.relation)
+        prover = EqualProver(instances, treated, self._sources.of, self._runtime.check)
+        return prover.explain(query, program, answer, proofs, limit, rows)
 
-    @locked
-    def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
-        """Why a fact such as `reach(a, z)` does not hold: for each rule, the instance that comes nearest.
-
-        Its `repairs` are facts that would complete a rule, so many by each rule and literal.
-        """
-        query = self._resolved(text)
-        self._complete()
-        if is_timed(query, self._program):
+    def why_not(self, text: str, repairs: int) -> WhyNot:
+        """Return why a fact does not hold."""
+        query = self._asker.resolve(text)
+        self._deriver.complete()
+        program = self._program.current
+        if is_timed(query, program):
             message = "why a fact does not hold cannot be said yet where facts hold at times"
             raise ProgramError(Diagnostic(NOT_EXPLAINED, message))
-        program = self._program
-        if has_equality(program.predicates):
+        if self._program.has_equality:
             program = self._with_axioms(program)
-        with self.runtime.limits().guarding():
+        with self._runtime.limits().guarding():
             instances = self._prover.instances(program)
-            return WhyNotSearch(instances, program, self.runtime.check).explain(query, repairs)
+            return Doubter(instances, program, self._runtime.check).explain(query, repairs)
 
     def _with_axioms(self, program: Program) -> Program:
-        """The program with the axioms of equality as rules, if facts are kept so; else raises."""
-        if self._equality.name != Axiomatised.name:
+        """Return the program with the axioms of equality as rules; raise unless facts are derived by them."""
+        equality = self._program.equality
+        if equality.name != Axiomatised.name:
             message = "why a fact does not hold cannot be said yet where equal constants are rewritten"
             help = f"use `--equality {Axiomatised.name}`, `equality={Axiomatised.name!r}`"
             raise ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
-        return self._equality.meaning(program)
-
-    @locked
-    def what_if(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
-        """What a transaction, written as a change script, would change: it is not made.
-
-        It is worked in and taken back, and nobody is told. Raises what the transaction would raise.
-        """
-        with self._begin_rehearsal(missing) as change:
-            change.apply(script, name=name)
-        return change.delta
-
-    @abstractmethod
-    def _begin_rehearsal(self, missing: str) -> Change:
-        """A transaction that is taken back when it has been carried out."""
-
-    def _origin(self, fact: Fact) -> str | Place | None:
-        """Where an explicit fact comes from: the line that states it, else the file it was read from."""
-        if isinstance(fact, TimedFact):
-            places = dict.fromkeys(map(place_of, self._own.spans_within(fact)))
-            return ", ".join(filter(None, places)) or self._origins.files_of(fact.predicate)
-        span = self._own.span_of(fact)
-        return place_of(span) if span is not None else self._origins.of(fact)
+        return equality.meaning(program)

@@ -1,61 +1,63 @@
-"""The reasoner: a program, its facts, and everything that follows. Mutates itself."""
+"""The reasoner: a program, its facts, and everything derived from them. Mutates itself.
+
+`Reasoner` is a façade: each of its parts is given what it needs, and nothing inherits from another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation
+from tidelog.data.rows import Rows
 from tidelog.engine import registry as engines
-from tidelog.engine.events import FactsRemoved, Listener, Notice
-from tidelog.engine.interrupts import INTERRUPTS, Lock, locked
+from tidelog.engine.events import Listener
+from tidelog.engine.interrupts import Lock, locked
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import rewriting as treatments
-from tidelog.equality.listing import EXPAND
-from tidelog.equality.rewriting import Rewriting
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
+from tidelog.equality.listing import Listing
+from tidelog.errors import Diagnostic, counted
 from tidelog.io.rejects import Faults, OnError
-from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import Point
-from tidelog.logic.program import BOTTOM, Folders, Predicate, Program, Query, Rule, Sandbox
+from tidelog.logic.program import Folders, Predicate, Program, Query, Rule, Sandbox
 from tidelog.logic.resolve import program_of
-from tidelog.logic.strata import Stratum, strata
-from tidelog.logic.type_inference import LazySchema, Schema
-from tidelog.logic.values import ColumnType
+from tidelog.logic.strata import Stratum
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Update, looks_ahead
+from tidelog.maintenance.maintainer import Update, looks_ahead
 from tidelog.plan.join_order import Statistics
+from tidelog.proof.explanation import Explanation
+from tidelog.proof.prover import MOST_ROWS
+from tidelog.proof.why_not import WhyNot
 from tidelog.query import registry as strategies
-from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep
-from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries
-from tidelog.query.strategy import TABLE_MEMORY, Answers, QueryContext, inconsistency
-from tidelog.reasoner.commit import NOTHING, Begun, Committing, Runtime, is_orderly, not_recovered
-from tidelog.reasoner.constraints import violations
+from tidelog.query.kept_queries import Demands
+from tidelog.query.query_keepers import Keeping, LookingUp, Prepared
+from tidelog.query.strategy import TABLE_MEMORY, Answers
+from tidelog.query.tabling import Tally
+from tidelog.reasoner.asking import Asker
+from tidelog.reasoner.commit import Committer
 from tidelog.reasoner.delta import Delta, find_predicate
-from tidelog.reasoner.loading import Loading
-from tidelog.reasoner.relation_types import Schemas, SchemasOf
-from tidelog.reasoner.staged_facts import ProgramFacts
-from tidelog.reasoner.streaming import Changes, Stream, stream_async
-from tidelog.reasoner.subscriptions import Callback, Deltas, Subscription, Subscriptions
+from tidelog.reasoner.deriving import Deriver
+from tidelog.reasoner.explaining import FULL, MOST_ANSWERS, MOST_REPAIRS, Explainer, FactSources
+from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
+from tidelog.reasoner.loading import Loader
+from tidelog.reasoner.program_state import DerivedState, EqualitySettings, ProgramState
+from tidelog.reasoner.runtime import Applier, MaintenanceSettings, Recovery, Runtime, UsedStrategies
+from tidelog.reasoner.streaming import Changes, TransactionStream, stream_async
+from tidelog.reasoner.subscriptions import Callback, Deltas, LiveQuery, Subscription, Subscriptions
 from tidelog.reasoner.transaction import Change
-from tidelog.rewrite.representatives import ALIAS
 from tidelog.store.forms import BatchId
-from tidelog.temporal.temporal import USUAL, Temporal, TimeSettings, is_timed
-from tidelog.temporal.timed_changes import given_before, restore_given
+from tidelog.temporal.temporal import USUAL, Restored, Temporal, TimeSettings
+from tidelog.temporal.timed_changes import Times
 
-PROGRAM_CHANGED = "E634"
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 
-class Reasoner(Loading):
-    """Facts, rules, and all that follows from them.
+class Reasoner:
+    """Facts, rules, and everything derived from them.
 
     The program is a `Program`, its text, or the `Path` of its file.
 
@@ -103,137 +105,209 @@ class Reasoner(Loading):
     ) -> None:
         program = program_of(program, Sandbox.of(allow_read, allow_write))
         self.faults = Faults(OnError(on_error), Path(rejects))
-        self.table_memory = table_memory  # bytes of tables that are kept between queries
-        self.equal = equal  # how equal constants are shown: expand or representative
-        self.commits = 0  # transactions carried out
-        self.batches: dict[str, BatchId] = {}  # the last of each application that counts its transactions
-        self._equality = treatments.make(equality, unique_names)
-        self._program = replace(program, facts=())
-        self._own = ProgramFacts(program.facts)
-        self._shown: Program | None = program  # the program as it is, facts included, if that is known
+        self._program = state = ProgramState(program, EqualitySettings(equality, unique_names))
+        self._derived = derived = DerivedState()
+        self._subscriptions = subscriptions = Subscriptions()
+        self._lock = lock = Lock(subscriptions.claim, subscriptions.deliver)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._subscriptions = Subscriptions()
-        self._lock = Lock(self._subscriptions.claim, self._subscriptions.deliver)
-        self._engine = engines.settings_of(engine).make(threads, binary)
-        self._engine.dictionary.lock = self._lock
-        self.runtime = runtime = Runtime(self._engine, listeners, timeout, max_facts)
+        self._engine = held = engines.settings_of(engine).make(threads, binary)
+        held.dictionary.lock = lock
+        self.runtime = runtime = Runtime(held, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
-        self._processes = processes  # that derive, instead of this one
-        self._modules = modules and registry.keeps_closures(maintainer, marking)
-        self._make_maintainer: Callable[[], Maintainer] = lambda: registry.make(
-            maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
+        self.time = Temporal(held, program, time)
+        self._data = data = LoadedData(held, self._explicit_columns)
+        self._strategies = used = UsedStrategies()
+        self._demands = demands = Demands(held)
+        self._recovery = recovery = Recovery(
+            state, derived, self.time, lock, lambda opened: self._deriver.rebuild(opened)
         )
-        self.time = Temporal(self._engine, program, time)
-        self._demands = KeptQueries(self._engine)
-        self._attach()
-        super().__init__(
-            MaintainedQueries(self._engine, self._demands, self._keep, self._known_meaning),
-            RequeriedQueries(self._engine, self._looked_up, self._recover),
+        settings = MaintenanceSettings(maintainer, marking, modules)
+        self._applier = applier = Applier(runtime, settings, state, demands, recovery)
+        keeping = Keeping(held, demands, applier.keep, self._effective)
+        requeried = LookingUp(held, self._look_up, recovery.recover)
+        self._loader = loader = Loader(runtime, state, self.time, data, used, self.faults)
+        self._deriver = deriver = Deriver(
+            runtime,
+            state,
+            derived,
+            loader,
+            applier,
+            recovery,
+            demands,
+            requeried,
+            used,
+            self.time,
+            lock,
+            settings.keeps_closures,
+            processes,
         )
-        self._begun: Begun | None = None  # a transaction that is not at its end
-        self._is_materialised = False
-        self._was_materialised = False
-        self._inconsistency: tuple[Diagnostic, ...] | None = None
-        self._is_told = False  # the inconsistency has been raised since everything was derived
-        self._strata: tuple[tuple[object, ...], tuple[Stratum, ...]] | None = None
-        self._schemas = Schemas(self._engine, self._explicit_columns)
-        self._define_all()
+        self._committer = Committer(
+            runtime,
+            state,
+            derived,
+            applier,
+            recovery,
+            demands,
+            requeried,
+            used,
+            self.time,
+            data,
+            subscriptions,
+            deriver.complete,
+        )
+        self._asker = asker = Asker(
+            runtime,
+            state,
+            derived,
+            data,
+            loader,
+            deriver,
+            recovery,
+            used,
+            keeping,
+            requeried,
+            subscriptions,
+            self.time,
+            lock,
+            settings.keeps_closures,
+            table_memory,
+            equal,
+        )
+        sources = FactSources(held, state, data)
+        self._explainer = Explainer(runtime, state, deriver, asker, self.time, sources)
+        loader.define_all()
 
-    def _attach(self) -> None:
-        """Make a new maintainer, which knows nothing yet."""
-        self._maintainer = self._make_maintainer()
-        keeping_equal = self._equality.attach(self.runtime, self._maintainer)
-        self._committing = Committing(self.runtime, keeping_equal, self._demands)
+    def _effective(self) -> Program:
+        """Return the program that kept queries are asked of."""
+        self._recovery.recover()
+        return self._program.effective
 
-    @property
+    def _look_up(self, query: Query, is_whole: bool) -> Answers:
+        return self._asker.look_up(query, is_whole)
+
+    def _explicit_columns(self, name: str) -> Sequence[Any]:
+        """Return the columns of a predicate's explicit facts; of all, where facts with times are derived."""
+        if name in self._program.current.timed:
+            store = self.time.store
+            table = store.tables[name] if name in store.tables else store.given[name]
+            numbers, _ = table.holding()
+            return tuple(table.facts.columns[:, numbers])
+        columns: Sequence[Any] = self._engine.explicit(name)[0]
+        return columns
+
+    # ---- facts and rules
+
     @locked
-    def program(self) -> Program:
-        """The program as it is now.
+    def insert(self, predicate: str, data: object, *, define: bool = False) -> int:
+        """Add explicit facts to a predicate; returns how many were new.
 
-        Its facts are those that it stated and that were not taken away since; facts that came as data, or
-        in transactions, are not among them.
+        The program mentions the predicate, or else `define` makes it.
+
+        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples. Once everything has
+        been derived this is a transaction of its own: `change()` puts several together.
         """
-        self._recover()
-        if self._shown is None:
-            self._shown = replace(
-                self._program, facts=tuple(self._own.remaining(self._engine, self.time.is_given))
-            )
-        return self._shown
+        if not self._deriver.is_maintained:
+            return self._loader.insert(predicate, data, define)
+        with self.change() as change:
+            change.insert(predicate, data, define=define)
+        return change.inserted
 
-    # ---- changes
+    @locked
+    def read(self, *paths: Path | str, header: bool | None = None) -> int:
+        """Add the facts in files, each named after its predicate; a folder stands for its files."""
+        if not self._deriver.is_maintained:
+            return self._loader.read(paths, header)
+        with self.change() as change:
+            for name, batches in self._loader.files(paths, lambda: change.program, header):
+                change.load(name, batches)
+        return change.inserted
+
+    @locked
+    def load(self, predicate: str, batches: Iterable[Batch]) -> int:
+        """Add explicit facts that come as batches of columns; returns how many were new."""
+        if not self._deriver.is_maintained:
+            return self._loader.load(predicate, batches)
+        with self.change() as change:
+            change.load(predicate, batches)
+        return change.inserted
+
+    @locked
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
+        """Add facts with times, before anything is derived; returns how many intervals were new."""
+        self._recovery.recover()
+        return self._loader.load_timed(predicate, parts)
+
+    @locked
+    def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
+        """Add the statements of a text to the program: rules, facts, declarations, imports."""
+        if not self._deriver.is_maintained:
+            self._loader.add(text, name, folder)
+            return
+        with self.change() as change:
+            change.add(text, name=name, folder=folder)
+
+    @locked
+    def restore(
+        self, explicit: Mapping[str, Rows], facts: Mapping[str, Rows], times: Restored | None = None
+    ) -> None:
+        """Restore a complete set of facts in a reasoner without any: none is derived again.
+
+        `facts` are those of predicates of which not all are explicit, listed as `listing` does. The rows are
+        ids of the reasoner's own dictionary. `times` has the facts that hold at times; if they are periodic,
+        they are derived again from the given ones. Facts and imports of the program are ignored.
+        """
+        self._deriver.restore(explicit, facts, times)
+
+    # ---- transactions
 
     def change(self, *, missing: str = "error", batch: BatchId | tuple[str, int] | None = None) -> Change:
-        """A transaction, to be used in a `with` block: it is carried out when the block ends well.
+        """Return a transaction, to be used in a `with` block: it is committed when the block ends well.
 
         Everything is derived before the first one, unless queries are watched or prepared, or there are
-        tables: then these are kept right, and nothing else is derived.
-        Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
+        tables: then these are maintained, and nothing else is derived.
+        Deleting what does not exist is an error; with `missing="ignore"` it is skipped, with a notice.
 
         `batch` is the application that sends the transaction, and its number there: a store keeps the last
         one together with the transaction, so that `has_applied` tells after any end of a process whether it
         must be sent again.
         """
-        if not self._is_materialised:
+        if not self._derived.is_materialised:
             with self._lock:
-                self._settle()
+                self._deriver.settle()
         change = self._begin(None, missing)
         change.batch = None if batch is None else BatchId(*batch)
         return change
 
-    def has_applied(self, batch: BatchId | tuple[str, int]) -> bool:
-        """Return whether a batch was the last one that its application sent.
-
-        Raise `DataError` if a later one was applied, or one of another stream: then it is not known.
-        """
-        return BatchId(*batch).repeats(self.batches)
-
-    @contextmanager
-    def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
-        """In the block, let a maintainer that marks ask `peek` for what the next transaction may change."""
-        if peek is None or not looks_ahead(self._maintainer):
-            yield
-            return
-        former, self._maintainer.peek = self._maintainer.peek, peek
-        try:
-            yield
-        finally:
-            self._maintainer.peek = former
-
-    def _begin(self, program: Program | None, missing: str) -> Change:
-        """A transaction on top of a program, by default the present one."""
-        self._recover()
-        announce = self._subscriptions.announce
+    def _begin(
+        self, program: Program | None, missing: str, commit: Callable[[Change], Delta] | None = None
+    ) -> Change:
+        """Return a transaction on top of a program, by default the present one."""
+        self._recovery.recover()
         return Change(
-            program or self._program,
+            program or self._program.current,
             self._engine,
             self.faults,
             self._lock,
-            self._commit,
-            announce,
-            self._arriving,
-            missing,
-        )
-
-    @locked
-    def _begin_rehearsal(self, missing: str) -> Change:
-        """A transaction that is taken back when it has been carried out, and that nobody is told of."""
-        self._settle()
-        program = self._program
-        return Change(
-            program,
-            self._engine,
-            self.faults,
-            self._lock,
-            self._rehearse,
-            lambda delta: None,
-            self._arriving,
+            commit or self._committer.commit,
+            self._loader.arriving,
             missing,
         )
 
     @locked
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
-        """Carry out one transaction, written as a change script: `+ fact .`, `- rule .`"""
+        """Commit one transaction, written as a change script: `+ fact .`, `- rule .`"""
         with self.change(missing=missing) as change:
+            change.apply(script, name=name)
+        return change.delta
+
+    @locked
+    def what_if(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
+        """Return what a transaction, written as a change script, would change; nothing changes.
+
+        It is applied and rolled back, and no subscriber is told. Raises what the transaction would raise.
+        """
+        self._deriver.settle()
+        with self._begin(None, missing, self._committer.try_out) as change:
             change.apply(script, name=name)
         return change.delta
 
@@ -249,16 +323,19 @@ class Reasoner(Loading):
         return change.delta
 
     @locked
-    def stream(self, updates: Iterable[Changes], *, missing: str = "error", final: bool = False) -> Stream:
-        """The deltas of transactions, carried out one by one as they come.
+    def stream(
+        self, updates: Iterable[Changes], *, missing: str = "error", final: bool = False
+    ) -> TransactionStream:
+        """Return an iterator over the deltas of transactions, which are committed one by one as they come.
 
         An update is a change script, of one transaction or more, or an iterable of (sign, predicate, row),
         such as a `Delta`. A stream that is `final` is the last to change anything: `auto` then prepares for
         nothing that comes after it.
         """
-        self._settle()
-        return Stream(
-            updates, lambda program: self._begin(program, missing), self._maintainer, self._lock, final
+        self._deriver.settle()
+        maintainer = self._applier.maintainer
+        return TransactionStream(
+            updates, lambda program: self._begin(program, missing), maintainer, self._lock, final
         )
 
     def stream_async(
@@ -267,6 +344,36 @@ class Reasoner(Loading):
         """The same for updates that come asynchronously: `async for delta in reasoner.stream_async(…)`."""
         return stream_async(updates, lambda arrivals: self.stream(arrivals, missing=missing))
 
+    @contextmanager
+    def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
+        """In the block, let a maintainer that marks ask `peek` for what the next transaction may change."""
+        maintainer = self._applier.maintainer
+        if peek is None or not looks_ahead(maintainer):
+            yield
+            return
+        former, maintainer.peek = maintainer.peek, peek
+        try:
+            yield
+        finally:
+            maintainer.peek = former
+
+    def has_applied(self, batch: BatchId | tuple[str, int]) -> bool:
+        """Return whether a batch was the last one that its application sent.
+
+        Raise `DataError` if a later one was applied, or one of another stream: then it is not known.
+        """
+        return BatchId(*batch).repeats(self.batches)
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were committed."""
+        return self._committer.history.commits
+
+    @property
+    def batches(self) -> dict[str, BatchId]:
+        """The last batch of each application that counts its transactions."""
+        return self._committer.history.batches
+
     @locked
     def subscribe(self, predicate: str, callback: Callback) -> Subscription:
         """Call a function with the changes of a predicate after each commit that changed it.
@@ -274,534 +381,202 @@ class Reasoner(Loading):
         `cancel()` on the result ends that, and so does the end of a `with` block around it.
         """
         self.materialise()
-        return self._subscriptions.add(find_predicate(predicate, self._program.predicates).name, callback)
+        name = find_predicate(predicate, self._program.current.predicates).name
+        return self._subscriptions.add(name, callback)
 
     def deltas(self, predicate: str) -> Deltas:
         """What changes in a predicate from now on: `async for delta in reasoner.deltas("alarm")`."""
         return Deltas(lambda callback: self.subscribe(predicate, callback))
 
-    def _commit(self, change: Change) -> Delta:
-        """Carry a transaction out: all of it, or none of it and an error."""
-        return self._whole(lambda begun: self._carry_out(change, begun), change)
-
-    def _carry_out(self, change: Change, begun: Begun) -> Delta:
-        start = perf_counter()
-        if change.batch is not None and change.batch.repeats(self.batches):
-            raise change.batch.refused("has been applied already", "ask `has_applied` before")
-        update, before, after, notices = self._normalised(change)
-        begun.stated, begun.times = change.stated, given_before(self.time.store, change.times)
-        timed: list[NetChange] = []
-
-        def check(static: NetChange) -> None:
-            programs = self._program, change.program
-            tell, stop = self.runtime.tell, self.runtime.check
-
-            def accept() -> None:
-                self._seal(change, lambda: self._delta(static, change, notices, perf_counter() - start, 1))
-
-            timed.append(self.time.change(change.times, static, programs, tell, stop, accept))
-
-        self._committing.carry_out(update, before, after, check)
-        for name, rows in update.added.items():
-            self._origins.note(name, None)
-            self._schemas.note_rows(name, rows.columns)
-        for name, rows in change.times.added:
-            self._schemas.note_rows(name, rows.columns)
-        # From here on a fault leads to the state after the transaction: nothing is called in between.
-        begun.program, begun.stated, begun.times, begun.is_committed = change.program, NOTHING, {}, True
-        self._program, self._shown, self._inconsistency = change.program, None, None
-        if change.batch is not None:
-            self.batches[change.batch.app] = change.batch
-        self.commits += 1
-        return self._delta(self._with_live_answers(timed[0]), change, notices, perf_counter() - start)
-
-    def _rehearse(self, change: Change) -> Delta:
-        """What a transaction would change: it is carried out and taken back."""
-        return self._whole(lambda begun: self._take_back(change, begun), change)
-
-    def _take_back(self, change: Change, begun: Begun) -> Delta:
-        start = perf_counter()
-        update, before, after, notices = self._normalised(change)
-        begun.stated = change.stated
-        static = change.program.static
-        self.time.refuse_rehearsal(change.program)
-        net = self._committing.rehearse(update, before, after, lambda _: self._check_consistency(static))
-        return self._delta(net, change, notices, perf_counter() - start)
-
-    # ---- after faults
-
-    def _whole(self, act: Callable[[Begun], T], change: Change | None = None) -> T:
-        """The result of a transaction, or of another change of what is derived: all of it or none.
-
-        If a fault ends it that can come anywhere, everything is begun anew with the explicit facts.
-        """
-        if self._begun is not None:  # a part of another, or of beginning anew
-            return act(self._begun)
-        is_advanced = self.time.past.time is not None or (change is not None and bool(change.times.advance))
-        begun = Begun(self._program, self._is_materialised, self._is_told, not is_advanced)
-        self._begun = begun
-        try:
-            result = act(begun)
-        except BaseException as error:
-            begun.has_failed = True
-            if is_orderly(error) and not begun.is_committed:
-                self._begun = None
-            else:
-                with suppress(BaseException):  # it is done when the reasoner is next used
-                    self._recover()
-            raise
-        self._begun = None
-        return result
-
-    def _recover(self) -> None:
-        """Begin anew with the explicit facts, if a fault has ended a transaction somewhere within it."""
-        if self._begun is None or not self._begun.has_failed:
-            return
-        with self._lock:
-            begun = self._begun
-            if begun is None or begun.is_recovering:  # another thread has done it, or this is a part of it
-                return
-            if not begun.can_derive:
-                raise not_recovered()
-            begun.is_recovering = True
-            try:
-                self._derive_anew(begun)
-            finally:
-                begun.is_recovering = False
-            self._begun = None
-
-    def _derive_anew(self, begun: Begun) -> None:
-        """Derive everything from the explicit facts, as if nothing had been derived before."""
-        bindings = {asked.bindings for asked in self._demands.asked if asked.parameters}
-        explicit = begun.collect(self._engine, bindings)
-        self._begin_anew(begun)
-        for name, rows in explicit.items():
-            if name not in bindings:
-                self._engine.add(name, rows.columns, rows.count)
-        if begun.was_materialised:
-            self._complete()
-        elif self._demands.asked:
-            step = self._demands.asking_anew(
-                self._meaning, {name: rows for name, rows in explicit.items() if name in bindings}
-            )
-            self._keep(step)
-            self._demands.adopt(step)
-        self._is_told = begun.was_told
-        self._looking_up.look_up_anew()
-
-    def _begin_anew(self, begun: Begun) -> None:
-        """Empty all relations, and drop everything that was made to derive their facts."""
-        self._engine.renew()
-        self._equality.lose_late()
-        self._equality = treatments.make(self._equality.name, self._equality.unique_names)
-        self._attach()
-        self._demands.begin_again()
-        self._strategies.clear()
-        restore_given(self.time.store, begun.times)
-        self.time.begin_again()
-        self._program, self._shown, self._strata = begun.program, None, None
-        self._is_materialised = self._was_materialised = False
-        self._define_all()
-
-    def _normalised(self, change: Change) -> tuple[Update, Program, Program, tuple[Diagnostic, ...]]:
-        """What a transaction asks for, what is meant before and after it, and what is doubtful about it."""
-        strategies.settle(self._strategies.values())
-        if change.before is not self._program:
-            message = "the program was changed while this transaction was put together"
-            raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
-        update, notices = change.update(self.time.normaliser)
-        for item in notices:
-            self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
-        if not change.program.timed <= self._program.timed:
-            self._begin_times(change.program)
-        self._equality.check(change.program)
-        before, after = self._meaning, self._equality.meaning(change.program.static)
-        update = self._equality.update(update, self._program.static, change.program.static)
-        update = update.without(change.program.timed).removing(before.rules, change.program.timed)
-        return update, before, after, notices
-
-    def _begin_times(self, after: Program) -> None:
-        """Make ready for predicates that begin to have times: derive everything, keep no query about them."""
-        for asked in (*self._demands.asked, *self._looking_up.watched.values()):
-            self._check_kept(asked.query, after)
-        self._complete()
-
-    def _delta(
-        self,
-        net: NetChange,
-        change: Change,
-        notices: tuple[Diagnostic, ...],
-        seconds: float,
-        ahead: int = 0,
-    ) -> Delta:
-        known = change.program.predicates
-        live = {**self._demands.watched, **self._looking_up.watched}
-        watched = {name: _described(asked) for name, asked in live.items()}
-        number = self.commits + ahead
-        schema = self._schema_of_change(change, {name: asked.query for name, asked in live.items()})
-        return Delta(net, known, self._engine.dictionary, number, seconds, notices, watched, schema)
-
-    def _schema_of_change(
-        self, change: Change, queries: Mapping[str, Query]
-    ) -> Callable[[Predicate], Schema]:
-        """What the rows hold that a transaction changed: those that went followed from the rules before."""
-        facts = self._own.stated
-        before, after = self._schemas.now(change.before, facts), self._schemas.now(change.program, facts)
-
-        def schema(predicate: Predicate) -> Schema:
-            if predicate.name in queries:
-                return after.of_answers(queries[predicate.name])
-            if before is after or predicate.name not in change.before.predicates:
-                return after.of(predicate)
-            pairs = zip(before.of(predicate), after.of(predicate), strict=True)
-            return tuple(replace(new, types=old.types | new.types) for old, new in pairs)
-
-        return schema
-
-    def _seal(self, change: Change, delta: Callable[[], Delta]) -> None:
-        """Check and publish a transaction that was applied; if this raises, it is rolled back."""
-        self._check_consistency(change.program.static)
-        if change.publish is not None:
-            with INTERRUPTS.let_through():
-                change.publish(delta())
-
-    # ---- deriving
+    # ---- derived facts
 
     @locked
     def materialise(self) -> None:
-        """Derive everything that follows; does nothing if nothing has changed since the last time.
+        """Derive everything; does nothing if nothing has changed since the last time.
 
-        Raises `Inconsistent` if `bottom()` holds; the facts that led to it can be asked for all the same.
+        Raises `Inconsistent` if `bottom()` holds; the facts that led to it can be queried all the same.
         """
-        self._complete()
-        if self._inconsistency is not None:
-            self._is_told = True
-            raise Inconsistent(self._inconsistency)
+        self._deriver.materialise()
 
-    def _derive_to_ask(self) -> None:
-        """Derive everything, for facts to be looked at: an inconsistency is raised if nobody knows of it."""
-        self._recover()
-        with self._lock.reading:
-            is_known = self._is_materialised and (self._is_told or self._inconsistency is None)
-        if not is_known:
-            self.materialise()
+    def __getitem__(self, name: str) -> Relation:
+        """All facts of a predicate, derived ones included."""
+        return self._asker.facts(name)
 
-    def _complete(self) -> None:
-        """Derive everything that follows, an inconsistency included, if that has not been done."""
-        self._recover()
-        if self._is_materialised:
-            return
-        self._whole(lambda begun: self._derive_all())
-        self._is_materialised = True
-        self._is_told = False
-        try:
-            self._check_consistency(self._program.static)
-            self.time.check_consistency(self._program)
-        except Inconsistent as inconsistency:
-            self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
+    @locked
+    def listing(self) -> Listing | None:
+        """Return how all facts are listed, to be written to files, if not as the engine stores them."""
+        self._recovery.recover()
+        return self._program.equality.listing(self._program.current.static, self.equal)
 
-    def _derive_all(self) -> None:
-        """Derive everything that follows, and let kept queries be answered by that."""
-        strategies.settle(self._strategies.values())
-        self.statistics.clear()
-        limits = self.runtime.limits()
-        with limits.guarding():
-            if self._demands.are_there:
-                self._demands.withdraw()
-            self._engine.forget_counters()
-            self._forget_derived(self._was_materialised)
-            self._load_program()
-            self._engine.check = limits.check  # loading has had limits of its own
-            self._was_materialised = True
-            self._equality.check(self._program)
-            if self._processes is not None and self._program.timed:
-                self._derive_times_in_processes(self._processes)
-            elif self._processes is not None and self._has_classes:
-                self._derive_classes_in_processes(self._processes)
-            else:
-                self._equality.complete(self._program.static, self._derive)
-                if self._program.timed:
-                    self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
-        self._keep_by_rules()
+    # ---- queries
 
-    def _forget_derived(self, is_needed: bool) -> None:
-        """Keep explicit facts only, if that is needed: derived ones must be gone, and dead ones too."""
-        derived = self._meaning.derived
-        if is_needed or any(map(self._engine.has_dead, derived)):
-            self._engine.forget_derived(derived)
+    @locked
+    def query(self, text: str, strategy: str = strategies.AUTO, *, limit: int | None = None) -> Relation:
+        """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
 
-    def _derive(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
-        """Derive everything by the rules as they are now, or by some of them."""
-        if is_anew:
-            self.runtime.tell(FactsRemoved("", self.statistics.derived))
-            self._forget_derived(True)
-        if self._processes is not None:
-            self._derive_in_processes(self._processes)
-        else:
-            self._derive_here(False, rules)
+        Unless everything is derived already, `auto` derives what the query asks for only, if something in it
+        is bound or not all rules are needed; `lookup`, `magic`, `tabling` and `full` say how it is done. With
+        a limit, no more answers than that: `tabling` then stops when it has found them.
+        """
+        return self._asker.query(text, strategy, limit)
 
-    def _derive_here(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
-        """Derive in this process, beside what is derived already."""
-        numbers = {id(rule): place for place, rule in enumerate(self.rules)}
-        layers = self.strata if rules is None else strata(rules, self._meaning.predicates)
-        self._engine.derive(layers, numbers, self.runtime.tell, self.runtime.check, self._modules)
+    def answers(self, text: str, strategy: str = strategies.STREAMED) -> Iterator[Relation]:
+        """The answers to a query in parts, as they are found; no row is in two of them.
 
-    def _derive_in_processes(self, count: int) -> None:
-        """Derive everything in other processes, and hold here what they have derived."""
-        from tidelog.engine.exchange.tasks import ExchangeTask
+        `tabling` gives its first answers early; others give all of them together. To stop early saves the
+        rest of the work. Facts that change in the meantime do not change these answers.
+        """
+        return self._asker.answers(text, strategy)
 
-        found, _ = self._found_in_processes(self.meaning, count, ExchangeTask)
-        self._hold_derived(found)
+    @locked
+    def explain_strategy(self, text: str, strategy: str = strategies.AUTO) -> str:
+        """How a query would be answered, and why; derives nothing."""
+        return self._asker.explain_strategy(text, strategy)
+
+    @locked
+    def prepare(self, text: str) -> Prepared:
+        """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
+
+        Unless everything is derived already, what is derived for one binding is kept for the next, and
+        maintained when facts and rules change.
+        """
+        return self._asker.prepare(text)
+
+    @locked
+    def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
+        """A query whose answers are maintained from now on; the callback is told what changes in them.
+
+        Unless everything is derived already, only what the query asks for is derived and maintained.
+        """
+        live = self._asker.watch(text)
+        if callback is not None:
+            live.subscribe(callback)
+        return live
 
     @property
-    def _has_classes(self) -> bool:
-        """Whether facts are kept over representatives of what is equal."""
-        return isinstance(self._equality, Rewriting) and has_equality(self._program.predicates)
-
-    def _derive_classes_in_processes(self, count: int) -> None:
-        """Derive everything in other processes, and hold here the classes and the facts that they have."""
-        from tidelog.equality.distributed import EqualityTask
-
-        found, _ = self._found_in_processes(self._program, count, EqualityTask)
-        (aliases,) = found.pop(ALIAS)
-        self._engine.drop(ALIAS)
-        self._engine.define(ALIAS, 2)
-        if aliases[1]:
-            self._engine.add(ALIAS, *aliases)
-        self._hold_derived(found)
-        self._equality.resume_restored(self._program.static, self._derive_here)
-
-    def _derive_times_in_processes(self, count: int) -> None:
-        """Derive everything in other processes, and hold here what they have derived, at times and always."""
-        from tidelog.temporal.distributed import TimedTask
-
-        program, time = self._program, self.time
-        time.check_end(program)
-        make = partial(TimedTask, time=time.settings)
-        found, task = self._found_in_processes(program, count, make, time.given())
-        timed = {name: found.pop(name) for name in program.derived & program.timed}
-        self._hold_derived(found)
-        time.hold(program, timed, task.timeline, task.outcome, self.runtime.tell)
-
-    def _found_in_processes(
-        self, program: Program, count: int, make: Any, more: Iterable[tuple[Any, ...]] = ()
-    ) -> tuple[dict[str, Any], Any]:
-        from tidelog.engine.exchange.processes import derive
-
-        engine, runtime = self._engine, self.runtime
-        return derive(
-            program,
-            [*((name, *engine.rows(name)) for name in program.predicates), *more],
-            engine.dictionary,
-            count,
-            timeout=runtime.limits().left,
-            max_facts=runtime.max_facts,
-            make=make,
-        )
-
-    def _hold_derived(self, found: Mapping[str, Any]) -> None:
-        """Hold facts that were derived elsewhere, those aside that are explicit here."""
-        engine = self._engine
-        derived: dict[str, Any] = {}
-        for name, parts in found.items():
-            if not parts:
-                continue
-            columns = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
-            rows = sum(each for _, each in parts)
-            new = engine.standing(name, columns, rows) == 0
-            derived[name] = tuple(column[new] for column in columns), int(new.sum())
-        engine.restore(derived)
-        self.statistics.derived = sum(rows for _, rows in derived.values())
+    def tables(self) -> Tally | None:
+        """What there is in tables; None where no query was answered by some."""
+        return self._asker.tables
 
     @property
-    def _is_maintained(self) -> bool:
-        """Whether facts come and go in transactions: something was derived that must be kept right."""
-        self._recover()
-        return self._is_materialised or self._demands.are_there
-
-    def _settle(self) -> None:
-        """Ensure that there is something to maintain: kept queries, tables, or else all derived facts."""
-        self._recover()
-        if not self._demands.are_there and not self._has_tables:
-            self._complete()
+    @locked
+    def rewritten(self) -> Program | None:
+        """The program that the last query was answered by, if it was rewritten."""
+        return self._asker.rewritten
 
     @property
-    def _has_tables(self) -> bool:
-        """Whether somebody has asked for tables; where all must be consistent, all must be derived."""
-        if BOTTOM in self._meaning.predicates or not self._are_tables_wanted:
-            return False
-        return strategies.are_following(self._strategies.values())
+    def warn(self) -> Callable[[Sequence[Diagnostic]], None]:
+        """What is done with warnings about queries."""
+        return self._asker.warn
 
-    def _keep(self, step: QueryStep) -> None:
-        """Carry out what kept queries want."""
-        self._whole(
-            lambda begun: self._committing.maintain(
-                step, lambda _: self._demands.check_consistency(self._meaning)
-            )
-        )
-
-    def _known_meaning(self) -> Program:
-        """The program that kept queries are asked of."""
-        self._recover()
-        return self._meaning
-
-    def _keep_by_rules(self) -> None:
-        """Maintain the answers of kept queries from derived facts, now that all are derived."""
-        step = self._demands.begin_anew(self._meaning)
-        try:
-            if step.update:
-                self._keep(step)
-        except BaseException:
-            self._demands.withdraw()
-            raise
-        self._demands.adopt(step)
+    @warn.setter
+    def warn(self, warn: Callable[[Sequence[Diagnostic]], None]) -> None:
+        self._asker.warn = warn
 
     @property
-    def _meaning(self) -> Program:
-        """The program with all rules by which facts without times follow: those of equality too."""
-        return self._equality.meaning(self._program.static)
+    def equal(self) -> str:
+        """How equal constants are shown: `expand` or `representative`."""
+        return self._asker.equal
+
+    @equal.setter
+    def equal(self, equal: str) -> None:
+        self._asker.equal = equal
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
-        """The rules, as they are now, those that say what equality means included."""
-        return self.meaning.rules
+    def table_memory(self) -> int:
+        """The bytes of tables that are kept between queries."""
+        return self._asker.table_memory
+
+    @table_memory.setter
+    def table_memory(self, table_memory: int) -> None:
+        self._asker.table_memory = table_memory
+
+    # ---- explanations
+
+    @locked
+    def explain(
+        self,
+        text: str,
+        *,
+        proofs: int = 1,
+        limit: int = MOST_ANSWERS,
+        rows: int | None = MOST_ROWS,
+        strategy: str = FULL,
+    ) -> Explanation:
+        """Why a fact such as `ancestor(alice, carol)` holds: a proof of the smallest height there is.
+
+        Of a query with variables, why each of the first `limit` answers is one. More `proofs` of each have
+        other last steps, lowest first. Of a group that is aggregated, up to `rows` rows are explained, all of
+        them if that is None. Everything is derived first, unless it is already. With the strategy `magic`
+        only what the query asks for is derived, and deleted again; but everything where there is equality, or
+        the query is about times.
+        Raises `ProgramError` if there is nothing to explain.
+        """
+        return self._explainer.explain(text, proofs, limit, rows, strategy)
+
+    @locked
+    def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
+        """Why a fact such as `reach(a, z)` does not hold: for each rule, the instance that comes nearest.
+
+        Its `repairs` are facts that would complete a rule, up to that many for each rule and literal.
+        """
+        return self._explainer.why_not(text, repairs)
+
+    # ---- the program and the engine
+
+    @property
+    @locked
+    def program(self) -> Program:
+        """The program as it is now.
+
+        Its facts are those of its text that were not deleted since; facts that were loaded as data, or
+        inserted in transactions, are not among them.
+        """
+        self._recovery.recover()
+        return self._program.shown(self._engine, self.time.is_given)
 
     @property
     def meaning(self) -> Program:
         """The program that `rules` are those of."""
-        return self._program if self._program.timed else self._meaning
+        return self._program.whole
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, as they are now, those that say what equality means included."""
+        return self._program.whole.rules
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
         """The program's strata, in the order in which they are derived."""
-        rules = self._meaning.rules
-        if self._strata is None or self._strata[0] is not rules:
-            self._strata = rules, strata(rules, self._meaning.predicates)
-        return self._strata[1]
+        return self._program.strata
+
+    @property
+    def schemas(self) -> SchemasOf:
+        """What the columns of relations hold, whatever rows they have: as declared, else as inferred."""
+        return self._asker.schemas
 
     @property
     def sizes(self) -> Statistics:
         """What join orders are decided on: the sizes of relations and of their columns."""
-        self._recover()
-        sizes: Statistics = self._engine
-        return sizes
-
-    def _check_consistency(self, said: Program) -> None:
-        unequal = self._equality.violation(said)
-        if unequal is not None:
-            raise Inconsistent(unequal)
-        program = self._equality.meaning(said)
-        self._demands.check_consistency(program)
-        if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
-            return
-        found = violations(program, self._engine)
-        raise Inconsistent(found) if found else inconsistency(program)
-
-    # ---- asking
-
-    def __getitem__(self, name: str) -> Relation:
-        """All facts of a predicate, derived ones included."""
-        predicate = find_predicate(name, self._program.predicates)
-        self._derive_to_ask()
-        schema = partial(self.schemas.of, predicate)
-        if self._program.timed or has_equality(self._program.predicates):
-            return self._listed(predicate, schema)
-        with self._lock.reading:
-            columns, count = self._engine.rows(predicate.name)
-        return Relation(predicate.written, predicate.names, columns, count, self._engine.dictionary, schema)
-
-    @locked
-    def _listed(self, predicate: Predicate, schema: LazySchema) -> Relation:
-        """All facts of a predicate, with their times, or as equality has them listed."""
-        if predicate.name in self._program.timed:
-            return self.time.relation(predicate, schema)
-        rows = self._equality.rows(self._program.static, predicate.name, self.equal)
-        parts = predicate.written, predicate.names, rows.columns, rows.count, self._engine.dictionary
-        return Relation(*parts, schema)
+        self._recovery.recover()
+        return self._engine
 
     @property
-    def schemas(self) -> SchemasOf:
-        """What the columns of relations hold, whatever rows there are: as declared, else as inferred."""
-        return self._schemas.now(self._program, self._own.stated)
-
-    def _explicit_columns(self, name: str) -> Sequence[Any]:
-        """The columns of a predicate's explicit facts; of all, where they hold at times and are derived."""
-        if name in self._program.timed:
-            store = self.time.store
-            table = store.tables[name] if name in store.tables else store.explicit[name]
-            numbers, _ = table.holding()
-            return tuple(table.facts.columns[:, numbers])
-        columns: Sequence[Any] = self._engine.explicit(name)[0]
-        return columns
-
-    def _place(self) -> QueryContext:
-        """Where queries are asked: all explicit facts are loaded."""
-        self._recover()
-        strategies.settle(self._strategies.values())
-        if self._is_materialised:
-            self._derive_to_ask()
-        else:
-            self.statistics.clear()
-            with self.runtime.limits().guarding():
-                self._load_program()
-        return QueryContext(
-            self._meaning,
-            self._engine,
-            self._is_materialised,
-            self.materialise,
-            self.runtime.tell,
-            self.runtime.check,
-            self._modules,
-            is_checked=not self._is_told,
-            is_tabled=strategies.are_following(self._strategies.values()),
-            table_memory=self.table_memory,
-            look_up=self._equality.look_up(self._program.static, self.equal),
-        )
-
-    def _place_by_axioms(self) -> QueryContext:
-        """The same with the axioms of equality as rules, whatever is derived over representatives."""
-        place = self._place()
-        program = self._equality.by_axioms(self._program.static)
-        return replace(place, program=program, is_materialised=False, look_up=None)
-
-    def _looked_up(self, query: Query, is_whole: bool) -> Answers:
-        """Answers from facts over representatives, everything being derived; or those of all members."""
-        self._derive_to_ask()
-        find = self._equality.look_up(self._program.static, EXPAND if is_whole else self.equal)
-        assert find is not None, "facts are kept over representatives"
-        return find(query)
-
-    def _with_live_answers(self, net: NetChange) -> NetChange:
-        """The net change, and that of live queries whose answers are looked up."""
-        if not self._looking_up.watched:
-            return net
-        with self.runtime.no_limits().guarding():
-            came, went = self._looking_up.changes(frozenset((*net.added, *net.removed)))
-        return NetChange({**net.added, **came}, {**net.removed, **went})
-
-    def _timed_answer(self, query: Query) -> Relation | None:
-        """The answers to a query for what holds at times; None if it is for something else."""
-        if not is_timed(query, self._program):
-            return None
-        self._derive_to_ask()
-        return self.time.answer(query, self._program, self._schema_of(query))
+    def engine(self) -> ClosingEngine:
+        """The engine that stores the facts, for reading; not to be changed."""
+        self._recovery.recover()
+        return self._engine
 
     def predicates(self) -> Mapping[str, Predicate]:
         """The predicates by their full names."""
-        return self._program.predicates
+        return self._program.current.predicates
 
     def __iter__(self) -> Iterator[str]:
         """The names of the predicates."""
-        return (predicate.written for predicate in self._program.predicates.values())
+        return (predicate.written for predicate in self._program.current.predicates.values())
 
     def __repr__(self) -> str:
-        state = "materialised" if self._is_materialised else "not materialised yet"
-        program = self._program
+        state = "materialised" if self._derived.is_materialised else "not materialised yet"
+        program = self._program.current
         sizes = f"{counted(len(program.rules), 'rule')}, {counted(len(program.predicates), 'predicate')}"
         return f"<Reasoner: {sizes}, {state}>"
-
-
-def _described(asked: KeptQuery) -> Predicate:
-    """The answers of a live query as a predicate, for those who are told of its changes."""
-    names = asked.query.variables
-    return Predicate(asked.name, len(names), names, (ColumnType.ANY,) * len(names), asked.query.text.strip())

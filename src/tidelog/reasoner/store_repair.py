@@ -1,4 +1,4 @@
-"""Looking a store over, repairing it, and taking its facts elsewhere."""
+"""Stores are examined, repaired, and exported."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.storing import StoredReasoner, open_store, settings_of
 from tidelog.store import forms, journal, snapshot, store
 from tidelog.store.forms import FormError, writer_lock
-from tidelog.store.journal import Journal, Position, Read, Record
-from tidelog.store.snapshot import Part, Snapshot, is_derived_anew
+from tidelog.store.journal import JournalContents, JournalRecord, Position, StoreJournal
+from tidelog.store.snapshot import Snapshot, SnapshotPart, is_rederived
 from tidelog.store.state_checks import check_table
-from tidelog.store.store import LOCK, Folder, Root, Superblock, check_confirmed
+from tidelog.store.store import LOCK, Root, StoreFolder, Superblock, check_confirmed
 from tidelog.syntax.parser import parse
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- Looking a store over: which parts of which files are whole, and what can be recovered of the others.
+# ---- Which parts of which files are whole, and what can be recovered of the others.
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What is to be said of a file; a fault is damage, and something is lost or must be derived anew."""
+class StoreFinding:
+    """What was found in a file; a fault is damage: something is lost or must be derived again."""
 
     path: Path
     text: str
@@ -47,14 +47,16 @@ class Finding:
 
 
 class Examination:
-    """A store as it lies there, nothing assumed to be right; raises `DataError` if it has a newer format."""
+    """The files of a store, checked one by one; raises `DataError` if they have a newer format."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = Folder(path)
+        self.folder = StoreFolder(path)
         self.root: Root | None = None  # what the superblock says, if it can be read
         self.number = 0  # of the snapshot that counts
         self.snapshot: Snapshot | None = None
-        self.records: list[Record] = []  # since the snapshot, as far as they are whole and follow each other
+        self.records: list[
+            JournalRecord
+        ] = []  # since the snapshot, as far as they are whole and follow each other
         self.findings = tuple(self._look())
 
     @property
@@ -62,7 +64,7 @@ class Examination:
         """Whether there is no damage."""
         return not any(finding.is_fault for finding in self.findings)
 
-    def _look(self) -> Iterator[Finding]:
+    def _look(self) -> Iterator[StoreFinding]:
         yield from self._look_at_superblock()
         self.number = (self.folder.numbers("snapshot") or [0])[-1]
         if self.root is not None and self.folder.snapshot(self.root.snapshot).is_file():
@@ -70,37 +72,41 @@ class Examination:
         yield from self._look_at_snapshot()
         if self.snapshot is not None:
             if self.root is None and self.snapshot.has_superblock and not self.folder.superblock.is_file():
-                yield Finding(self.folder.superblock, "is missing; the other files say what counts", True)
+                yield StoreFinding(
+                    self.folder.superblock, "is missing; the other files say what counts", True
+                )
             yield from self._look_at_journals(self.snapshot)
 
     # ---- the superblock and the snapshot
 
-    def _look_at_superblock(self) -> Iterator[Finding]:
+    def _look_at_superblock(self) -> Iterator[StoreFinding]:
         path = self.folder.superblock
         try:
             self.root = self.folder.root()
         except DataError as error:
-            yield Finding(path, f"{_fault(error)}; the other files say what counts", True)
+            yield StoreFinding(path, f"{_fault(error)}; the other files say what counts", True)
         else:
             if self.root is not None and None in store.copies(path):
-                yield Finding(
+                yield StoreFinding(
                     path, "one of its two copies is not whole, as after a power cut; the other counts"
                 )
 
-    def _look_at_snapshot(self) -> Iterator[Finding]:
+    def _look_at_snapshot(self) -> Iterator[StoreFinding]:
         if self.root is not None and self.number != self.root.snapshot:
-            yield Finding(self.folder.snapshot(self.root.snapshot), "is missing, with all that it held", True)
+            yield StoreFinding(
+                self.folder.snapshot(self.root.snapshot), "is missing, with all that it held", True
+            )
         path = self.folder.snapshot(self.number)
         if not self.number:
             return
         try:
             self.snapshot = Snapshot(path)
         except DataError as error:
-            yield Finding(path, f"{_fault(error)}; no facts can be recovered from it", True)
+            yield StoreFinding(path, f"{_fault(error)}; no facts can be recovered from it", True)
             return
         root = self.root if self.root is not None and self.number == self.root.snapshot else None
         if root is not None and self.snapshot.checksum != root.checksum:
-            yield Finding(path, "is not the snapshot that belongs to the store", True)
+            yield StoreFinding(path, "is not the snapshot that belongs to the store", True)
         damaged = list(self._damaged_parts(self.snapshot)) or list(self._impossible(self.snapshot))
         yield from damaged
         if not damaged:
@@ -108,21 +114,21 @@ class Examination:
             rows = sum(table["flags"][3] - table["ends"]["dead"] for table in tables)
             size = f"{counted(rows, 'fact')} in {counted(len(tables), 'relation')}"
             said = f"whole, {size}, {self.snapshot.size:,} bytes"
-            yield Finding(path, said)
+            yield StoreFinding(path, said)
 
-    def _damaged_parts(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def _damaged_parts(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
         for part in snapshot.parts():
             if not snapshot.is_right(part.section):
-                yield Finding(snapshot.path, f"{part}: {self._meaning(part)}", True)
+                yield StoreFinding(snapshot.path, f"{part}: {self._meaning(part)}", True)
 
-    def _impossible(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """What the snapshot says that cannot be, though all of its checksums are right."""
+    def _impossible(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
+        """Yield what is impossible in the snapshot, though all of its checksums are right."""
         try:
             snapshot.state()
         except DataError as error:
-            yield Finding(snapshot.path, f"{_fault(error)}; what does not depend on that is kept", True)
+            yield StoreFinding(snapshot.path, f"{_fault(error)}; what does not depend on that is kept", True)
 
-    def _meaning(self, part: Part) -> str:
+    def _meaning(self, part: SnapshotPart) -> str:
         """What is lost with a part of a snapshot."""
         if part.relation is None:
             return "no facts can be recovered"
@@ -133,7 +139,7 @@ class Examination:
         return "its stated facts are lost, what is derived is derived anew"
 
     def explicit(self, arities: Mapping[str, int]) -> dict[str, Rows]:
-        """The stated facts of all relations whose columns and flags are whole, and can be."""
+        """Return the explicit facts of all relations whose columns and flags are whole and possible."""
         assert self.snapshot is not None
         damaged = {
             part.relation
@@ -143,7 +149,7 @@ class Examination:
         found = {}
         values = len(self.snapshot.dictionary().kind)
         for form in self.snapshot.index["tables"]:
-            if form["name"] not in damaged and not is_derived_anew(form["name"]):
+            if form["name"] not in damaged and not is_rederived(form["name"]):
                 table = self.snapshot.table({**form, "counters": {}})
                 if not _can_be(table, values, arities):
                     continue
@@ -153,18 +159,18 @@ class Examination:
 
     # ---- the journals
 
-    def _look_at_journals(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def _look_at_journals(self, snapshot: Snapshot) -> Iterator[StoreFinding]:
         expected, is_following = snapshot.sequence + 1, True
         for number in self._journals():
             path = self.folder.journal(number)
             try:
                 found = journal.read_whole(path)
             except FileNotFoundError:
-                yield Finding(path, "is missing, with all that it held", True)
+                yield StoreFinding(path, "is missing, with all that it held", True)
                 is_following = False
                 continue
             except DataError as error:
-                yield Finding(path, f"{_fault(error)}; nothing of it can be recovered", True)
+                yield StoreFinding(path, f"{_fault(error)}; nothing of it can be recovered", True)
                 is_following = False
                 continue
             is_following = is_following and found.first == expected
@@ -185,19 +191,21 @@ class Examination:
             later.pop()  # the process ended while it began
         return later
 
-    def _journal_finding(self, whole: Read, is_following: bool) -> Finding:
+    def _journal_finding(self, whole: JournalContents, is_following: bool) -> StoreFinding:
         path, said = whole.path, counted(len(whole.records), "whole record")
         try:
             found = journal.read(path)
             if self.root is not None and path == self.folder.journal(self.root.journal):
                 check_confirmed(self.root, found)
         except DataError as error:
-            return Finding(path, f"{_fault(error)}; {said} before it can be recovered", True)
+            return StoreFinding(path, f"{_fault(error)}; {said} before it can be recovered", True)
         if not is_following:
-            return Finding(path, f"{said} that do not follow what is before, and cannot be recovered", True)
+            return StoreFinding(
+                path, f"{said} that do not follow what is before, and cannot be recovered", True
+            )
         if found.torn:
-            return Finding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")
-        return Finding(path, said)
+            return StoreFinding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")
+        return StoreFinding(path, said)
 
 
 def _can_be(table: TableState, values: int, arities: Mapping[str, int]) -> bool:
@@ -216,11 +224,11 @@ def _fault(error: DataError) -> str:
     return error.diagnostics[0].message
 
 
-# ---- What can be done about a store besides working with it: to repair it, and to take its facts elsewhere.
+# ---- Repair and export.
 
 
 def write_rules(program: Program) -> str | None:
-    """The rules and declarations of a program; None if that text would not mean the same."""
+    """Return the rules and declarations of a program; None if that text would not mean the same."""
     writing = Writing()
     lines = []
     for predicate in program.predicates.values():
@@ -256,7 +264,7 @@ PROGRAM = "program.rls"  # of an export
 
 
 def examine(path: Path) -> Examination:
-    """Look a store over, and see whether a reasoner can be made of it; raises `DataError` if it is newer."""
+    """Examine a store, and whether it can be opened; raise `DataError` if it has a newer format."""
     examined = Examination(path)
     if examined.is_whole:
         try:
@@ -265,7 +273,7 @@ def examine(path: Path) -> Examination:
             if error.diagnostics[0].code != codes.STORE_DAMAGED:
                 raise
             fault = error.diagnostics[0]
-            finding = Finding(Path(fault.place or path), fault.message, is_fault=True)
+            finding = StoreFinding(Path(fault.place or path), fault.message, is_fault=True)
             examined.findings = (*examined.findings, finding)
     return examined
 
@@ -282,13 +290,13 @@ def repair(path: Path) -> tuple[str, ...]:
             return ("nothing is damaged",)
         reasoner, sequence = _recovered(examined)
         with forms.writing_to(path):
-            return _write_anew(examined, reasoner, sequence)
+            return _replace_files(examined, reasoner, sequence)
     finally:
         lock.release()
 
 
 def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
-    """A reasoner with everything that can be read, and the number of the last record in that."""
+    """Return a reasoner with everything that can be read, and the number of the last record in that."""
     try:
         if examined.snapshot is None:
             raise forms.damaged(examined.folder.path, "the snapshot cannot be read")
@@ -309,16 +317,16 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
     return reasoner, state.sequence + len(examined.records)
 
 
-def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) -> tuple[str, ...]:
+def _replace_files(examined: Examination, reasoner: StoredReasoner, sequence: int) -> tuple[str, ...]:
     """Write a new snapshot and an empty journal, let the superblock name them, and set the old files aside.
 
-    Until the superblock does, the damaged store is what it was; from then on it is whole, and whoever opens
-    it next goes on setting files aside.
+    Until the superblock does, the damaged store is what it was; from then on it is whole, and the next one to
+    open it goes on setting files aside.
     """
     folder = examined.folder
     number = max((*folder.numbers("snapshot"), *folder.numbers("journal"))) + 1
     _, checksum = snapshot.write(folder.snapshot(number), reasoner.state(sequence))
-    journal = Journal.create(folder.journal(number), Position(sequence, 0, 0), is_durable=True)
+    journal = StoreJournal.create(folder.journal(number), Position(sequence, 0, 0), is_durable=True)
     journal.close()
     aside = folder.aside(number)
     durable.make_folders(aside)
@@ -333,13 +341,10 @@ def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) 
     return recovered, f"the damaged files are in {aside}"
 
 
-# ---- taking everything elsewhere
-
-
 def export(path: Path, target: Path) -> tuple[Path, int]:
-    """Write the program and the stated facts of a store to a new folder; return where, and how many facts.
+    """Write the program and the explicit facts of a store to a new folder; return where, and how many facts.
 
-    `tidelog run` with that program gives the same facts. The folder is there when all of it is.
+    `tidelog run` with that program gives the same facts. The folder appears when it is complete.
     """
     reasoner = open_store(path, read_only=True)
     rules = write_rules(reasoner.program)
@@ -361,7 +366,7 @@ def export(path: Path, target: Path) -> tuple[Path, int]:
 
 
 def _write_program(reasoner: StoredReasoner, rules: str, folder: Path) -> int:
-    """Write rules and stated facts to a folder, on the disk; return how many facts."""
+    """Write rules and explicit facts to a folder, on the disk; return how many facts."""
     program = reasoner.program
     stated, count = ["@timeline integer .\n"] if program.is_integer_time else [], 0
     for name in program.predicates:
@@ -374,7 +379,7 @@ def _write_program(reasoner: StoredReasoner, rules: str, folder: Path) -> int:
 
 
 def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
-    """The stated facts of a predicate: those that hold always, and those that hold at times."""
+    """Yield the explicit facts of a predicate: those without times, and those with times."""
     predicate = reasoner.program.predicates[name]
     columns, rows = reasoner.engine.explicit(name)
     known = predicate.written, column_names(predicate)
@@ -388,7 +393,7 @@ def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
 
 
 def _written(name: str, relation: Relation, target: Path) -> str:
-    """The statement that gives these facts to a predicate; they are in a file beside it, if need be."""
+    """Return a statement of these facts of a predicate, which may import them from a file."""
     predicate, texts = Writing().predicate(name), relation.to_texts("exact").table
     if name in BUILT_IN:
         return "".join(f"{left} {name} {right} .\n" for left, right in zip(*texts.columns, strict=True))

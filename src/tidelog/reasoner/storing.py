@@ -1,7 +1,7 @@
-"""Reasoners whose state outlives them: every transaction is in a store before it is acknowledged.
+"""Reasoners whose state is durable: every transaction is in a store before it is acknowledged.
 
-Everything is derived when a store is made, and kept right from then on; opening reads what was derived, and
-works in what the journal says was done since. Mutates itself, and the store.
+Everything is derived when a store is made, and maintained from then on; opening reads the last snapshot, and
+applies the transactions of the journal since. Mutates itself, and the store.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.data.memory import available_bytes
 from tidelog.data.rows import Rows, total
@@ -33,23 +33,27 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program, Query, Sandbox, Variable
 from tidelog.logic.resolve import program_of
 from tidelog.maintenance.special_strata import Closures
-from tidelog.query.kept_queries import KeptQuery
-from tidelog.query.query_keepers import MaintainedQueries
-from tidelog.reasoner.delta import Delta
+from tidelog.query.kept_queries import Asked, Demands, Step
+from tidelog.query.query_keepers import Keeping
+from tidelog.reasoner.program_state import History
 from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.runtime import Runtime
 from tidelog.reasoner.transaction import Change
 from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
 from tidelog.store import forms
 from tidelog.store import journal as records
-from tidelog.store.forms import Section, State, reading
-from tidelog.store.journal import Record
+from tidelog.store.forms import FileSection, StoredState, reading
+from tidelog.store.journal import JournalRecord
 from tidelog.store.json_forms import not_storable, surroundings_to_json
 from tidelog.store.state_checks import arities_of, check_arities, check_asked
-from tidelog.store.store import DURABILITY, Folder, Opened, Store, read_found
+from tidelog.store.store import DURABILITY, OpenedStore, Store, StoreFolder, read_found
 from tidelog.temporal import temporal
 from tidelog.temporal.temporal import TimeSettings
 
-SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+SETTINGS = ("equality", "unique_names")  # what derived facts depend on in addition to the program
 # Bytes of memory that a state takes in a process that changes it: measured, see docs/store.md.
 PER_FACT: Final = 64
 PER_COLUMN: Final = 40
@@ -65,9 +69,9 @@ def open_store(
     later: bool = False,
     **settings: Any,
 ) -> StoredReasoner:
-    """The reasoner in a folder; one that is new if there is none, and a program is given.
+    """Return the reasoner in a folder: a new one if there is none, and a program is given.
 
-    Where there is one, its rules become those of the program that is given: as a transaction. Facts and
+    Where there is one, its rules become those of the given program, in a transaction. Facts and
     imports of a program are read only when the store is made. `settings` are those of `Reasoner`.
 
     With `later`, a store that is new is made by `begin()`, so that facts can be read before.
@@ -76,7 +80,7 @@ def open_store(
         raise ValueError(f"durability is {durability!r}: it must be one of {', '.join(DURABILITY)}")
     sandbox = Sandbox.of(settings.get("allow_read"), settings.get("allow_write"))
     program = None if program is None else program_of(program, sandbox)
-    folder = Folder(Path(path))
+    folder = StoreFolder(Path(path))
     if read_only:
         reasoner = _reopened(read_found(folder.find()), None, settings)
         if program is not None:
@@ -110,13 +114,13 @@ def memory_for(tables: Iterable[tuple[int, int]]) -> int:
 
 def stored_sizes(path: Path) -> list[tuple[int, int]]:
     """Return the rows and columns of a store's relations, as its last snapshot says; none without one."""
-    folder = Folder(path)
+    folder = StoreFolder(path)
     if not folder.is_store:
         return []
     snapshot = folder.find().snapshot
     try:
         tables = snapshot.index["tables"]
-        return [(Section(*each["flags"]).count, len(each["columns"])) for each in tables]
+        return [(FileSection(*each["flags"]).count, len(each["columns"])) for each in tables]
     finally:
         snapshot.close()
 
@@ -138,8 +142,8 @@ def check_memory(tables: Collection[tuple[int, int]], what: str, limit: int | No
         raise Stopped(Diagnostic(OUT_OF_MEMORY, message, help=help))
 
 
-def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
-    """The reasoner that a store holds, as far as the journal goes."""
+def _reopened(opened: OpenedStore, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
+    """Return the reasoner of a store, with all transactions of the journal."""
     state = opened.state
     kept = settings_of(state)
     _check_settings(state, kept, {name: settings[name] for name in kept if name in settings})
@@ -148,8 +152,8 @@ def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> 
     return reasoner
 
 
-def _check_settings(state: State, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raise `DataError` if settings are asked for under which other facts would follow than are stored."""
+def _check_settings(state: StoredState, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raise `DataError` if with these settings other facts would be derived than are stored."""
     relevant = [name for name in asked if name == "time" or has_equality(state.program.predicates)]
     made, wanted = (dict(_plain({name: some[name] for name in relevant})) for some in (kept, asked))
     other = [name for name in wanted if wanted[name] != made[name]]
@@ -161,7 +165,7 @@ def _check_settings(state: State, kept: Mapping[str, Any], asked: Mapping[str, A
 
 
 def _plain(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The settings one by one, each as it can be read."""
+    """Yield the settings one by one, each as text."""
     for name, value in settings.items():
         if isinstance(value, TimeSettings):
             known = {"temporal": value.procedure, "rounds": value.rounds, "horizon": value.horizon}
@@ -170,10 +174,110 @@ def _plain(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, str(value).lower()
 
 
-def settings_of(state: State) -> dict[str, Any]:
-    """The settings that the facts of a state depend on."""
+def settings_of(state: StoredState) -> dict[str, Any]:
+    """Return the settings that the facts of a state depend on."""
     known = {name: state.settings[name] for name in SETTINGS}
     return known if state.time is None else {**known, "time": state.time.settings}
+
+
+class StoreKeeper:
+    """Writes transactions, and which queries are kept, to a store; without one, changes are refused."""
+
+    def __init__(
+        self, store: Store | None, history: History, state: Callable[[int], StoredState], runtime: Runtime
+    ) -> None:
+        self.store = store
+        self._history = history
+        self._state = state
+        self._runtime = runtime
+        self._unfinished: tuple[Any, int] | None = None  # the journal's end before a transaction, and commits
+
+    def check_writable(self) -> Store:
+        """Return the store; raise `DataError` if it was opened for reading, or cannot be written."""
+        if self.store is None:
+            message = "the store was opened for reading"
+            raise DataError(Diagnostic(codes.READ_ONLY, message, help="open it without `read_only`"))
+        self.store.check()
+        return self.store
+
+    def begin(self) -> None:
+        """Note where the journal ends, before a transaction."""
+        store = self.check_writable()
+        self.withdraw()
+        self._unfinished = store.mark, self._history.commits
+
+    def append(self, change: Change) -> None:
+        """Write a transaction that has been applied and may stay; one that changes nothing is not written."""
+        has_times, is_other = change.has_times, change.changes_program
+        if self.store is not None and (change.update or has_times or is_other or change.batch is not None):
+            programs, number = (change.before, change.program), self._history.commits + 1
+            dictionary = self._runtime.engine.dictionary
+            record = records.change_record(
+                change.update, change.times, *programs, dictionary, number, change.batch
+            )
+            self.store.append(record)
+
+    def withdraw(self) -> None:
+        """Delete the record of a transaction that was not committed, if a fault has left one."""
+        if self.store is not None and self._unfinished is not None:
+            mark, commits = self._unfinished
+            if self._history.commits == commits:
+                self.store.withdraw(mark)
+        self._unfinished = None
+
+    def confirm(self) -> None:
+        """Acknowledge a transaction, and begin a snapshot if one is due."""
+        self._unfinished = None
+        self._confirm()
+        self.write_if_due()
+
+    def note(self, record: bytes) -> None:
+        """Write that a query is kept, or no longer."""
+        if self.store is not None:
+            self.store.append(record)
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Confirm in the superblock what is acknowledged; if that fails, what was committed stays."""
+        if self.store is not None:
+            try:
+                self.store.confirm()
+            except DataError as error:
+                message = f"the last commit is in the store, but its loss could go unnoticed: {error}"
+                self._runtime.tell(Notice(message))
+
+    def write_if_due(self) -> None:
+        """Begin a snapshot, if the journal is long enough; errors do not concern what was committed."""
+        store = self.store
+        if store is None or not store.is_due:
+            return
+        self._report(store.wait())
+        try:
+            store.begin_snapshot(self._present_state)
+        except DataError as error:
+            self._report(error)
+
+    def compact(self) -> None:
+        """Write a snapshot, and wait for it; raise what is wrong with that."""
+        store = self.check_writable()
+        store.begin_snapshot(self._present_state)
+        error = store.wait()
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Write the rest, and release the store to others."""
+        if self.store is not None:
+            self._report(self.store.close(self._present_state))
+
+    def _present_state(self) -> StoredState:
+        """Return the state after the last record."""
+        return self._state(self.store.next - 1 if self.store is not None else 0)
+
+    def _report(self, error: BaseException | None) -> None:
+        if error is not None:
+            message = f"no snapshot could be written, the journal holds everything: {error}"
+            self._runtime.tell(Notice(message))
 
 
 class StoredReasoner(Reasoner):
@@ -181,23 +285,25 @@ class StoredReasoner(Reasoner):
 
     def __init__(self, program: Program, **settings: Any) -> None:
         super().__init__(program, **settings)
-        self.create: Callable[[State], Store] | None = None  # what makes the store when everything is derived
-        self._store: Store | None = None
-        self._is_read_only = False
-        self._unfinished: tuple[Any, int] | None = None  # where the journal ended before a transaction, and …
-        self._keeping: StoredKeeping = StoredKeeping(self._keeping, self._note)
-        self._settings = {"equality": self._equality.name, "unique_names": self._equality.unique_names}
+        # Makes the store when everything is derived.
+        self.create: Callable[[StoredState], Store] | None = None
+        self._keeper: StoreKeeper | None = None  # None until there is a store
+        self._keeping = StoredKeeping(
+            self._engine, self._demands, self._applier.keep, self._effective, self._note
+        )
+        self._asker.keeping = self._keeping
 
     # ---- beginning and ending
 
     @locked
     def begin(self) -> None:
-        """Derive everything, and let it be in a new store; nothing, if there is one."""
+        """Derive everything, and write it to a new store; does nothing if there is one."""
         if self.create is not None:
-            self._complete()
-            self._store, self.create = self.create(self.state(0)), None
+            self._deriver.complete()
+            self._attach(self.create(self.state(0)))
+            self.create = None
 
-    def resume(self, opened: Opened, store: Store | None) -> None:
+    def resume(self, opened: OpenedStore, store: Store | None) -> None:
         """Restore the state of an opened store; without `store` to write to, the reasoner is read-only."""
         with forms.understood(opened.path), reading("the state"):
             self._reinstate(opened.state)
@@ -205,9 +311,13 @@ class StoredReasoner(Reasoner):
         for notice in opened.notices:
             self.runtime.tell(Notice(notice))
         self._keeping.waiting = list(self._demands.asked)
-        self._store = store
-        self._is_read_only = store is None
-        self._write_if_due()
+        self._attach(store).write_if_due()
+
+    def _attach(self, store: Store | None) -> StoreKeeper:
+        """Write all transactions from now on to a store; refuse them if there is none."""
+        self._keeper = StoreKeeper(store, self._committer.history, self.state, self.runtime)
+        self._committer.log = self._keeper
+        return self._keeper
 
     @locked
     def become(self, program: Program) -> None:
@@ -215,7 +325,8 @@ class StoredReasoner(Reasoner):
         change = self.change()
         change.become(program)
         removed, added = change.rule_counts
-        if removed or added or surroundings_to_json(change.program) != surroundings_to_json(self._program):
+        is_other = surroundings_to_json(change.program) != surroundings_to_json(self._program.current)
+        if removed or added or is_other:
             change.commit()
             self.runtime.tell(Notice(f"the program of the store has changed: +{added} −{removed} rules"))
 
@@ -231,6 +342,10 @@ class StoredReasoner(Reasoner):
             raise DataError(Diagnostic(codes.READ_ONLY, message, help=help))
 
     @property
+    def _store(self) -> Store | None:
+        return None if self._keeper is None else self._keeper.store
+
+    @property
     def is_stored(self) -> bool:
         """Whether there is a store: one that is new is made by `begin`."""
         return self._store is not None
@@ -239,7 +354,7 @@ class StoredReasoner(Reasoner):
     def is_in_place(self) -> bool:
         """Whether changes can be committed here, to the store that its folder holds."""
         if self._store is None:
-            return not self._is_read_only
+            return self._keeper is None
         try:
             self._store.check()
         except DataError:
@@ -252,18 +367,18 @@ class StoredReasoner(Reasoner):
             self._store.abandon()
 
     def close(self) -> None:
-        """Write what is left to be written, and let others write to the store; it can be asked still.
+        """Write the rest, and release the store to other writers; queries can still be asked.
 
         Does nothing in a process that was forked from the one that opened the store.
         """
-        if (
-            self._store is not None and self._store.is_mine
-        ):  # else a thread may seem to hold the lock for ever
-            self._close(self._store)
+        # In a forked process, a thread that does not exist there may seem to hold the lock.
+        if self._store is not None and self._store.is_mine:
+            self._close()
 
     @locked
-    def _close(self, store: Store) -> None:
-        self._tell_fault(store.close(lambda: self.state(self._sequence)))
+    def _close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
 
     def __enter__(self) -> StoredReasoner:
         return self
@@ -273,165 +388,89 @@ class StoredReasoner(Reasoner):
     ) -> None:
         self.close()
 
-    # ---- transactions
-
-    def _commit(self, change: Change) -> Delta:
-        """Carry a transaction out and let it be in the store: all of it, or none of it and an error."""
-        self._check_writable()
-        self._withdraw()
-        self._unfinished = None if self._store is None else (self._store.mark, self.commits)
-        try:
-            delta = super()._commit(change)
-        except BaseException:
-            self._withdraw()  # interrupted after it was written
-            raise
-        self._unfinished = None
-        self._confirm()
-        self._write_if_due()
-        return delta
-
-    def _withdraw(self) -> None:
-        """Delete the record of a transaction that was not committed, if a fault has left one."""
-        if self._store is not None and self._unfinished is not None:
-            mark, commits = self._unfinished
-            if self.commits == commits:
-                self._store.withdraw(mark)
-        self._unfinished = None
-
-    def _seal(self, change: Change, delta: Callable[[], Delta]) -> None:
-        """Write a transaction to the store, now that it is worked in and may stay."""
-        super()._seal(change, delta)
-        says = change.stated or change.times or change.changes_program or change.batch is not None
-        if self._store is not None and says:
-            said = change.stated, change.times, change.before, change.program
-            dictionary, number = self._engine.dictionary, self.commits + 1
-            self._store.append(records.change_record(*said, dictionary, number, change.batch))
+    @locked
+    def compact(self) -> None:
+        """Write a snapshot now; raises what is wrong with that."""
+        if self._keeper is not None:
+            self._keeper.compact()
 
     def _note(self, record: bytes) -> None:
-        """Write to the store that a query is kept, or no longer."""
-        if self._store is not None:
-            self._store.append(record)
-            self._confirm()
-
-    def _confirm(self) -> None:
-        """Confirm in the superblock what is acknowledged; if that fails, what was committed stays."""
-        if self._store is not None:
-            try:
-                self._store.confirm()
-            except DataError as fault:
-                self.runtime.tell(
-                    Notice(f"the last commit is in the store, but its loss could go unnoticed: {fault}")
-                )
-
-    def _check_writable(self) -> None:
-        if self._is_read_only:
-            message = "the store was opened for reading"
-            raise DataError(Diagnostic(codes.READ_ONLY, message, help="open it without `read_only`"))
-        if self._store is not None:
-            self._store.check()
-
-    def _write_if_due(self) -> None:
-        """Begin a snapshot, if the journal is long enough; a fault does not concern what was committed."""
-        store = self._store
-        if store is None or not store.is_due:
-            return
-        self._tell_fault(store.wait())
-        try:
-            store.begin_snapshot(lambda: self.state(self._sequence))
-        except DataError as fault:
-            self._tell_fault(fault)
-
-    def _tell_fault(self, fault: BaseException | None) -> None:
-        if fault is not None:
-            self.runtime.tell(Notice(f"no snapshot could be written, the journal holds everything: {fault}"))
+        if self._keeper is not None:
+            self._keeper.note(record)
 
     # ---- the state
 
-    @property
-    def _sequence(self) -> int:
-        """The number of the last record."""
-        return self._store.next - 1 if self._store is not None else 0
-
-    def state(self, sequence: int) -> State:
-        """All that there is now, after the record of this number."""
-        self._recover()
-        known = self._meaning.predicates.keys() | self._demands.kept.arities.keys()
+    def state(self, sequence: int) -> StoredState:
+        """Return the whole state, as it is after the record of this number."""
+        self._recovery.recover()
+        program = self._program
+        known = program.effective.predicates.keys() | self._demands.kept.arities.keys()
         relations = [name for name in self._engine.relations() if name in known or is_auxiliary(name)]
-        tally = self.statistics
-        return State(
-            self._program,
+        return StoredState(
+            program.current,
             self._demands.asked,
             capture(self._engine, relations),
             sequence,
             self.commits,
-            tally.loaded,
-            tally.derived,
-            self._settings,
-            temporal.capture(self.time) if self._program.timed else None,
+            self.statistics.loaded,
+            self.statistics.derived,
+            {"equality": program.equality.name, "unique_names": program.equality.unique_names},
+            temporal.capture(self.time) if program.current.timed else None,
             dict(self.batches),
         )
 
-    def _reinstate(self, state: State) -> None:
+    def _reinstate(self, state: StoredState) -> None:
         """Restore a state in a reasoner without facts: none is derived again."""
-        check_arities(state.engine, arities_of(self._meaning, state.asked))
+        program = self._program
+        check_arities(state.engine, arities_of(program.effective, state.asked))
         reinstate(self._engine, state.engine, lambda: self._resumed(state))
-        if state.time is not None:
-            temporal.reinstate(self.time, state.time, self._program)
-        self._own.skip(self._program)
+        self._restore_surroundings(state)
         self._note_imports()
         self.statistics.loaded, self.statistics.derived = state.loaded, state.derived
-        self.commits, self.batches = state.commits, dict(state.batches)
-        self._was_materialised = self._is_materialised = True
-        try:
-            self._check_consistency(self._program.static)
-            self.time.check_consistency(self._program)
-        except Inconsistent as inconsistency:
-            self._inconsistency = inconsistency.diagnostics
+        self._derived.complete()
+        self._deriver.check_consistency()
+
+    def _restore_surroundings(self, state: StoredState) -> None:
+        """Restore what a state has in addition to the engine."""
+        if state.time is not None:
+            temporal.reinstate(self.time, state.time, self._program.current)
+        self._program.facts.skip(self._program.current)
+        history = self._committer.history
+        history.commits, history.batches = state.commits, dict(state.batches)
 
     def _note_imports(self) -> None:
         """Record imported files, and None for other sources, as origins of facts for explanations."""
-        for transfer in self._program.imports:
-            predicate = self._program.predicates[transfer.predicate]
-            with suppress(DataError):  # a file that may not be read is not looked at
-                self._origins.note(predicate.name, import_file(transfer, predicate))
-            self._origins.note(predicate.name, None)
+        program = self._program.current
+        for transfer in program.imports:
+            predicate = program.predicates[transfer.predicate]
+            with suppress(DataError):  # a file that may not be read is not searched
+                self._data.note_origin(predicate.name, import_file(transfer, predicate))
+            self._data.note_origin(predicate.name, None)
 
-    def _resumed(self, state: State) -> Mapping[str, ClosureModule]:
+    def _resumed(self, state: StoredState) -> Mapping[str, ClosureModule]:
         """Restore equality and kept queries from a state; return the closures that structures keep."""
-        self._equality.resume()
-        self._demands.resume(state.asked, self._meaning)
-        rules = self._demands.whole(self._meaning, self._demands.kept).rules
+        self._program.equality.resume()
+        effective = self._program.effective
+        self._demands.resume(state.asked, effective)
+        rules = self._demands.whole(effective, self._demands.kept).rules
         return Closures(self._engine, True).modules(rules)
 
     @property
     def arities(self) -> dict[str, int]:
         """The columns of the relations that the program needs."""
-        return arities_of(self._meaning, self._demands.asked)
+        return arities_of(self._program.effective, self._demands.asked)
 
-    def salvage(self, state: State, explicit: Mapping[str, Rows]) -> None:
-        """Load explicit facts over the dictionary of a state, and derive everything anew."""
+    def salvage(self, state: StoredState, explicit: Mapping[str, Rows]) -> None:
+        """Load explicit facts over the dictionary of a state, and derive everything again."""
         refill(self._engine.dictionary, state.engine.dictionary)
         for name, rows in explicit.items():
             self._engine.add(name, rows.columns, rows.count)
-        if state.time is not None:
-            temporal.reinstate(self.time, state.time, self._program)
-        self._own.skip(self._program)
-        self.commits, self.batches = state.commits, dict(state.batches)
-        self._complete()
+        self._restore_surroundings(state)
+        self._deriver.complete()
         self.statistics.loaded = total(explicit)
 
-    @locked
-    def compact(self) -> None:
-        """Write a snapshot now; raises what is wrong with that."""
-        self._check_writable()
-        if self._store is not None:
-            self._store.begin_snapshot(lambda: self.state(self._sequence))
-            fault = self._store.wait()
-            if fault is not None:
-                raise fault
-
-    def replay(self, records: Iterable[Record], path: Path) -> None:
-        """Do again what records say was done; raises `DataError` if one of them cannot have been."""
+    def replay(self, records: Iterable[JournalRecord], path: Path) -> None:
+        """Commit the transactions of records again; raise `DataError` if one of them is impossible."""
         for record in records:
             what = f"record {record.number} of the journal"
             try:
@@ -441,12 +480,12 @@ class StoredReasoner(Reasoner):
                 message = f"{what} cannot be done again: {error.diagnostics[0].message}"
                 raise forms.damaged(path, message) from error
 
-    def _replay(self, record: Record) -> None:
-        """Do again what a record says was done."""
-        said = records.Said(record)
+    def _replay(self, record: JournalRecord) -> None:
+        """Commit the transaction of a record again, or keep or forget its query."""
+        said = records.RecordContent(record)
         match said.kind:
             case records.KEEP:
-                check_asked(said.asked, self._program)
+                check_asked(said.asked, self._program.current)
                 self._keeping.keep(said.asked.query, said.asked.parameters)
             case records.FORGET:
                 asked = self._demands.find(said.name)
@@ -455,30 +494,38 @@ class StoredReasoner(Reasoner):
             case _:
                 self._replay_change(said)
 
-    def _replay_change(self, said: records.Said) -> None:
+    def _replay_change(self, said: records.RecordContent) -> None:
         change = self._begin(None, "ignore")
-        program = said.program(self._program)
-        if program is not self._program:
+        program = said.program(self._program.current)
+        if program is not self._program.current:
             change.become(program)
         known = self._engine.dictionary, program
         for name, rows in said.facts("-", *known).items():
             change.delete_rows(name, rows)
         for name, rows in said.facts("+", *known).items():
             change.insert_rows(name, rows)
-        change.times.removed += said.times("-", *known)
-        change.times.added += said.times("+", *known)
-        change.times.advance = said.advance
+        if said.has_times:
+            change.times.removed += said.times("-", *known)
+            change.times.added += said.times("+", *known)
+            change.times.advance = said.advance
         change.batch = said.batch
-        self.commits = said.commit - 1
+        self._committer.history.commits = said.commit - 1
         change.commit()
 
 
-class StoredKeeping(MaintainedQueries):
-    """Kept queries that are in the store too; those of earlier processes are taken up when asked again."""
+class StoredKeeping(Keeping):
+    """Kept queries that are in the store too; those of earlier processes go on when they are asked again."""
 
-    def __init__(self, keeping: MaintainedQueries, note: Callable[[bytes], None]) -> None:
-        super().__init__(keeping.engine, keeping.demands, keeping._carry_out, keeping._program)
-        self.waiting: list[KeptQuery] = []  # kept since an earlier process, not asked in this one
+    def __init__(
+        self,
+        engine: ClosingEngine,
+        demands: Demands,
+        apply: Callable[[Step], None],
+        program: Callable[[], Program],
+        note: Callable[[bytes], None],
+    ) -> None:
+        super().__init__(engine, demands, apply, program)
+        self.waiting: list[Asked] = []  # kept since an earlier process, not asked in this one
         self._note = note
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:

@@ -1,6 +1,6 @@
-"""Streams: transactions as they come, each carried out before the next is waited for. Mutates itself.
+"""Streams: transactions as they arrive, each committed before the next is waited for. Mutates itself.
 
-While one is carried out the next may be looked at, if it has come already: nobody ever waits for that.
+While one is committed the next may be read, if it has arrived already; the commit never waits for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.logic.change_scripts import UNSIGNED, transactions
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
 from tidelog.reasoner.delta import ADDED, REMOVED, Delta
-from tidelog.reasoner.transaction import Change, without_search_for_cycles
+from tidelog.reasoner.transaction import Change, gc_disabled
 from tidelog.syntax.parser import parse
 
 # A change script of one or more transactions, or one transaction as (sign, predicate, row)s.
@@ -24,8 +24,8 @@ Changes = str | Source | Iterable[tuple[str, str, tuple[Any, ...]]]
 Fill = Callable[[Change], None]
 
 
-class Stream(Iterator[Delta]):
-    """The deltas of transactions as they come.
+class TransactionStream(Iterator[Delta]):
+    """The deltas of transactions as they arrive.
 
     A transaction that fails raises its error and leaves everything as before; the next call of `next` goes
     on with the one after it.
@@ -45,10 +45,10 @@ class Stream(Iterator[Delta]):
         self._begin = begin
         self._maintainer = maintainer
         self._waiting: deque[Fill] = deque()
-        self._drafted: Change | None = None  # the next one, if it was looked at
-        self._after: Program | None = None  # the program once the present one is carried out
+        self._drafted: Change | None = None  # the next one, if it has been read
+        self._after: Program | None = None  # the program once the present one is committed
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> TransactionStream:
         return self
 
     def __next__(self) -> Delta:
@@ -56,7 +56,7 @@ class Stream(Iterator[Delta]):
 
     @locked
     def _commit(self, change: Change) -> Delta:
-        """Carry a transaction out; meanwhile a maintainer that marks may look at the next one."""
+        """Commit a transaction; meanwhile a maintainer that marks may read the next one."""
         self._after = change.program
         if not looks_ahead(self._maintainer):
             return change.commit()
@@ -67,7 +67,7 @@ class Stream(Iterator[Delta]):
             self._maintainer.peek, self._maintainer.waiting = no_stream, none_known
 
     def peek(self) -> Update | None:
-        """The facts of the next transaction, if it has come; None also if it changes rules or has errors."""
+        """Return the facts of the next transaction; None if there is none, or it has rules or errors."""
         if self._drafted is None:
             try:
                 if not self._waiting and self._is_ready():
@@ -75,7 +75,7 @@ class Stream(Iterator[Delta]):
                 if not self._waiting:
                     return None
                 draft = self._begin(self._after)
-                with without_search_for_cycles():
+                with gc_disabled():
                     self._waiting[0](draft)
             except (StopIteration, TidelogError):
                 return None  # an error is raised when its turn has come
@@ -83,7 +83,7 @@ class Stream(Iterator[Delta]):
         return self._drafted.raw()
 
     def waiting(self) -> Outlook:
-        """How many transactions are known to come after the present one."""
+        """Return how many transactions are known to follow the present one."""
         unread = length_hint(self._source, -1)
         if unread < 0:
             return Outlook(len(self._waiting) + self._is_ready())
@@ -98,7 +98,7 @@ class Stream(Iterator[Delta]):
         change = self._begin(None)
         if drafted is not None and drafted.before is change.before:
             return drafted
-        with without_search_for_cycles():
+        with gc_disabled():
             fill(change)
             del fill  # and the tree with it
         return change
@@ -112,7 +112,7 @@ class Stream(Iterator[Delta]):
         """Read the next script and queue its transactions."""
         update = next(self._source)
         try:
-            with without_search_for_cycles():
+            with gc_disabled():
                 self._waiting.extend(_fills(update))
         except TidelogError as error:
             self._waiting.append(_raising(error))
@@ -158,10 +158,10 @@ def _fill(change: Change, rows: Iterable[tuple[str, str, tuple[Any, ...]]]) -> N
 
 async def stream_async(
     updates: AsyncIterable[Changes] | Iterable[Changes],
-    make: Callable[[Iterable[Changes]], Stream],
+    make: Callable[[Iterable[Changes]], TransactionStream],
 ) -> AsyncIterator[Delta]:
-    """The deltas of transactions as they come; the next is received while the present one is worked on."""
-    import asyncio  # takes 20 ms, which others do not pay for
+    """Yield the deltas of transactions as they arrive; the next is received while one is committed."""
+    import asyncio  # takes 20 ms, only where it is needed
 
     arrivals = _Arrivals()
     stream = make(arrivals)
@@ -170,13 +170,13 @@ async def stream_async(
         while await arrivals.have_come():
             for delta in stream:
                 yield delta
-                await asyncio.sleep(0)  # let the next one come
+                await asyncio.sleep(0)  # so that the next one can arrive
     finally:
         receiving.cancel()
 
 
 class _Arrivals(Iterator[Changes]):
-    """Updates that have come from an asynchronous source and are not taken yet: two at most."""
+    """Updates that have arrived from an asynchronous source and are not consumed yet: two at most."""
 
     MOST = 2
 
@@ -190,7 +190,7 @@ class _Arrivals(Iterator[Changes]):
         self._fault: BaseException | None = None
 
     async def receive(self, updates: AsyncIterable[Changes] | Iterable[Changes]) -> None:
-        """Receive all updates, as long as they are taken."""
+        """Receive all updates, as long as they are consumed."""
         try:
             if isinstance(updates, AsyncIterable):
                 async for update in updates:
@@ -198,7 +198,7 @@ class _Arrivals(Iterator[Changes]):
             else:
                 for update in updates:
                     await self._put(update)
-        except Exception as fault:  # noqa: BLE001 - raised where the updates are taken
+        except Exception as fault:  # noqa: BLE001 - raised where the updates are consumed
             self._fault = fault
         finally:
             self._ended = True
@@ -212,7 +212,7 @@ class _Arrivals(Iterator[Changes]):
             await self._taken.wait()
 
     async def have_come(self) -> bool:
-        """Whether there is an update, once there is one or the last has been taken."""
+        """Return whether there is an update, once one has arrived or the last has been consumed."""
         while not self._come and not self._ended:
             self._changed.clear()
             await self._changed.wait()
@@ -221,7 +221,7 @@ class _Arrivals(Iterator[Changes]):
         return bool(self._come)
 
     def ready(self) -> bool:
-        """Whether an update has come."""
+        """Return whether an update has arrived."""
         return bool(self._come)
 
     def __next__(self) -> Changes:

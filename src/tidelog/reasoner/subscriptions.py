@@ -1,5 +1,10 @@
-"""Subscriptions: callers are told of a predicate's changes after each commit; live queries. Mutates
-itself.
+"""Subscriptions to the changes of a predicate, and live queries. Mutates itself.
+
+Callbacks run in the thread that commits, in the order of subscription, when the commit is complete and the
+lock of the reasoner is free. A callback may commit changes of its own; their deltas are delivered after the
+present ones, so that all subscribers see all commits in order, one at a time: likewise those of another
+thread that commits in the meantime. An exception in a callback does not undo the commit, and other callbacks
+are called all the same: it is raised afterwards.
 """
 
 from __future__ import annotations
@@ -19,17 +24,8 @@ from tidelog.query.query_keepers import QueryKeeper
 from tidelog.reasoner.delta import Delta, PredicateDelta
 
 if TYPE_CHECKING:
-    import asyncio  # which takes 20 ms: it is loaded by those who wait for deltas
+    import asyncio  # takes 20 ms, only where it is needed
 
-
-# ---- Subscriptions: whoever wants to know of a predicate's changes is told after each commit. Mutates
-# itself.
-#
-# Callbacks run in the thread that commits, in the order of subscription, when the commit is complete and the
-# lock of the reasoner is free. One that changes something itself commits at once; the deltas of that are
-# delivered when the present ones are, so that everybody sees all commits in order, one at a time: likewise
-# those of another thread that commits in the meantime. An exception in a callback does not undo the commit
-# and keeps it from nobody else: it is raised when all have been told.
 
 Callback = Callable[[PredicateDelta], object]
 
@@ -43,7 +39,7 @@ class Subscription:
         self._cancel = cancel
 
     def cancel(self) -> None:
-        """Tell it nothing more; does nothing the second time."""
+        """Call it no more; has no effect the second time."""
         self._cancel(self)
 
     def __enter__(self) -> Subscription:
@@ -79,7 +75,7 @@ class Subscriptions:
             self._waiting.append(delta)
 
     def claim(self) -> bool:
-        """Whether whoever asks is to deliver: there is something, and nobody else does."""
+        """Return whether the caller must deliver: deltas are waiting, and no other thread delivers."""
         if not self._waiting:
             return False
         with self._claiming:
@@ -87,7 +83,7 @@ class Subscriptions:
         return is_free
 
     def deliver(self) -> None:
-        """Tell the subscribers, as claimed; raises what they raise, once all have been told."""
+        """Call the subscribers, as claimed; raise what they raise once all have been called."""
         faults: list[Exception] = []
         while True:
             try:
@@ -109,7 +105,7 @@ class Subscriptions:
             try:
                 with INTERRUPTS.let_through():
                     subscription.callback(change)
-            except Exception as fault:  # noqa: BLE001 - whatever it is, the others are told too
+            except Exception as fault:  # noqa: BLE001 - whatever it is, the others are called too
                 fault.add_note(f"raised by a subscriber to `{subscription.predicate}`; the change is made")
                 faults.append(fault)
         return faults
@@ -122,7 +118,7 @@ def _one(faults: list[Exception]) -> Exception:
 class Deltas:
     """The changes of a predicate as an asynchronous iterator, from its making until it is cancelled.
 
-    None is lost however long the reader takes. Commits may come from any thread.
+    None is lost, however slow the reader is. Commits may come from any thread.
     """
 
     def __init__(self, subscribe: Callable[[Callback], Subscription]) -> None:
@@ -169,11 +165,8 @@ class Deltas:
         self.cancel()
 
 
-# ---- Live queries: their answers are kept right while facts and rules change.
-
-
 class LiveQuery:
-    """A query whose answers are kept right, until it is cancelled.
+    """A query whose answers are maintained until it is cancelled.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse('''
@@ -231,7 +224,7 @@ class LiveQuery:
 
     @locked
     def cancel(self) -> None:
-        """Keep the answers no longer, nor what was derived for them alone; does nothing the second time."""
+        """Stop maintaining the answers and what was derived for them alone; may be called again."""
         for subscription in self._subscribed:
             subscription.cancel()
         self._keeping.forget(self._asked)

@@ -1,7 +1,7 @@
-"""Transactions: facts and rules to be added and taken away together, all of them or none. Mutates itself.
+"""Transactions: facts and rules that are inserted and deleted together, all of them or none. Mutates itself.
 
-All that is taken away goes before what is added comes, in whatever order it is said: a fact that is both is
-there afterwards.
+All deletions come before all insertions, in whatever order they are staged: a fact that is both deleted and
+inserted exists afterwards.
 """
 
 from __future__ import annotations
@@ -9,52 +9,168 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidelog.data.columns import Batch
-from tidelog.data.rows import Keys, Rows, distinct, joined, rows_of, taken, without
-from tidelog.engine.columnar.transactions.transactions import TransactionEngine
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Ids, Keys, Rows, distinct, joined, rows_of, taken, without
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.engine.protocol import Flag
-from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
+from tidelog.errors import DataError, Diagnostic, ProgramError, Source, Span, TidelogError, suggest
 from tidelog.io.data_file import DataFile, import_file
 from tidelog.io.python_data import from_python, values_of
 from tidelog.io.reader import read
 from tidelog.io.rejects import Faults
 from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.intervals import Point, point_at
-from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact, facts_by_predicate
-from tidelog.logic.resolve import giving_times
-from tidelog.logic.scopes import by_place
+from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
-from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.delta import Delta, find_predicate
-from tidelog.reasoner.staged_facts import Stated, Statements
 from tidelog.store.forms import BatchId
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.time_columns import split_rows
-from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate, TimedUpdateNormaliser, times_of
+from tidelog.temporal.timed_changes import TimedRows, TimedUpdate, Times, times_of
 
-ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
-SHOWN = 5  # facts named in a diagnostic about many
 
 NOT_A_FACT = "E630"
-NOT_EXPLICIT = "E631"
 NOT_COMMITTED = "E633"
 COMMITTED = "E635"
 ON_MISSING = ("error", "ignore")
+MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
+OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value
+NO_ROWS = Rows((), 0)
+NO_IDS: Ids = np.zeros(0, np.int32)
+
+
+@dataclass(slots=True, eq=False)
+class StagedRows:
+    """Rows of one predicate that one call staged, and where each is written in a text, if it is."""
+
+    rows: Rows
+    spans: tuple[Span | None, ...] = ()
+    is_distinct: bool = False  # known to have each row once
+
+
+class _Waiting:
+    """Rows that wait for their ids: their texts, column by column."""
+
+    __slots__ = ("columns", "count", "ids", "staged", "types")
+
+    def __init__(
+        self, staged: StagedRows, columns: Sequence[tuple[str, ...]], types: Sequence[ColumnType], count: int
+    ) -> None:
+        self.staged = staged
+        self.columns = columns
+        self.types = types
+        self.count = count
+        self.ids: list[Ids] = [NO_IDS] * len(types)
+
+    def end(self) -> None:
+        """Set the staged rows to the ids found."""
+        self.staged.rows = Rows(tuple(self.ids), self.count)
+
+
+class StagedFacts:
+    """The rows that a transaction deletes, or those that it inserts, by predicate. Mutates itself.
+
+    Texts are looked up when the transaction is committed, those of all predicates in one call: looking up one
+    takes as long as looking up a hundred.
+    """
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+        self._staged: dict[str, list[StagedRows]] = {}
+        self._waiting: list[_Waiting] = []
+        self._known: dict[str, tuple[int, Rows]] = {}  # distinct rows, and of how many calls
+
+    def note(self, name: str, rows: Rows, spans: tuple[Span | None, ...] = ()) -> None:
+        """Stage rows of a predicate."""
+        if rows.count:
+            self._staged.setdefault(name, []).append(StagedRows(rows, spans))
+
+    def note_texts(self, name: str, data: Sequence[object], types: tuple[ColumnType, ...]) -> bool:
+        """Stage rows of texts; returns False, and stages nothing, if they are something else."""
+        columns = columns_of_texts(data, types)
+        if columns is None:
+            return False
+        staged = StagedRows(NO_ROWS, is_distinct=len(set(data)) == len(data))
+        self._staged.setdefault(name, []).append(staged)
+        self._waiting.append(_Waiting(staged, columns, types, len(data)))
+        return True
+
+    def items(self) -> Mapping[str, list[StagedRows]]:
+        """Return what each call staged, by predicate."""
+        self._encode()
+        return self._staged
+
+    def rows(self) -> dict[str, Rows]:
+        """Return the distinct rows of each predicate: the same object each time, unless more was staged."""
+        return {name: self._each_once(name, staged) for name, staged in self.items().items()}
+
+    def _each_once(self, name: str, staged: list[StagedRows]) -> Rows:
+        if len(staged) == 1 and staged[0].is_distinct:
+            return staged[0].rows
+        known = self._known.get(name)
+        if known is None or known[0] != len(staged):
+            known = self._known[name] = len(staged), distinct([item.rows for item in staged])
+        return known[1]
+
+    def _encode(self) -> None:
+        """Encode all waiting texts."""
+        if self._waiting:
+            for column in OF_TEXTS:
+                self._encode_columns(column)
+            for waiting in self._waiting:
+                waiting.end()
+            self._waiting = []
+
+    def _encode_columns(self, column: ColumnType) -> None:
+        """Find the ids in all waiting columns of one type."""
+        places = [
+            (waiting, place)
+            for waiting in self._waiting
+            for place, kind in enumerate(waiting.types)
+            if kind is column
+        ]
+        if not places:
+            return
+        texts = chain.from_iterable(waiting.columns[place] for waiting, place in places)
+        ids = self._dictionary.encode_python_texts(list(texts), column)
+        end = 0
+        for waiting, place in places:
+            first, end = end, end + waiting.count
+            waiting.ids[place] = ids[first:end]
+
+
+def columns_of_texts(data: Sequence[object], types: Sequence[ColumnType]) -> list[tuple[str, ...]] | None:
+    """Return the columns of rows that are tuples of texts, where any text is a value; else None."""
+    if not types or len(data) > MOST_WAITING or any(kind not in OF_TEXTS for kind in types):
+        return None
+    if not data or not all(issubclass(kind, tuple) for kind in set(map(type, data))):
+        return None
+    try:
+        columns = list(zip(*data, strict=True))
+        is_plain = "".join(chain.from_iterable(columns)).isascii()
+    except (TypeError, ValueError):  # something is no text, or rows differ in length
+        return None
+    # Texts beyond ASCII may have lone surrogates, which must be reported by the call itself.
+    return columns if is_plain and len(columns) == len(types) else None
 
 
 class Change:
-    """A transaction being put together; it is carried out when its block ends well, and not at all otherwise.
+    """A transaction being put together: it is committed when its block ends well, and else not at all.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse("big(?x) :- size(?x, ?n), ?n > 10 . size(ant, 1) ."))
@@ -70,11 +186,10 @@ class Change:
     def __init__(
         self,
         program: Program,
-        engine: TransactionEngine,
+        engine: ClosingEngine,
         faults: Faults,
         lock: Lock,
         commit: Callable[[Change], Delta],
-        announce: Callable[[Delta], None],
         arriving: Callable[[Iterable[Batch], DataFile], Iterator[Batch]],
         missing: str = "error",
     ) -> None:
@@ -82,30 +197,41 @@ class Change:
             raise ValueError(f"missing is {missing!r}: it must be one of {', '.join(ON_MISSING)}")
         self.before = program
         self.program = program  # as it will be, without facts
-        self.inserted = 0  # explicit facts that are new, known once it is carried out
-        self.stated = Update({}, {})  # what it says, normalised, known once it is carried out
+        self.inserted = 0  # explicit facts that are new, known once it is committed
+        self.update = Update({}, {})  # what it changes explicitly, normalised, known once it is committed
         self._engine = engine
         self._faults = faults
         self._lock = lock
         self._commit = commit
-        self._announce = announce
         self._arriving = arriving  # limits hold while a file's batches are waited for
-        self._missing = missing
+        self.missing = missing  # what happens if a fact to delete does not exist: error or ignore
+        self.deletions = StagedFacts(engine.dictionary)
+        self.insertions = StagedFacts(engine.dictionary)
+        self.errors: list[Diagnostic] = []  # facts to delete that do not exist
+        self.rule_outcome = RuleOutcome(program.rules)
         self._rules = RuleChanges(program.rules)
-        self._outcome = RuleOutcome(program.rules)
-        self.times = TimedUpdate(is_strict=missing == "error")  # facts that hold at times
-        self._removed = Statements(engine.dictionary)
-        self._added = Statements(engine.dictionary)
-        self._faulty: list[Diagnostic] = []  # what is not there to be taken away
+        self._times: TimedUpdate | None = None  # None until it is asked for
         self._delta: Delta | None = None
         self.batch: BatchId | None = None  # of an application that counts its transactions
         # Called with the delta before the transaction is committed: if it raises, nothing is. Without times.
         self.publish: Callable[[Delta], None] | None = None
 
     @property
-    def engine(self) -> Any:
-        """The engine whose facts it changes, for whoever compares others with them there."""
+    def engine(self) -> ClosingEngine:
+        """The engine whose facts it changes, for comparing others with them; read only."""
         return self._engine
+
+    @property
+    def times(self) -> TimedUpdate:
+        """The facts with times that it deletes and inserts."""
+        if self._times is None:
+            self._times = TimedUpdate(is_strict=self.missing == "error")
+        return self._times
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it says anything about times."""
+        return self._times is not None and bool(self._times)
 
     # ---- facts
 
@@ -116,17 +242,17 @@ class Change:
         With `define` the predicate may be one that the program does not mention.
         """
         known = find_to_insert(predicate, self.program, define)
-        if self._take_times(predicate, data, self.times.added):
+        if not is_plain(data, known) and self._stage_times(predicate, data, is_deletion=False):
             return
         if known is None:
             data, arity = with_arity(data)
             if arity is None:
                 return
             known = self._define(predicate, arity)
-        self._state(self._added, known, data)
+        self._stage(self.insertions, known, data)
 
-    def _take_times(self, predicate: str, data: object, where: list[tuple[str, TimedRows]]) -> bool:
-        """Whether data has times; if so it is stated."""
+    def _stage_times(self, predicate: str, data: object, *, is_deletion: bool) -> bool:
+        """Stage data that has times; returns False if it has none."""
         known = self.program.find(predicate)
         arity = None if known is None else known.arity
         split = split_rows(data, arity, self.program.is_integer_time)
@@ -137,26 +263,27 @@ class Change:
             rest, found = with_arity(rest)
             known = self._define(predicate, found or 0)
         rows = self._encode(known, rest)
-        where.append((known.name, TimedRows(rows.columns, rows.count, times)))
+        staged = self.times.removed if is_deletion else self.times.added
+        staged.append((known.name, TimedRows(rows.columns, rows.count, times)))
         return True
 
     @locked
     def delete(self, predicate: str, data: object) -> None:
-        """Take explicit facts away."""
+        """Delete explicit facts."""
         known = self.program.find(predicate)
         if known is None:
-            self._faulty.append(self._no_predicate(predicate))
+            self.errors.append(self._no_predicate(predicate))
             return
-        if self._take_times(predicate, data, self.times.removed):
+        if not is_plain(data, known) and self._stage_times(predicate, data, is_deletion=True):
             return
-        self._state(self._removed, known, data)
+        self._stage(self.deletions, known, data)
 
     @locked
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
         """Add explicit facts that were read from a file."""
         for batch in waited_for(batches):
             known = self.program.find(predicate) or self._define(predicate, len(batch.columns))
-            self._added.note(known.name, self.encode_batch(batch))
+            self.insertions.note(known.name, self.encode_batch(batch))
 
     @locked
     def insert_timed(self, predicate: str, batch: Batch, times: RowTimes) -> None:
@@ -166,11 +293,11 @@ class Change:
 
     def insert_rows(self, predicate: str, rows: Rows) -> None:
         """Add explicit facts that are ids of the reasoner's dictionary."""
-        self._added.note(predicate, rows)
+        self.insertions.note(predicate, rows)
 
     def delete_rows(self, predicate: str, rows: Rows) -> None:
-        """Take explicit facts away that are ids of the reasoner's dictionary."""
-        self._removed.note(predicate, rows)
+        """Delete explicit facts that are ids of the reasoner's dictionary."""
+        self.deletions.note(predicate, rows)
 
     @locked
     def replace(self, predicate: str, data: object) -> None:
@@ -192,15 +319,15 @@ class Change:
         held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
         wanted = distinct([rows for rows in parts if rows.count])
         if held is None or not held.count:
-            self._added.note(name, wanted)
+            self.insertions.note(name, wanted)
             return
-        self._removed.note(name, without(held, wanted) if wanted.count else held)
-        self._added.note(name, without(wanted, held) if wanted.count else wanted)
+        self.deletions.note(name, without(held, wanted) if wanted.count else held)
+        self.insertions.note(name, without(wanted, held) if wanted.count else wanted)
 
     @locked
     def correct_rows(self, name: str, present: Rows | None, absent: Rows | None) -> None:
         """Insert rows of ids that are not explicit facts yet, and delete others that are."""
-        for rows, where, is_wanted in ((present, self._added, True), (absent, self._removed, False)):
+        for rows, where, is_wanted in ((present, self.insertions, True), (absent, self.deletions, False)):
             if rows is not None and rows.count:
                 standing = self._engine.standing(name, rows.columns, rows.count)
                 is_explicit = (standing & int(Flag.EXPLICIT)) != 0
@@ -214,50 +341,50 @@ class Change:
         if self.before.sandbox != OPEN:
             program = program.confined(self.before.sandbox)
         self._rules = RuleChanges(self.before.rules, self.before.rules, program.rules)
-        self._outcome = self._rules.outcome()
+        self.rule_outcome = self._rules.outcome()
         predicates = {**self.before.predicates, **program.predicates}
         timed = program.given_times | (self.before.timed - program.predicates.keys())  # they stay as they are
         self.program = replace(
-            program, facts=(), rules=self._outcome.rules, predicates=predicates, given_times=timed
+            program, facts=(), rules=self.rule_outcome.rules, predicates=predicates, given_times=timed
         )
 
     def advance(self, to: Point) -> None:
-        """When all of it is carried out, let time advance: what was before is final, and is forgotten."""
+        """Advance time at the end of the transaction: what was before is final, and is forgotten."""
         self.times.advance = point_at(to)
 
     # ---- text
 
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text: rules, facts, declarations, imports."""
-        with without_search_for_cycles():
+        with gc_disabled():
             self.take(parse(Source(name, text)), unsigned="+", folder=folder)
 
     def remove(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
-        """Take away the rules and facts of a text. Rules are found by what they mean."""
-        with without_search_for_cycles():
+        """Delete the rules and facts of a text. Rules are found by what they mean."""
+        with gc_disabled():
             self.take(parse(Source(name, text)), unsigned="-", folder=folder)
 
     def apply(self, text: str, *, name: str = "<changes>") -> None:
-        """Add and take away what a change script says, one transaction; a last `@commit .` may be there."""
-        with without_search_for_cycles():
+        """Insert and delete what a change script says, one transaction; it may end with `@commit .`"""
+        with gc_disabled():
             self.take(_without_last_commit(parse(Source(name, text))))
 
     @locked
     def take(
         self, document: ast.Document, *, unsigned: str | None = None, folder: Path | None = None
     ) -> None:
-        """Add and take away what the statements of a document say."""
+        """Insert and delete what the statements of a document say."""
         imports = len(self.program.imports)
         changes = resolve_changes(document, self.program, self._rules, unsigned=unsigned, folder=folder)
         for name, facts in facts_by_predicate(changes.removed).items():
             self._remove_facts(name, facts)
         self.program, self._rules = changes.program, changes.rules
-        if changes.outcome.rules is not self._outcome.rules or changes.outcome.missing:
-            self._outcome = changes.outcome
-        for name, facts in facts_by_predicate(changes.added).items():
-            plain = self._take_timed(name, facts, self.times.added)
+        if changes.outcome.rules is not self.rule_outcome.rules or changes.outcome.missing:
+            self.rule_outcome = changes.outcome
+        for name, facts in _by_predicate(changes.added):
+            plain = self._stage_timed_facts(name, facts, is_deletion=False)
             if plain:
-                self._added.note(name, self._encode_facts(plain))
+                self.insertions.note(name, self._encode_facts(plain))
         if changes.advance is not None:
             self.times.advance = changes.advance
         for transfer in self.program.imports[imports:]:
@@ -266,27 +393,26 @@ class Change:
             batches = read(file, self._faults, self._engine.threads)
             self.load(predicate.name, self._arriving(batches, file))
 
-    def _take_timed(
-        self, name: str, facts: Sequence[Fact], where: list[tuple[str, TimedRows]]
-    ) -> Sequence[Fact]:
-        """The facts without times; those that have some are stated."""
+    def _stage_timed_facts(self, name: str, facts: Sequence[Fact], *, is_deletion: bool) -> Sequence[Fact]:
+        """Stage those facts that have times, and return the others."""
         timed = [fact for fact in facts if isinstance(fact, TimedFact)]
         if not timed:
             return facts
         rows = self._encode_facts(timed)
         times = times_of([fact.interval for fact in timed], self.program.is_integer_time)
-        where.append((name, TimedRows(rows.columns, rows.count, times)))
+        staged = self.times.removed if is_deletion else self.times.added
+        staged.append((name, TimedRows(rows.columns, rows.count, times)))
         return [fact for fact in facts if not isinstance(fact, TimedFact)]
 
     def _remove_facts(self, name: str, facts: Sequence[Fact]) -> None:
         if name not in self.program.predicates:
-            self._faulty += [self._no_predicate(name, fact.span) for fact in facts]
+            self.errors += [self._no_predicate(name, fact.span) for fact in facts]
             return
-        plain = self._take_timed(name, facts, self.times.removed)
+        plain = self._stage_timed_facts(name, facts, is_deletion=True)
         if plain:
-            self._removed.note(name, self._encode_facts(plain), tuple(fact.span for fact in plain))
+            self.deletions.note(name, self._encode_facts(plain), tuple(fact.span for fact in plain))
 
-    # ---- carrying it out
+    # ---- committing
 
     def __enter__(self) -> Change:
         return self
@@ -299,37 +425,36 @@ class Change:
 
     @locked
     def commit(self) -> Delta:
-        """Carry the transaction out now; what the end of the block does."""
+        """Commit the transaction now, as the end of the block does."""
         if self._delta is not None:
             message = "the transaction has been carried out already"
             raise TidelogError(Diagnostic(COMMITTED, message, help="begin another one with `change()`"))
         self._delta = self._commit(self)
-        self._announce(self._delta)
         return self._delta
 
     @property
     def delta(self) -> Delta:
-        """What the transaction changed, once it has been carried out."""
+        """What the transaction changed, once it is committed."""
         if self._delta is None:
             message = "the transaction has not been carried out, so there is no delta"
             raise TidelogError(Diagnostic(NOT_COMMITTED, message, help="ask after the end of its block"))
         return self._delta
 
     def raw(self) -> Update | None:
-        """The facts as they are asked for, not compared with what is there; None if rules change."""
-        if self._outcome.removed or self._outcome.added:
+        """Return the staged facts, not compared with those that exist; None if rules change."""
+        if self.rule_outcome.removed or self.rule_outcome.added:
             return None
-        return Update(self._removed.rows(), self._added.rows())
+        return Update(self.deletions.rows(), self.insertions.rows())
 
     @property
     def added(self) -> Mapping[str, Rows]:
-        """The facts that it says are to be added, without times."""
-        return self._added.rows()
+        """The facts that it inserts, without times."""
+        return self.insertions.rows()
 
     @property
     def deleted(self) -> Mapping[str, Rows]:
-        """The facts that it says are to be deleted, without times."""
-        return self._removed.rows()
+        """The facts that it deletes, without times."""
+        return self.deletions.rows()
 
     @property
     def changes_program(self) -> bool:
@@ -338,133 +463,23 @@ class Change:
 
     @property
     def rule_counts(self) -> tuple[int, int]:
-        """How many rules are taken away, and how many are added."""
-        return len(self._outcome.removed), len(self._outcome.added)
+        """How many rules are deleted, and how many are added."""
+        return len(self.rule_outcome.removed), len(self.rule_outcome.added)
 
-    def update(self, given: TimedUpdateNormaliser) -> tuple[Update, tuple[Diagnostic, ...]]:
-        """The update, normalised, and notices of what is not there; raises if that is an error.
+    # ---- encoding
 
-        `given` knows when facts are given: one without times, of a predicate that has some, is given always.
-        """
-        removed, added = self._removed.rows(), self._added.rows()
-        said = removed
-        if removed and not self._are_explicit(removed):
-            for name, stated in self._removed.items().items():
-                self._check_explicit(name, stated, given)
-            removed = {name: self._explicit(name, rows) for name, rows in removed.items()}
-        if self.times or not self.program.timed.isdisjoint(said):
-            for name, rows in self._settle_times(said, given).items():
-                removed[name] = distinct([*([removed[name]] if name in removed else ()), rows])
-        notices = self._report_missing()
-        for name in removed.keys() & added.keys():
-            removed[name] = without(removed[name], added[name])
-        new = self._new(added) if added else added
-        self.inserted = sum(rows.count for rows in new.values())
-        self.stated = Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added)
-        return self.stated, notices
-
-    def _settle_times(self, removed: Mapping[str, Rows], given: TimedUpdateNormaliser) -> dict[str, Rows]:
-        """Settle what is said about times; return the facts without times to delete on account of it."""
-        timed = self.program.timed.union(name for name, _ in self.times.removed)
-        always = {
-            name: taken(rows, given.are_explicit(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
-            for name, rows in removed.items()
-            if name in timed
-        }
-        gone, faults = given.normalise(self.times, _present(always))
-        self._faulty += faults
-        names = {name for name, _ in (*self.times.removed, *self.times.added)}
-        if not names <= self.program.given_times:
-            self.program = giving_times(self.program, names)
-        return gone
-
-    def _report_missing(self) -> tuple[Diagnostic, ...]:
-        faulty = (*self._faulty, *self._outcome.missing)
-        if faulty and self._missing == "error":
-            raise ProgramError(by_place(faulty))
-        return tuple(replace(item, severity=Severity.WARNING) for item in faulty)
-
-    # ---- sets of rows
-
-    def _are_explicit(self, rows: Mapping[str, Rows]) -> bool:
-        """Whether all rows are explicit facts."""
-        return rows.keys() <= self.before.predicates.keys() and bool(
-            (self._standing_of(rows) & EXPLICIT).all()
-        )
-
-    def _new(self, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
-        """Those that are not explicit."""
-        known = {name: some for name, some in rows.items() if name in self.before.predicates}
-        if not (self._standing_of(known) & EXPLICIT).any():
-            return rows
-        return {
-            name: taken(some, (self._standing(name, some) & EXPLICIT) == 0) for name, some in rows.items()
-        }
-
-    def _explicit(self, name: str, rows: Rows) -> Rows:
-        return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
-
-    def _standing_of(self, rows: Mapping[str, Rows]) -> Any:
-        return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})
-
-    def _standing(self, name: str, rows: Rows) -> Any:
-        if name not in self.before.predicates:
-            return np.zeros(rows.count, np.uint8)
-        return self._engine.standing(name, rows.columns, rows.count)
-
-    # ---- what is not there
-
-    def _check_explicit(self, name: str, stated: Sequence[Stated], given: TimedUpdateNormaliser) -> None:
-        """Note every fact to be taken away that is not explicit, nor given at some time."""
-        for item in stated:
-            standing = self._standing(name, item.rows)
-            if name in self.program.timed:
-                standing = standing | np.where(given.are_explicit(name, item.rows), EXPLICIT, 0)
-            if bool((standing & EXPLICIT).all()):
-                continue
-            derived = np.flatnonzero(standing == ALIVE)
-            absent = np.flatnonzero(standing == 0)
-            self._faulty += self._describe(name, item, absent, NOT_A_FACT)
-            self._faulty += self._describe(name, item, derived, NOT_EXPLICIT)
+    def _define(self, name: str, arity: int) -> Predicate:
+        """Define a predicate that the program does not mention."""
+        self.program = self.program.defining(name, arity)
+        return self.program.predicates[name]
 
     def _no_predicate(self, name: str, span: Span | None = None) -> Diagnostic:
         help = suggest(name, [known.written for known in self.program.predicates.values()])
         message = f"nothing can be taken away: there is no predicate `{name}`"
         return Diagnostic(NOT_A_FACT, message, span, help)
 
-    def _describe(self, name: str, stated: Stated, places: Any, code: str) -> Iterator[Diagnostic]:
-        """One diagnostic for each fact that was written somewhere, one in all for others."""
-        if not len(places):
-            return
-        reason, help = _REASONS[code]
-        if stated.spans:
-            for place in places.tolist():
-                text = self._texts(name, stated.rows, [place])[0]
-                yield Diagnostic(code, f"`{text}` {reason}", stated.spans[place], help)
-            return
-        texts = [f"`{text}`" for text in self._texts(name, stated.rows, places[:SHOWN].tolist())]
-        more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
-        verb = reason if len(places) == 1 else reason.replace("is ", "are ", 1)
-        yield Diagnostic(code, f"{', '.join(texts)}{more} {verb}", help=help)
-
-    def _texts(self, name: str, rows: Rows, places: Sequence[int]) -> list[str]:
-        """Facts as the program would write them."""
-        writing = Writing.of(self.program)
-        decode = self._engine.dictionary.decode
-        return [
-            writing.fact(Fact(name, tuple(decode(int(column[place])) for column in rows.columns)))
-            for place in places
-        ]
-
-    # ---- encoding
-
-    def _define(self, name: str, arity: int) -> Predicate:
-        """Make known a predicate that the program does not mention."""
-        self.program = self.program.defining(name, arity)
-        return self.program.predicates[name]
-
-    def _state(self, where: Statements, predicate: Predicate, data: object) -> None:
-        """State the rows of a Python object."""
+    def _stage(self, where: StagedFacts, predicate: Predicate, data: object) -> None:
+        """Stage the rows of a Python object."""
         types = self.program.types_of(predicate)
         if isinstance(data, list | tuple) and where.note_texts(predicate.name, data, types):
             self._faults.rows += len(data)
@@ -472,7 +487,7 @@ class Change:
             where.note(predicate.name, self._encode(predicate, data))
 
     def _encode(self, predicate: Predicate, data: object) -> Rows:
-        """The rows of a Python object as ids."""
+        """Return the rows of a Python object as ids."""
         if isinstance(data, list | tuple) and len(data) <= ONE_BY_ONE:
             keys = self._encode_few(data, self.program.types_of(predicate))
             if keys is not None:
@@ -485,7 +500,7 @@ class Change:
         return joined([self.encode_batch(batch) for batch in batches]) if batches else none
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
-        """The ids of a few rows; None if something about them takes more care."""
+        """Return the ids of a few rows; None if they must be converted one column at a time."""
         encode = self._engine.dictionary.encode_python
         keys: Keys = []
         try:
@@ -507,20 +522,8 @@ class Change:
         return Rows(tuple(encode(column) for column in columns), len(facts))
 
 
-_REASONS: Mapping[str, tuple[str, str]] = {
-    NOT_A_FACT: (
-        "is not there to be taken away",
-        'leave it out, or pass over what is not there: missing="ignore", `--missing ignore`',
-    ),
-    NOT_EXPLICIT: (
-        "is derived, not stated, so it cannot be taken away",
-        "take away what it is derived from, or a rule that derives it",
-    ),
-}
-
-
 @contextmanager
-def without_search_for_cycles() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Disable garbage collection inside the block: trees have no cycles, and are freed at its end."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -537,8 +540,15 @@ def _without_last_commit(document: ast.Document) -> ast.Document:
     return document
 
 
+def is_plain(data: object, predicate: Predicate | None) -> bool:
+    """Whether data is a list of rows without times, as most is."""
+    if type(data) is not list or not data or predicate is None:
+        return False
+    return isinstance(data[0], tuple) and len(data[0]) == predicate.arity
+
+
 def with_arity(data: object) -> tuple[object, int | None]:
-    """The data, and how many columns it has; None if it has no rows to tell."""
+    """Return the data, and how many columns it has: None if it has no rows to tell."""
     columns = getattr(data, "columns", None)
     if columns is not None:
         return data, len(columns)
@@ -570,5 +580,8 @@ def find_to_insert(name: str, program: Program, define: bool) -> Predicate | Non
         raise ProgramError(replace(fault, help=help)) from None
 
 
-def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
-    return {name: some for name, some in rows.items() if some.count}
+def _by_predicate(facts: Iterable[Fact]) -> Iterable[tuple[str, list[Fact]]]:
+    found: dict[str, list[Fact]] = {}
+    for fact in facts:
+        found.setdefault(fact.predicate, []).append(fact)
+    return found.items()

@@ -158,7 +158,7 @@ class ReadOptions:
         """Whether the folder is a store of tidelog's."""
         if "://" in self.path or Path(self.path, MARKER).exists():
             return False
-        from tidelog.store.store import Folder as StoreFolder
+        from tidelog.store.store import StoreFolder
 
         return StoreFolder(Path(self.path)).is_store
 

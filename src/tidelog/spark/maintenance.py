@@ -60,7 +60,7 @@ from tidelog.spark.stages import (
 from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, ChangeColumns
 from tidelog.spark.worker import REJECTS
 from tidelog.store.forms import BatchId
-from tidelog.store.store import Folder
+from tidelog.store.store import StoreFolder
 
 APP_ID = "stream"
 OPERATION = "op"
@@ -469,7 +469,7 @@ class Maintained:
     @property
     def reasoner(self) -> StoredReasoner:
         """The reasoner: that which this process changes, else one that reads the store as it is now."""
-        if not tables.is_open(self.path) and Folder(self.path).is_store:
+        if not tables.is_open(self.path) and StoreFolder(self.path).is_store:
             return open_store(self.path, read_only=True, **self.settings)
         return tables.opened(self.path, self.program, self.settings).reasoner
 

@@ -1,1 +1,1 @@
-"""Stores: a program, its facts and all that follows from them in a folder that outlives the process."""
+"""Stores: a program, its facts and everything derived from them, durable in a folder."""

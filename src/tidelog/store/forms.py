@@ -1,6 +1,4 @@
-"""Values between the parts of a store, forms of JSON, arrays as bytes, and what is said of files that are
-not what they should be.
-"""
+"""Values between the parts of a store, forms of JSON, arrays as bytes, and errors about damaged files."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ from tidelog.temporal.temporal import TimeState
 
 
 class BatchId(NamedTuple):
-    """A transaction as whoever sends it counts: the application, and the number, which only grows.
+    """A transaction as its sender counts it: the application, and the number, which only grows.
 
-    `stream` tells one stream of an application from another, whose numbers begin anew; empty if unknown.
+    `stream` tells one stream of an application from another, whose numbers begin again; empty if unknown.
     """
 
     app: str
@@ -40,7 +38,7 @@ class BatchId(NamedTuple):
     stream: str = ""
 
     def repeats(self, applied: Mapping[str, BatchId]) -> bool:
-        """Return whether this was the last of its application; raise `DataError` if it cannot come now."""
+        """Return whether this was the last of its application; raise `DataError` if it is not the next."""
         last = applied.get(self.app)
         if last is None:
             return False
@@ -60,7 +58,7 @@ class BatchId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class State:
+class StoredState:
     """A reasoner between two transactions, everything derived.
 
     Classes of equal constants are the engine's relation of aliases.
@@ -74,7 +72,7 @@ class State:
     loaded: int = 0  # explicit facts
     derived: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)  # that facts depend on: how equality is treated
-    time: TimeState | None = None  # what holds at times, if anything does
+    time: TimeState | None = None  # the facts with times, if there are any
     batches: Mapping[str, BatchId] = field(default_factory=dict)  # the last of each application
 
 
@@ -243,12 +241,12 @@ PLAIN = 8  # the width of numbers that are written as they are
 
 
 DTYPES = {np.dtype(each).str: np.dtype(each) for each in (np.uint8, np.int32, np.int64)}
-MOST_EQUAL = 1 << 31  # numbers that are all equal, and take no bytes
+MOST_EQUAL = 1 << 31  # numbers that are all equal, and need no bytes
 SECTION = row(*(natural,) * 4, one_of(0, *WIDTHS, PLAIN), integer, one_of(*DTYPES))
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FileSection:
     """Where the numbers of an array stand in a file: as `width` bytes each, above `base`."""
 
     offset: int
@@ -274,7 +272,7 @@ class Section:
             raise FormError(f"{self.to_json()} is no place of numbers")
 
 
-def packed(array: Array, offset: int) -> tuple[Section, memoryview]:
+def packed(array: Array, offset: int) -> tuple[FileSection, memoryview]:
     """An array as bytes that will stand at an offset of a file.
 
     >>> section, data = packed(np.array([7, 9, 8], np.int32), 0)
@@ -290,7 +288,7 @@ def packed(array: Array, offset: int) -> tuple[Section, memoryview]:
         data = np.ascontiguousarray(array).data.cast("B")
     else:
         data = (array - array.dtype.type(base)).astype(WIDTHS[width]).data.cast("B")
-    section = Section(offset, len(data), crc32(data), len(array), width, base, array.dtype.str)
+    section = FileSection(offset, len(data), crc32(data), len(array), width, base, array.dtype.str)
     return section, data
 
 
@@ -306,7 +304,7 @@ def _fitting(array: Array) -> tuple[int, int]:
     return (size, 0) if width >= size else (width, low)
 
 
-def unpacked(section: Section, data: bytes | memoryview) -> Array:
+def unpacked(section: FileSection, data: bytes | memoryview) -> Array:
     """The array of a section's bytes, one's own."""
     dtype = np.dtype(section.dtype)
     if section.width == 0:
@@ -318,7 +316,7 @@ def unpacked(section: Section, data: bytes | memoryview) -> Array:
     return numbers
 
 
-# ---- What is said of the files of a store when they cannot be written, or are not what they should be.
+# ---- Errors about files of a store that cannot be written, or are damaged.
 
 
 @contextmanager
@@ -365,7 +363,7 @@ def is_newer(error: DataError) -> bool:
 
 
 def writer_lock(path: Path) -> Lock:
-    """Take the right to write to a folder; raises `DataError` at once if somebody has it."""
+    """Lock a folder for writing; raise `DataError` without waiting if another process has locked it."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
     try:
         with writing_to(path):

@@ -88,7 +88,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """What was done once, and where it stands in its file."""
 
     number: int
@@ -98,12 +98,12 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class JournalContents:
     """What a journal holds."""
 
     path: Path
     link: int | None  # the checksum of all before the journal; None: older versions have none
-    records: tuple[Record, ...]
+    records: tuple[JournalRecord, ...]
     positions: tuple[Position, ...]  # behind the header, and behind each record
     size: int
 
@@ -126,7 +126,7 @@ class Read:
 # ---- reading
 
 
-def read(path: Path) -> Read:
+def read(path: Path) -> JournalContents:
     """Read the records of a journal; raises `DataError` if there is a bad one before a whole one."""
     data = path.read_bytes()
     found = _read_whole(path, data)
@@ -140,16 +140,16 @@ def read(path: Path) -> Read:
     return found
 
 
-def read_whole(path: Path) -> Read:
+def read_whole(path: Path) -> JournalContents:
     """Read the records before the first that is not whole, whatever stands behind it."""
     return _read_whole(path, path.read_bytes())
 
 
-def _read_whole(path: Path, data: bytes) -> Read:
+def _read_whole(path: Path, data: bytes) -> JournalContents:
     begin, link = _read_header(path, data)
     records = tuple(_records(data, begin))
     positions = accumulate(records, lambda before, each: _behind(before, each, data), initial=begin)
-    return Read(path, link, records, tuple(positions), len(data))
+    return JournalContents(path, link, records, tuple(positions), len(data))
 
 
 def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
@@ -171,13 +171,13 @@ def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
     raise forms.damaged(path, "the journal does not begin as one")
 
 
-def _behind(before: Position, record: Record, data: bytes) -> Position:
+def _behind(before: Position, record: JournalRecord, data: bytes) -> Position:
     """Return the position behind the record at a position."""
     fields = data[record.offset : record.offset + RECORD.size - 4]
     return Position(record.number, record.end, crc32(fields, before.chain))
 
 
-def _records(data: bytes, begin: Position) -> Iterator[Record]:
+def _records(data: bytes, begin: Position) -> Iterator[JournalRecord]:
     """The whole records from the beginning on."""
     offset, number = begin.end, begin.record + 1
     while (record := _record_at(data, offset)) is not None and record.number == number:
@@ -185,7 +185,7 @@ def _records(data: bytes, begin: Position) -> Iterator[Record]:
         offset, number = record.end, number + 1
 
 
-def _record_at(data: bytes, offset: int) -> Record | None:
+def _record_at(data: bytes, offset: int) -> JournalRecord | None:
     """The whole record at an offset, if there is one."""
     start = offset + RECORD.size
     if start > len(data):
@@ -196,10 +196,10 @@ def _record_at(data: bytes, offset: int) -> Record | None:
     content = data[start : start + length]
     if len(content) < length or crc32(content) != of_content:
         return None
-    return Record(number, content, offset, start + length)
+    return JournalRecord(number, content, offset, start + length)
 
 
-def _whole_records(data: bytes, offset: int) -> Iterator[Record]:
+def _whole_records(data: bytes, offset: int) -> Iterator[JournalRecord]:
     """Whole records anywhere from an offset on."""
     while (offset := data.find(BEGIN, offset)) >= 0:
         record = _record_at(data, offset)
@@ -211,7 +211,7 @@ def _whole_records(data: bytes, offset: int) -> Iterator[Record]:
 # ---- writing
 
 
-class Journal:
+class StoreJournal:
     """A journal open for writing. Mutable: it grows."""
 
     def __init__(self, path: Path, descriptor: int, position: Position, is_durable: bool) -> None:
@@ -223,7 +223,7 @@ class Journal:
         self._is_ragged = False  # something may stand behind the position
 
     @staticmethod
-    def create(path: Path, before: Position, is_durable: bool) -> Journal:
+    def create(path: Path, before: Position, is_durable: bool) -> StoreJournal:
         """Write a new journal, which goes on from a position of another, to the disk."""
         version = struct.pack("<8sI", MAGIC, VERSION)
         rest = struct.pack("<IQI8s", crc32(version), before.record + 1, before.chain, os.urandom(8))
@@ -237,10 +237,10 @@ class Journal:
         except BaseException:
             os.close(descriptor)
             raise
-        return Journal(path, descriptor, Position(before.record, HEADER.size, checksum), is_durable)
+        return StoreJournal(path, descriptor, Position(before.record, HEADER.size, checksum), is_durable)
 
     @staticmethod
-    def resume(found: Read, is_durable: bool) -> Journal:
+    def resume(found: JournalContents, is_durable: bool) -> StoreJournal:
         """Open a journal that was read, to go on with it; what is torn is cut off."""
         descriptor = os.open(found.path, os.O_RDWR)
         try:
@@ -251,11 +251,11 @@ class Journal:
         except BaseException:
             os.close(descriptor)
             raise
-        return Journal(found.path, descriptor, found.end, is_durable)
+        return StoreJournal(found.path, descriptor, found.end, is_durable)
 
     def append(self, content: bytes) -> None:
-        """Append a record, on the disk if the journal is durable; on any fault it is not there."""
-        if self._is_ragged:  # a fault has come while something was cut off
+        """Append a record, on the disk if the journal is durable; on any fault it is not in the journal."""
+        if self._is_ragged:  # a fault has interrupted a truncation
             self._cut()
         self.check()
         before, number = self.position, self.position.record + 1
@@ -268,7 +268,7 @@ class Journal:
             if self._is_durable:
                 durable.sync(self._descriptor)
         except BaseException:
-            # After a fault of `sync` nobody knows what is on the disk, and asking again does not tell.
+            # After a fault of `sync` it is unknown what is on the disk, and another `sync` does not tell.
             self._is_broken = is_written
             self._cut()
             raise
@@ -277,7 +277,7 @@ class Journal:
         self._is_ragged = False
 
     def _cut(self) -> None:
-        """Cut off what stands behind the position; if that fails, the journal takes no more records."""
+        """Truncate the file at the position; if that fails, the journal accepts no more records."""
         try:
             durable.truncate(self._descriptor, self.position.end)
             self._is_ragged = False
@@ -309,17 +309,16 @@ class Journal:
 
 
 def broken(path: Path) -> DataError:
-    """Return the error that a store takes no more changes after a fault of the disk."""
+    """Return the error that a store accepts no more changes after a fault of the disk."""
     message = "the store takes no more changes: an earlier one could not be written to the disk"
     help = "open the store anew; everything that was committed is there"
     return DataError(Diagnostic(codes.CLOSED, message, place=str(path), help=help))
 
 
-# ---- What a journal's records say: transactions as they were stated, normalised, and queries kept or
-# forgotten.
+# ---- The content of records: normalised transactions, and queries kept or forgotten.
 #
-# JSON, facts as columns of exact terms, rules as `program_form` writes them. Ids are not in it: whoever
-# replays a record gives its own.
+# JSON, facts as columns of exact terms, rules as `program_form` writes them. Ids are not in it: each
+# process that replays a record gives its own.
 
 CHANGE, KEEP, FORGET = "change", "keep", "forget"
 BATCH = row(text, natural, text)
@@ -386,10 +385,10 @@ def _written(form: Mapping[str, Any]) -> bytes:
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-class Said:
-    """What a record says, read when it is asked for."""
+class RecordContent:
+    """The content of a record, decoded on use."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: JournalRecord) -> None:
         """Read a record; raises `FormError` if it is not what records are."""
         self.number = record.number
         self._form: dict[str, Any] = loaded(record.content, fields({"is": one_of(CHANGE, KEEP, FORGET)}))
@@ -421,18 +420,23 @@ class Said:
         return str(self._form["name"])
 
     def facts(self, sign: str, dictionary: Dictionary, program: Program) -> dict[str, Rows]:
-        """The facts that went, `-`, or came, `+`; raises `FormError` if they cannot be those of a program."""
+        """Return the facts deleted, `-`, or inserted, `+`; raise `FormError` if there cannot be such."""
         found = {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
         for name, rows in found.items():
             _check_arity(name, rows, program)
         return found
 
     def times(self, sign: str, dictionary: Dictionary, program: Program) -> list[tuple[str, TimedRows]]:
-        """The facts with times that went, `-`, or came, `+`; raises `FormError` if they cannot be."""
+        """Return the facts with times deleted, `-`, or inserted, `+`; raise `FormError` if they cannot be."""
         found = [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
         for name, rows in found:
             _check_arity(name, rows, program)
         return found
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the transaction says anything about times."""
+        return not self._form.keys().isdisjoint(("- times", "+ times", "advance"))
 
     @property
     def advance(self) -> Interval | None:
@@ -460,7 +464,7 @@ def _check_arity(name: str, rows: Rows, program: Program) -> None:
 
 
 def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
-    """The rules but for those that went, each once."""
+    """Return the rules except the deleted ones, each of these once."""
     left = list(gone)
     kept = []
     for rule in rules:

@@ -344,7 +344,7 @@ def not_storable(message: str, help: str | None = None) -> DataError:
     return DataError(Diagnostic(codes.NOT_STORABLE, message, help=help or "use a reasoner without a store"))
 
 
-# ---- What holds at times, in a snapshot: sections of numbers, and JSON that says where they stand.
+# ---- Facts with times in a snapshot: sections of numbers, and JSON with their positions.
 
 Write = Callable[[Array], list[Json]]  # writes an array, and says where it stands
 Read = Callable[[list[Json], str], Array]  # reads it, given what it is called
@@ -480,7 +480,7 @@ def _called(form: Mapping[str, Json], which: str) -> str:
 
 
 def time_sections(form: Mapping[str, Json] | None) -> Iterator[tuple[str, str, list[Json], bool]]:
-    """The relation, the name and the place of each section, and whether it can be derived anew."""
+    """The relation, the name and the place of each section, and whether it can be derived again."""
     if form is not None:
         for which in (GIVEN, ALL):
             for table in form[which]:
@@ -489,15 +489,15 @@ def time_sections(form: Mapping[str, Json] | None) -> Iterator[tuple[str, str, l
 
 
 def given_only(form: Mapping[str, Json], is_right: Callable[[list[Json]], bool]) -> dict[str, Json]:
-    """A form without what can be derived anew, and without tables of which a section is not right."""
+    """Return a form without what can be derived again, and without tables that have a wrong section."""
     whole = [table for table in form[GIVEN] if all(is_right(section) for _, section in _sections(table))]
     return {**form, GIVEN: whole, ALL: [], "outcome": None, "dropped": []}
 
 
 # ---- Explanations as JSON that is read back: node by node, for a proof may be higher than Python's stack.
 #
-# What the program says is not repeated: rules are given by their numbers, and whoever reads the form has the
-# same program.
+# What the program says is not repeated: rules are given by their numbers, and the reader of the form has
+# the same program.
 
 
 def explanation_to_json(explanation: Explanation, program: Program) -> dict[str, Json]:

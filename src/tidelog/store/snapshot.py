@@ -2,8 +2,8 @@
 
     header    magic, version of the format, checksum of both
     sections  the arrays, one after the other, each with a checksum in the index
-    index     JSON: the program, and where the columns of the dictionary and of each relation stand
-    trailer   where the index stands, its checksum, a checksum of that, magic
+    index     JSON: the program, and the positions of the columns of the dictionary and of each relation
+    trailer   the position of the index, its checksum, a checksum of that, magic
 
 The file gets its name when it is whole and on the disk, so a file of that name is whole. Every byte of it is
 under some checksum.
@@ -41,9 +41,9 @@ from tidelog.store.forms import (
     SECTION,
     Array,
     BatchId,
+    FileSection,
     FormError,
-    Section,
-    State,
+    StoredState,
     anything,
     fields,
     integer,
@@ -118,13 +118,13 @@ INDEX = fields(
         "tables": many(TABLE),
     }
 )
-KNOWN_BESIDE = frozenset({"time", "batches"})  # what this version understands beside the engine
+KNOWN_BESIDE = frozenset({"time", "batches"})  # what this version understands in addition to the engine
 
 
 # ---- writing
 
 
-def write(path: Path, state: State) -> tuple[int, int]:
+def write(path: Path, state: StoredState) -> tuple[int, int]:
     """Write a state to a file on the disk; return its bytes, and the checksum that a superblock knows it by.
 
     On any fault there is no such file.
@@ -140,7 +140,7 @@ class _Writer:
         self.descriptor = descriptor
         self.offset = 0
 
-    def write(self, state: State) -> tuple[int, int]:
+    def write(self, state: StoredState) -> tuple[int, int]:
         """Write all of a state; return how many bytes it takes, and the checksum of its index."""
         begin = struct.pack("<8sI", MAGIC, VERSION)
         self._put(HEADER.pack(MAGIC, VERSION, crc32(begin)))
@@ -160,7 +160,7 @@ class _Writer:
         self._put(data)
         return section.to_json()
 
-    def _index(self, state: State) -> dict[str, Any]:
+    def _index(self, state: StoredState) -> dict[str, Any]:
         """What is known of the sections, once they are written."""
         engine = state.engine
         return {
@@ -187,7 +187,7 @@ class _Writer:
             "tables": [self._table(table) for table in engine.tables],
         }
 
-    def _beside(self, state: State) -> dict[str, Any]:
+    def _beside(self, state: StoredState) -> dict[str, Any]:
         """What only some states have."""
         found: dict[str, Any] = {}
         if state.time is not None:
@@ -224,13 +224,13 @@ def asked_of(form: Mapping[str, Any]) -> KeptQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SnapshotPart:
     """A column of a snapshot, named as people know it."""
 
     relation: str | None  # None: the dictionary
     name: str
-    section: Section
-    is_derived: bool = False  # it can be derived anew
+    section: FileSection
+    is_derived: bool = False  # it can be derived again
 
     def __str__(self) -> str:
         return f"{self.name} of `{self.relation}`" if self.relation else f"{self.name} of the dictionary"
@@ -291,25 +291,25 @@ class Snapshot:
             _check_sizes(form)
         return form
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SnapshotPart]:
         """All columns."""
         return _parts(self.index)
 
-    def is_right(self, section: Section) -> bool:
+    def is_right(self, section: FileSection) -> bool:
         """Whether the bytes of a section are those that were written."""
         return crc32(self._bytes(section)) == section.checksum
 
-    def _bytes(self, section: Section) -> memoryview:
+    def _bytes(self, section: FileSection) -> memoryview:
         return memoryview(self._data)[section.offset : section.offset + section.size]
 
     def array(self, form: list[Any], what: str) -> Array:
         """The array of a section; raises `DataError` if it is damaged."""
-        section = Section(*form)
+        section = FileSection(*form)
         if not self.is_right(section):
             raise forms.damaged(self.path, f"the snapshot is damaged: {what}")
         return unpacked(section, self._bytes(section))
 
-    def state(self, *, without_tables: bool = False) -> State:
+    def state(self, *, without_tables: bool = False) -> StoredState:
         """All that the snapshot holds, or all but relations, closures and kept queries.
 
         Of what holds at times what is given stays, as far as it is whole.
@@ -318,7 +318,7 @@ class Snapshot:
         if without_tables:
             index = self._without_tables(index)
         with forms.understood(self.path), reading("the index"):
-            state = State(
+            state = StoredState(
                 program_of(index["program"]),
                 tuple(map(asked_of, index["asked"])),
                 self._engine(index),
@@ -336,7 +336,7 @@ class Snapshot:
     def _without_tables(self, index: Mapping[str, Any]) -> dict[str, Any]:
         beside = dict(index["beside"])
         if "time" in beside:
-            beside["time"] = given_only(beside["time"], lambda section: self.is_right(Section(*section)))
+            beside["time"] = given_only(beside["time"], lambda section: self.is_right(FileSection(*section)))
         engine = {**index["engine"], "closed": []}
         return {**index, "asked": [], "tables": [], "engine": engine, "beside": beside}
 
@@ -388,46 +388,50 @@ class Snapshot:
         )
 
 
-def _parts(index: Mapping[str, Any]) -> Iterator[Part]:
+def _parts(index: Mapping[str, Any]) -> Iterator[SnapshotPart]:
     """All columns of an index."""
     for name in DICTIONARY:
-        yield Part(None, name, Section(*index["dictionary"][name]))
+        yield SnapshotPart(None, name, FileSection(*index["dictionary"][name]))
     for table in index["tables"]:
-        is_made = is_derived_anew(table["name"])
+        is_made = is_rederived(table["name"])
         for place, section in enumerate(table["columns"], 1):
-            yield Part(table["name"], f"column {place}", Section(*section), is_made)
-        yield Part(table["name"], "flags", Section(*table["flags"]), is_made)
+            yield SnapshotPart(table["name"], f"column {place}", FileSection(*section), is_made)
+        yield SnapshotPart(table["name"], "flags", FileSection(*table["flags"]), is_made)
         for name, section in table["counters"].items():
-            yield Part(table["name"], name, Section(*section))
+            yield SnapshotPart(table["name"], name, FileSection(*section))
     for relation, name, section, is_derived in time_sections(index["beside"].get("time")):
-        yield Part(relation, name, Section(*section), is_derived)
+        yield SnapshotPart(relation, name, FileSection(*section), is_derived)
 
 
 def _check_sizes(index: Mapping[str, Any]) -> None:
-    """Raise `FormError` if there are more rows than can differ: rows that are all equal take no bytes."""
+    """Raise `FormError` if there are more rows than can differ: rows that are all equal need no bytes."""
     timed = index["beside"].get("time")
     tables = [*index["tables"], *(() if timed is None else (*timed["given"], *timed["tables"]))]
     parts = {"the dictionary": [index["dictionary"][name] for name in DICTIONARY[:4]]}
     parts |= {f"`{table['name']}`": table["columns"] for table in tables}
     for name, sections in parts.items():
-        places = [Section(*each) for each in sections]
+        places = [FileSection(*each) for each in sections]
         rows = max((each.count for each in places), default=0)
         if rows > 1 and max(each.size for each in places) < rows:
             raise FormError(f"{name} has rows that do not differ")
     for table in tables:
-        rows = Section(*table["columns"][0]).count if table["columns"] else 1
+        rows = FileSection(*table["columns"][0]).count if table["columns"] else 1
         for name in ("flags", "count"):
-            if name in table and Section(*table[name]).count > rows:
+            if name in table and FileSection(*table[name]).count > rows:
                 raise FormError(f"{name} of `{table['name']}` are of more rows than there are")
         for name in ("left", "right"):  # a fact has one interval at most that begins, or ends, there
-            if name in table and not Section(*table[name]).width and Section(*table[name]).count > rows:
+            if (
+                name in table
+                and not FileSection(*table[name]).width
+                and FileSection(*table[name]).count > rows
+            ):
                 raise FormError(f"`{table['name']}` has intervals that do not differ")
         for name, section in table.get("counters", {}).items():
-            if Section(*section).count > rows:
+            if FileSection(*section).count > rows:
                 raise FormError(f"{name} of `{table['name']}` is of more rows than there are")
 
 
-def check_state(state: State) -> None:
+def check_state(state: StoredState) -> None:
     """Raise `FormError` if this cannot be the state of a reasoner."""
     check_program(state.program)
     for asked in state.asked:
@@ -437,8 +441,8 @@ def check_state(state: State) -> None:
         check_times(state.time, state.program, len(state.engine.dictionary.kind))
 
 
-def is_derived_anew(relation: str) -> bool:
-    """Whether nothing in a relation was stated by anybody: rows of aggregates, classes of equal constants."""
+def is_rederived(relation: str) -> bool:
+    """Return whether a relation has no explicit facts: rows of aggregates, classes of equal constants."""
     return is_auxiliary(relation) or relation == ALIAS
 
 

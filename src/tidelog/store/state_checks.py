@@ -264,7 +264,7 @@ def _check_qualifiers(state: DictionaryState, kind: Kind, members: Array) -> Non
 
 
 def _texts(heap: Array, begin: Array, extent: Array) -> pa.Array:
-    """The texts at these places, one after the other where they lie so."""
+    """Return the texts at these positions, in one piece where they are adjacent."""
     offsets = np.zeros(len(begin) + 1, np.int64)
     np.cumsum(extent, out=offsets[1:])
     if len(begin) and (np.diff(begin) == extent[:-1]).all():
@@ -309,7 +309,7 @@ def check_engine(state: EngineState) -> None:
 def check_arities(state: EngineState, arities: Arities) -> None:
     """Check that relations are those that rules need, with as many columns as rules say.
 
-    Auxiliary ones of rules that are gone may be there still.
+    Auxiliary ones of deleted rules may still exist.
     """
     for table in state.tables:
         is_known = table.name in arities or is_auxiliary(table.name)

@@ -20,8 +20,8 @@ from tidelog import durable
 from tidelog.durable import Lock
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.store import forms, journal, snapshot
-from tidelog.store.forms import State, writer_lock
-from tidelog.store.journal import HEADER, Journal, Position, Read, Record, broken
+from tidelog.store.forms import StoredState, writer_lock
+from tidelog.store.journal import HEADER, JournalContents, JournalRecord, Position, StoreJournal, broken
 from tidelog.store.snapshot import Snapshot
 
 # ---- The superblock: which files are the store, and up to which record they were acknowledged.
@@ -54,9 +54,8 @@ class Root:
     checksum: int  # of the index of that snapshot
     journal: int  # the number of the last journal; the first has the snapshot's
     confirmed: Position  # in the last journal: up to here all was acknowledged
-    aside: int = (
-        0  # files before the snapshot go to the folder `damaged-N` of this number; 0: they are deleted
-    )
+    # Files before the snapshot go to the folder `damaged-N` of this number; 0: they are deleted.
+    aside: int = 0
     generation: int = 0
 
     @property
@@ -115,7 +114,7 @@ class Superblock:
     def __init__(self, path: Path, root: Root) -> None:
         self.path = path
         self.root = root
-        self.is_broken = False  # nobody knows what is on the disk
+        self.is_broken = False  # it is unknown what is on the disk
         self._descriptor = os.open(path, os.O_RDWR)
         self._lock = ThreadLock()
 
@@ -140,7 +139,7 @@ class Superblock:
         except BaseException:
             self.is_broken = True  # as after a fault of a journal
             raise
-        with suppress(OSError):  # it has been said: this is the second copy
+        with suppress(OSError):  # the first copy has been written: this is the second
             self._write()
             durable.sync(self._descriptor)
 
@@ -183,26 +182,26 @@ FOLDER_ATTEMPTS = 100  # to read a store whose writer puts another snapshot in t
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoreFiles:
     """A store at one moment: the snapshot, and the journals since."""
 
     root: Root | None  # None: it has no superblock, as it is of an older format
     number: int
     snapshot: Snapshot
-    journals: tuple[Read, ...]
+    journals: tuple[JournalContents, ...]
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[JournalRecord, ...]:
         """What was done since the snapshot."""
         return tuple(record for each in self.journals for record in each.records)
 
     @property
-    def last(self) -> Read | None:
+    def last(self) -> JournalContents | None:
         """The journal that records are appended to."""
         return self.journals[-1] if self.journals else None
 
 
-class Folder:
+class StoreFolder:
     """A folder of snapshots and journals."""
 
     def __init__(self, path: Path) -> None:
@@ -248,8 +247,8 @@ class Folder:
 
     # ---- reading
 
-    def find(self) -> Found:
-        """Return the store as it is at one moment, whoever writes to it meanwhile."""
+    def find(self) -> StoreFiles:
+        """Return the store as it is at one moment, though another process may write to it."""
         for _ in range(FOLDER_ATTEMPTS):
             root, numbers = self.root(), self.numbers("snapshot")
             try:
@@ -263,7 +262,7 @@ class Folder:
                 break  # it was not the writer
         raise fault
 
-    def _find(self, root: Root) -> Found:
+    def _find(self, root: Root) -> StoreFiles:
         """Return the store that the superblock names."""
         if not root.is_finished:
             raise self.no_store("; the creation of one was begun and not finished")
@@ -273,9 +272,9 @@ class Folder:
         found = [journal.read(self.journal(each)) for each in range(root.snapshot, root.journal + 1)]
         _check_order(snapshot, found)
         check_confirmed(root, found[-1])
-        return Found(root, root.snapshot, snapshot, tuple(found))
+        return StoreFiles(root, root.snapshot, snapshot, tuple(found))
 
-    def _find_old(self) -> Found:
+    def _find_old(self) -> StoreFiles:
         """Return the store of a folder without a superblock."""
         numbers, journals = self.numbers("snapshot"), self.numbers("journal")
         if not numbers and journals:
@@ -290,7 +289,7 @@ class Folder:
             paths.pop()  # the process ended while it began
         found = [journal.read(path) for path in paths]
         _check_order(snapshot, found)
-        return Found(None, numbers[-1], snapshot, tuple(found))
+        return StoreFiles(None, numbers[-1], snapshot, tuple(found))
 
     def no_store(self, why: str = "") -> DataError:
         """Return the error that there is no store."""
@@ -346,7 +345,7 @@ class Folder:
                 yield self.journal(number)
 
 
-def _check_order(snapshot: Snapshot, found: list[Read]) -> None:
+def _check_order(snapshot: Snapshot, found: list[JournalContents]) -> None:
     """Raise `DataError` if the journals do not go on from the snapshot, and from each other."""
     expected, chain = snapshot.sequence + 1, None
     for each in found:
@@ -358,7 +357,7 @@ def _check_order(snapshot: Snapshot, found: list[Read]) -> None:
         expected, chain = each.end.record + 1, each.end.chain
 
 
-def check_confirmed(root: Root, last: Read) -> None:
+def check_confirmed(root: Root, last: JournalContents) -> None:
     """Raise `DataError` if the last journal does not hold what was acknowledged."""
     confirmed = root.confirmed
     if confirmed in last.positions:
@@ -372,7 +371,7 @@ def check_confirmed(root: Root, last: Read) -> None:
     raise forms.damaged(last.path, "the journal is not the one that belongs to the store")
 
 
-# ---- A store open for writing: records are appended, and now and then all is written anew. Mutates itself.
+# ---- A store open for writing: records are appended, and now and then a snapshot is written. Mutates itself.
 #
 # Invariant: the files hold exactly what was acknowledged, and at most one record more, whole, if the process
 # ended between the disk's answer and ours.
@@ -385,12 +384,12 @@ CLOSING_SHARE = 64  # … larger ones only if the journals are at least this par
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A store as it was found: the state of its snapshot, what was done since, and what was wrong."""
+class OpenedStore:
+    """A store as it was opened: the state of its snapshot, the records since, and what was wrong."""
 
     path: Path  # of the snapshot
-    state: State
-    records: tuple[Record, ...]
+    state: StoredState
+    records: tuple[JournalRecord, ...]
     notices: tuple[str, ...] = ()
 
 
@@ -398,7 +397,7 @@ class Store:
     """The files of one store, and the right to write them, which the process has that opened it."""
 
     def __init__(
-        self, folder: Folder, lock: Lock, superblock: Superblock, journal: Journal, is_durable: bool
+        self, folder: StoreFolder, lock: Lock, superblock: Superblock, journal: StoreJournal, is_durable: bool
     ) -> None:
         self.folder = folder
         self._process = os.getpid()
@@ -411,14 +410,14 @@ class Store:
         self._writing: Thread | None = None
         self._fault: BaseException | None = None
         self._is_closed = False
-        self._is_old = False  # it has an older format, and is written anew
+        self._is_old = False  # it has an older format, and is written again
 
     # ---- beginning
 
     @staticmethod
-    def create(path: Path, state: State, durability: str) -> Store:
+    def create(path: Path, state: StoredState, durability: str) -> Store:
         """Create a store that holds a state. Until all of it is on the disk, the superblock says so."""
-        folder = Folder(path)
+        folder = StoreFolder(path)
         with forms.writing_to(path), ExitStack() as undo:
             durable.make_folders(path)
             folder.check_free()
@@ -430,7 +429,7 @@ class Store:
             folder.tidy(superblock)
             size, checksum = snapshot.write(folder.snapshot(1), state)
             before = Position(state.sequence, 0, 0)
-            journal = Journal.create(folder.journal(1), before, durability == "full")
+            journal = StoreJournal.create(folder.journal(1), before, durability == "full")
             undo.callback(journal.close)
             superblock.switch(snapshot=1, checksum=checksum, journal=1, confirmed=journal.position)
             undo.pop_all()
@@ -439,9 +438,9 @@ class Store:
         return created
 
     @staticmethod
-    def open(path: Path, durability: str) -> tuple[Store, Opened]:
+    def open(path: Path, durability: str) -> tuple[Store, OpenedStore]:
         """Open the store in a folder, and return it with what it holds; a torn journal is cut."""
-        folder = Folder(path)
+        folder = StoreFolder(path)
         if not folder.is_store:
             folder.find()  # which says so
         with ExitStack() as undo:
@@ -455,16 +454,18 @@ class Store:
         return store, opened
 
     @staticmethod
-    def _resumed(folder: Folder, lock: Lock, found: Found, is_durable: bool, undo: ExitStack) -> Store:
+    def _resumed(
+        folder: StoreFolder, lock: Lock, found: StoreFiles, is_durable: bool, undo: ExitStack
+    ) -> Store:
         last = found.last
         if last is None:  # only in older formats
             before = Position(found.snapshot.sequence, 0, 0)
-            journal = Journal.create(folder.journal(found.number), before, is_durable)
+            journal = StoreJournal.create(folder.journal(found.number), before, is_durable)
         else:
             if last.torn:
                 torn = last.path.read_bytes()[last.end.end :]
                 durable.write_bytes(last.path.with_suffix(".cut"), torn)
-            journal = Journal.resume(last, is_durable)
+            journal = StoreJournal.resume(last, is_durable)
         undo.callback(journal.close)
         if found.root is not None:
             superblock = Superblock(folder.superblock, found.root)
@@ -493,12 +494,12 @@ class Store:
         return self._journal.position.record + 1
 
     @property
-    def mark(self) -> tuple[Journal, Position]:
+    def mark(self) -> tuple[StoreJournal, Position]:
         """Where the journal ends now."""
         return self._journal, self._journal.position
 
     def append(self, content: bytes) -> None:
-        """Append a record, as durable as was asked for; on any fault it is not there."""
+        """Append a record, as durable as required; on any fault it is not in the store."""
         self.check()
         with forms.writing_to(self._journal.path):
             self._journal.append(content)
@@ -512,14 +513,14 @@ class Store:
             with forms.writing_to(self._superblock.path):
                 self._superblock.confirm(self._journal.position)
 
-    def withdraw(self, mark: tuple[Journal, Position]) -> None:
+    def withdraw(self, mark: tuple[StoreJournal, Position]) -> None:
         """Delete the records that came after a mark, none of them confirmed."""
         journal, position = mark
         if journal is self._journal and self.is_mine:
             journal.withdraw(position)
 
     def check(self) -> None:
-        """Raise `DataError` if the store takes no records."""
+        """Raise `DataError` if the store accepts no records."""
         if not self.is_mine:
             message = (
                 f"the store `{self.folder.path}` was opened by process {self._process}, and this is another"
@@ -569,20 +570,19 @@ class Store:
         """Whether there are records since the last whole snapshot."""
         return bool(self._earlier_bytes) or self._journal.position.end > HEADER.size
 
-    def begin_snapshot(self, capture: Callable[[], State]) -> None:
+    def begin_snapshot(self, capture: Callable[[], StoredState]) -> None:
         """Begin to write a snapshot while others work; records from now on go to another journal."""
         self.wait()
         number, before = self.number + 1, self._journal.position
         with forms.writing_to(self.folder.path):
             self._journal.sync()
-            journal = Journal.create(self.folder.journal(number), before, self._is_durable)
+            journal = StoreJournal.create(self.folder.journal(number), before, self._is_durable)
             try:
                 self._superblock.switch(journal=number, confirmed=journal.position)
                 earlier, self._journal = self._journal, journal
             except BaseException:
-                self._superblock.is_broken |= (
-                    self.number == number
-                )  # it names a journal that takes no records
+                # It may name a journal that accepts no records.
+                self._superblock.is_broken |= self.number == number
                 journal.close()
                 raise
         earlier.close()
@@ -591,25 +591,25 @@ class Store:
         self._writing = Thread(target=lambda: self._write(number, state), name="tidelog snapshot")
         self._writing.start()
 
-    def _write(self, number: int, state: State) -> None:
+    def _write(self, number: int, state: StoredState) -> None:
         """Write a snapshot; what came before it is deleted when the superblock names it."""
         try:
             size, checksum = snapshot.write(self.folder.snapshot(number), state)
             self._superblock.switch(snapshot=number, checksum=checksum)
             self._snapshot_bytes, self._earlier_bytes, self._is_old = size, 0, False
             self.folder.tidy(self._superblock)
-        except BaseException as fault:  # noqa: BLE001 - told to whoever waits; the journals hold everything
+        except BaseException as fault:  # noqa: BLE001 - returned by `wait`; the journals have everything
             self._fault = fault
 
     def wait(self) -> BaseException | None:
-        """Wait until no snapshot is being written; what was wrong with it, told once."""
+        """Wait until no snapshot is being written; return what was wrong with it, once."""
         if self._writing is not None:
             self._writing.join()
             self._writing = None
         fault, self._fault = self._fault, None
         return fault
 
-    def close(self, capture: Callable[[], State]) -> BaseException | None:
+    def close(self, capture: Callable[[], StoredState]) -> BaseException | None:
         """Write a last snapshot, if it is worth it, and let others write; return what was wrong with it.
 
         Does nothing in a process that did not open the store.
@@ -649,7 +649,7 @@ class Store:
         return self._snapshot_bytes <= SMALL or CLOSING_SHARE * self.journal_bytes > self._snapshot_bytes
 
 
-def read_found(found: Found) -> Opened:
+def read_found(found: StoreFiles) -> OpenedStore:
     """What a store holds."""
     notices = []
     for each in found.journals:
@@ -660,4 +660,4 @@ def read_found(found: Found) -> Opened:
             )
     state = found.snapshot.state()
     found.snapshot.close()
-    return Opened(found.snapshot.path, state, found.records, tuple(notices))
+    return OpenedStore(found.snapshot.path, state, found.records, tuple(notices))

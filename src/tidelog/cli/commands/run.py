@@ -34,7 +34,7 @@ from tidelog.io.write import Export, export_file, write
 from tidelog.logic.program import OPEN, Query, Transfer
 from tidelog.query import registry as strategies
 from tidelog.reasoner.delta import Delta
-from tidelog.reasoner.staged_facts import EXPLICIT
+from tidelog.reasoner.program_state import EXPLICIT
 from tidelog.temporal.timed_relation import TimedRelation
 
 _TABLE: Final = Form("table")

@@ -31,7 +31,7 @@ from tidelog.publish import Published
 from tidelog.reasoner.delta import Delta, counts
 from tidelog.reasoner.store_repair import examine, export, repair
 from tidelog.reasoner.storing import open_store
-from tidelog.store.store import Folder
+from tidelog.store.store import StoreFolder
 
 # ---- `tidelog pipeline`.
 
@@ -394,7 +394,7 @@ def store(options: Namespace) -> int:
     """The exit code of `tidelog store`."""
     if options.output is not None and options.action != "export":
         raise UsageError("--output makes no sense without `export`")
-    folder = Folder(options.store)
+    folder = StoreFolder(options.store)
     if not folder.is_store:
         folder.find()  # which says so
     actions: dict[str, Callable[[Namespace, Messages], int]] = {

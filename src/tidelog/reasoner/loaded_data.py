@@ -1,7 +1,8 @@
-"""What the columns of a reasoner's relations hold, whatever rows there are. Mutable: data is noted.
+"""What is known of loaded data: the files it came from, and the types of its columns. Mutates itself.
 
-Declarations say it first, then inference from what the program states and imports, and from data that came:
-the types of a data frame's columns, and those of values in rows of Python, never those of derived rows.
+The types of a column are those of its declaration; else they are inferred from the facts and imports of the
+program, and from loaded data: the types of a data frame's columns, and those of values in rows of Python,
+never those of derived rows.
 Invariant: the types of data only grow, so that what is inferred later holds for earlier rows too.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.data.typed_columns import types_of
 from tidelog.errors import Diagnostic
@@ -27,32 +28,65 @@ from tidelog.logic.type_inference import (
 )
 from tidelog.logic.types import ANY, NEVER, Contents, Type
 
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
 _LITERAL = frozenset({Type.LITERAL})
 WITH_SCHEMAS = ("parquet", "arrow")  # formats of files that say what their columns hold
 
 
-class Schemas:
-    """The types of data that came from outside, by predicate."""
+class LoadedData:
+    """The files that the facts of each predicate came from, and the types of their columns."""
 
-    def __init__(self, engine: Any, rows: Callable[[str], Sequence[Any]]) -> None:
+    def __init__(self, engine: ClosingEngine, rows: Callable[[str], Sequence[Any]]) -> None:
+        self.types = Schemas(engine, rows)
+        self.inserted: set[str] = set()  # predicates of which some facts came from no file
+        self._files: dict[str, dict[DataFile, None]] = {}
+
+    def note(self, name: str, file: DataFile | None = None) -> None:
+        """Note that facts of a predicate were loaded, from a file or otherwise."""
+        self.note_origin(name, file)
+        self.types.note(name, file)
+
+    def note_rows(self, name: str, columns: Sequence[Any]) -> None:
+        """Note that these facts of a predicate were inserted, as columns of ids."""
+        self.note_origin(name, None)
+        self.types.note_rows(name, columns)
+
+    def note_origin(self, name: str, file: DataFile | None) -> None:
+        """Note that facts of a predicate came from a file, None if they came otherwise."""
+        if file is None:
+            self.inserted.add(name)
+        else:
+            self._files.setdefault(name, {})[file] = None
+
+    def files(self, name: str) -> tuple[DataFile, ...]:
+        """Return the files that facts of a predicate came from."""
+        return tuple(self._files.get(name, ()))
+
+
+class Schemas:
+    """The types of data that was loaded, by predicate."""
+
+    def __init__(self, engine: ClosingEngine, rows: Callable[[str], Sequence[Any]]) -> None:
         self._engine = engine
         self._rows = rows  # the columns of explicit facts
         self._types: dict[str, Columns] = {}
-        self._unread: set[str] = set()  # predicates whose facts were not looked at since they came
+        self.unread: set[str] = set()  # predicates whose facts were not read since they were loaded
         self._facts: tuple[tuple[Fact, ...], Mapping[str, Columns]] = (), {}
         self._last: SchemasOf | None = None
 
     def note(self, name: str, file: DataFile | None = None) -> None:
-        """Note that facts of a predicate came, perhaps from a file."""
+        """Note that facts of a predicate were loaded, from a file or otherwise."""
         self._last = None
         if file is None or file.format in WITH_SCHEMAS:
-            self._unread.add(name)
+            self.unread.add(name)
         elif file.types is None or not file.names:
             self._types[name] = ()  # text without declared types: anything
 
     def note_rows(self, name: str, columns: Sequence[Any]) -> None:
         """Note facts of a predicate by their ids."""
-        if name in self._unread:
+        if name in self.unread:
             return
         found = tuple(types_of(self._engine.dictionary, ids) for ids in columns)
         before = self._types.get(name)
@@ -61,12 +95,12 @@ class Schemas:
             self._last = None
 
     def noted(self) -> dict[str, Columns]:
-        """Return the types of all data that came, by predicate; no types where it may be anything."""
+        """Return the types of all loaded data, by predicate; no types where it may be anything."""
         self._read_all()
         return dict(self._types)
 
     def restore(self, types: Mapping[str, Columns]) -> None:
-        """Note types of data that came to another reasoner, whose facts this one has."""
+        """Note the types of data that another reasoner has loaded, whose facts this one has."""
         for name, columns in types.items():
             before = self._types.get(name)
             self._types[name] = columns if before is None else united(before, columns) if before else before
@@ -80,7 +114,7 @@ class Schemas:
         return last
 
     def given(self, program: Program, facts: tuple[Fact, ...]) -> dict[str, Columns]:
-        """Return the types of what is stated and of data that came."""
+        """Return the types of the program's facts and of loaded data."""
         self._read_all()
         if self._facts[0] is not facts:
             self._facts = facts, types_of_facts(facts)
@@ -93,14 +127,14 @@ class Schemas:
 
     def _read_all(self) -> None:
         with self._engine.dictionary.lock:
-            for name in list(self._unread):
-                self._unread.discard(name)
+            for name in list(self.unread):
+                self.unread.discard(name)
                 self.note_rows(name, self._rows(name))
 
 
 @dataclass(frozen=True)
 class SchemasOf:
-    """What the columns of relations hold that a program derives. It is inferred when somebody asks."""
+    """What the columns of relations hold that a program derives, inferred on first use."""
 
     program: Program
     facts: tuple[Fact, ...]
@@ -139,5 +173,5 @@ class SchemasOf:
 
 
 def _has_schema(transfer: Transfer, given: Mapping[str, Columns]) -> bool:
-    """Whether the data of an import has come, and says what its columns hold."""
+    """Whether the data of an import has been loaded, and says what its columns hold."""
     return transfer.types is None and transfer.format in WITH_SCHEMAS and transfer.predicate in given

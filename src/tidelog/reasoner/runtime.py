@@ -1,0 +1,358 @@
+"""An engine at work: its limits and listeners, its maintainer, and how it begins again after a fault.
+Mutates itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from tidelog.data.rows import Rows, joined, total, without
+from tidelog.engine.events import Audience, Listener, Tally
+from tidelog.engine.interrupts import INTERRUPTS, Lock
+from tidelog.engine.limits import Limits
+from tidelog.errors import Diagnostic, EvaluationError, TidelogError
+from tidelog.logic.program import Program
+from tidelog.maintenance import registry
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
+from tidelog.maintenance.recompute import former
+from tidelog.query import registry as strategies
+from tidelog.query.kept_queries import Demands, Step
+from tidelog.query.strategy import Strategy
+from tidelog.reasoner.program_state import DerivedState, ProgramState
+from tidelog.rewrite.representatives import ALIAS
+from tidelog.temporal.temporal import Temporal
+from tidelog.temporal.timed_changes import GivenBefore
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+
+T = TypeVar("T")
+
+
+class Runtime:
+    """An engine at work.
+
+    The timeout counts from `started`, a monotonic time, else from the beginning of each call.
+    """
+
+    def __init__(
+        self,
+        engine: ClosingEngine,
+        listeners: Iterable[Listener],
+        timeout: float | None,
+        max_facts: int | None,
+    ) -> None:
+        self.engine = engine
+        self.statistics = Tally()
+        self.tell = Audience([self.statistics, *listeners])
+        self.timeout = timeout
+        self.max_facts = max_facts
+        self.started: float | None = None
+        self._check: Callable[[], None] = _proceed
+
+    def limits(self) -> Limits:
+        """Return the limits of what begins now, which the engine checks from now on."""
+        limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
+        self.engine.check = self._check = limits.check
+        self.engine.budget = limits.budget
+        return limits
+
+    def no_limits(self) -> Limits:
+        """Return the same for what nothing may stop."""
+        limits = Limits(self.statistics, may_stop=False)
+        self.engine.check = self._check = _proceed
+        self.engine.budget = limits.budget
+        return limits
+
+    def check(self) -> None:
+        """Raise what the present limits say."""
+        self._check()
+
+
+def _proceed(found: int = 0, are_answers: bool = False) -> None:
+    """The check that never stops anything."""
+
+
+@dataclass(slots=True)
+class UsedStrategies:
+    """The strategies that queries were answered by. Mutable: each is made when it is first used."""
+
+    by_name: dict[str, Strategy] = field(default_factory=dict)
+    are_tables_wanted: bool = False  # a caller has asked for tables, rather than `auto`
+
+    def get(self, name: str) -> Strategy:
+        """Return the strategy of this name, with what it has kept since it was first used."""
+        if name not in self.by_name:
+            self.by_name[name] = strategies.STRATEGIES[name]()
+        return self.by_name[name]
+
+    def drain(self) -> None:
+        """Compute the remaining answers of all open streams before facts or rules change."""
+        if self.by_name:
+            strategies.settle(self.by_name.values())
+
+    @property
+    def are_tabled(self) -> bool:
+        """Whether there are tables, which follow the facts."""
+        return strategies.are_following(self.by_name.values())
+
+
+# Errors of tidelog's own (`TidelogError`) come at points where the maintainers can roll a transaction back,
+# step by step. Anything else, such as a lack of memory or an exception of a listener, may come anywhere:
+# between two arrays that belong together, or in the rollback itself. Then no derived fact is trusted any
+# more. The reasoner begins again with its explicit facts. How to get those from before the transaction is
+# noted when it begins; that can be done any number of times, also after another fault.
+
+NOT_RECOVERED = "E647"
+NO_UPDATE = Update({}, {})
+NO_CHANGE = NetChange()
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction that has begun and not ended: the program to go on with if a fault ends it, and how to
+    get the facts that belong to it. Mutable: facts are collected, and the transaction is committed.
+    """
+
+    program: Program
+    was_materialised: bool
+    was_reported: bool
+    can_derive: bool  # all facts follow from explicit ones
+    explicit_changes: Update = NO_UPDATE  # facts that it deletes and adds
+    times: Mapping[str, GivenBefore] = field(default_factory=dict)  # those with times, as they were
+    is_committed: bool = False
+    is_rolling_back: bool = False  # a dry run is being undone
+    has_failed: bool = False
+    is_recovering: bool = False
+    explicit: dict[str, Rows] | None = None  # those of the program and of kept queries, once collected
+
+    def collect(self, engine: ClosingEngine, others: Collection[str]) -> dict[str, Rows]:
+        """Return the explicit facts of the program and of other relations, whatever the fault has left."""
+        if self.explicit is None:
+            names = (*self.program.predicates, *others)
+            self.explicit = {name: rows for name in names if (rows := self._explicit(engine, name)).count}
+        return self.explicit
+
+    def _explicit(self, engine: ClosingEngine, name: str) -> Rows:
+        """Return the explicit facts of a relation: undoing the transaction's own is right at any point."""
+        known = engine.relations()
+        source = former(name) if former(name) in known else name
+        rows = Rows(*engine.explicit(source)) if source in known else Rows((), 0)
+        deleted = self.explicit_changes.removed.get(name)
+        for changed in (self.explicit_changes.added.get(name), deleted):
+            if changed is not None and rows.count:
+                rows = without(rows, changed)
+        if deleted is None:
+            return rows
+        return joined([rows, deleted]) if rows.count else deleted
+
+
+class Recovery:
+    """Runs transactions, all of one or nothing of it: after a fault that can come anywhere, `rebuild` derives
+    everything from the explicit facts again.
+    """
+
+    def __init__(
+        self,
+        program: ProgramState,
+        derived: DerivedState,
+        time: Temporal,
+        lock: Lock,
+        rebuild: Callable[[OpenTransaction], None],
+    ) -> None:
+        self._program = program
+        self._derived = derived
+        self._time = time
+        self._lock = lock
+        self._rebuild = rebuild
+        self._open: OpenTransaction | None = None  # a transaction that is not at its end
+
+    def whole(self, act: Callable[[OpenTransaction], T], *, is_advancing: bool = False) -> T:
+        """Return the result of a transaction, or of another change of derived facts: all of it or nothing.
+
+        What is forgotten as time advances cannot be derived again.
+        """
+        if self._open is not None:  # a part of another, or of beginning again
+            return act(self._open)
+        derived = self._derived
+        can_derive = self._time.past.time is None and not is_advancing
+        opened = OpenTransaction(
+            self._program.current, derived.is_materialised, derived.is_reported, can_derive
+        )
+        self._open = opened
+        try:
+            result = act(opened)
+        except BaseException as error:
+            opened.has_failed = True
+            if is_orderly(error) and not (opened.is_committed or opened.is_rolling_back):
+                self._open = None
+            else:
+                with suppress(BaseException):  # it is done when the reasoner is next used
+                    self.recover()
+            raise
+        self._open = None
+        return result
+
+    def recover(self) -> None:
+        """Begin again with the explicit facts, if a fault has ended a transaction somewhere within it."""
+        if self._open is None or not self._open.has_failed:
+            return
+        with self._lock:
+            opened = self._open
+            if opened is None or opened.is_recovering:  # another thread has done it, or this is a part of it
+                return
+            if not opened.can_derive:
+                raise not_recovered()
+            opened.is_recovering = True
+            try:
+                self._rebuild(opened)
+            finally:
+                opened.is_recovering = False
+            self._open = None
+
+
+def is_orderly(error: BaseException | None) -> bool:
+    """Whether an exception, and those that led to it, came where a transaction can be rolled back.
+
+    Ctrl-C did, if it has waited for a point at which everything is whole.
+    """
+    while error is not None:
+        is_waited_for = isinstance(error, KeyboardInterrupt) and INTERRUPTS.has_acted
+        if not (isinstance(error, TidelogError) or is_waited_for):
+            return False
+        error = error.__context__
+    return True
+
+
+def not_recovered() -> EvaluationError:
+    """Return the error that says that a reasoner cannot go on after a fault."""
+    message = "a fault has left a transaction half done, and what was forgotten as time advanced is lost"
+    help = "open the store again, or make a new reasoner; what was committed before the fault is as it was"
+    return EvaluationError(Diagnostic(NOT_RECOVERED, message, help=help))
+
+
+@dataclass(slots=True, eq=False)
+class PendingUpdate:
+    """An update that is being applied, and what undoes it. Mutable: each stage adds what it has found out."""
+
+    step: Step
+    net: NetChange = NO_CHANGE
+    opened: OpenTransaction = field(init=False)  # once it is open
+    is_installed: bool = False  # it is not rolled back any more
+    undo: ExitStack = field(default_factory=ExitStack)
+
+    def on_rollback(self, undo: Callable[[], object]) -> None:
+        """Call a function if the update is rolled back, before those that were given earlier."""
+        self.undo.callback(undo)
+
+
+P = TypeVar("P", bound=PendingUpdate)
+
+
+def run(pending: P, stages: Iterable[Callable[[P], None]]) -> None:
+    """Run stages one after the other; if one of them raises, roll back what they have done."""
+    try:
+        for stage in stages:
+            stage(pending)
+    except BaseException:
+        if not pending.is_installed:
+            pending.undo.close()
+        raise
+
+
+def within_limits(runtime: Runtime, stages: tuple[Callable[[P], None], ...]) -> Callable[[P], None]:
+    """Return a stage that runs others within the limits on time, facts and memory."""
+
+    def run_within_limits(pending: P) -> None:
+        with runtime.limits().guarding():
+            for stage in stages:
+                stage(pending)
+
+    return run_within_limits
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceSettings:
+    """By which maintainer, and with which marks, derived facts are maintained."""
+
+    maintainer: str
+    marking: str
+    modules: bool  # whether structures may keep closures
+
+    @property
+    def keeps_closures(self) -> bool:
+        """Whether structures keep closures."""
+        return self.modules and registry.keeps_closures(self.maintainer, self.marking)
+
+
+class Applier:
+    """The maintainer at work, for the program and for kept queries alike."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: MaintenanceSettings,
+        program: ProgramState,
+        demands: Demands,
+        recovery: Recovery,
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._program = program
+        self._demands = demands
+        self._recovery = recovery
+        self._keep_stages = (within_limits(runtime, (self.maintain, self._check_kept_queries)),)
+        self.attach()
+
+    def attach(self) -> None:
+        """Make a new maintainer, which knows nothing yet."""
+        settings, runtime = self._settings, self._runtime
+        self.maintainer: Maintainer = registry.make(
+            settings.maintainer,
+            settings.marking,
+            runtime.engine,
+            runtime.tell,
+            runtime.check,
+            settings.keeps_closures,
+        )
+        self._of_classes = self._program.equality.attach(runtime, self.maintainer)
+
+    def keep(self, step: Step) -> None:
+        """Apply what kept queries need, all of it or nothing."""
+        self._recovery.whole(lambda opened: run(PendingUpdate(step), self._keep_stages))
+
+    def _check_kept_queries(self, pending: PendingUpdate) -> None:
+        self._demands.check_consistency(self._program.effective)
+
+    def maintain(self, pending: PendingUpdate) -> None:
+        """Apply an update to all that is maintained, and count what it changes."""
+        step, tally = pending.step, self._runtime.statistics
+        update, loaded, derived = step.update, tally.loaded, tally.derived
+        if update:
+            if step.kept.arities:
+                self._demands.define(step.kept)
+            pending.net = self._apply(update, step.before, step.after)
+            pending.on_rollback(partial(self._undo, step))
+        _count(tally, loaded, derived, update, pending.net)
+        self._runtime.check()
+
+    def _undo(self, step: Step) -> None:
+        """Apply the inverse of an update. Nothing stops this."""
+        with self._runtime.no_limits().guarding():
+            self._apply(step.update.inverse, step.after, step.before)
+
+    def _apply(self, update: Update, before: Program, after: Program) -> NetChange:
+        has_classes = ALIAS in before.predicates or ALIAS in after.predicates
+        maintainer = self._of_classes if has_classes else self.maintainer
+        return maintainer.apply(update, before, after)
+
+
+def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
+    """Update the numbers of explicit and derived facts in the tally after an update."""
+    explicit = total(update.added) - total(update.removed)
+    tally.loaded = loaded + explicit
+    tally.derived = derived + total(net.added) - total(net.removed) - explicit
