@@ -139,12 +139,12 @@ RULE_NOT_THERE = "E632"
 SHOWN = 3  # rules that are shown beside one that is not there
 
 _IN_SCRIPTS = (
-    ast.Clause,
-    ast.PrefixDirective,
-    ast.BaseDirective,
-    ast.DeclareDirective,
-    ast.CommitDirective,
-    ast.AdvanceDirective,
+    ast.ClauseNode,
+    ast.PrefixDirectiveNode,
+    ast.BaseDirectiveNode,
+    ast.DeclareDirectiveNode,
+    ast.CommitDirectiveNode,
+    ast.AdvanceDirectiveNode,
 )
 
 
@@ -205,27 +205,27 @@ class Changes:
     advance: Interval | None = None  # the point to which time advances
 
 
-def transactions(document: ast.Document) -> Iterator[ast.Document]:
+def transactions(document: ast.DocumentNode) -> Iterator[ast.DocumentNode]:
     """The transactions of a script: each ends at a commit, the last perhaps at the end of the text."""
     waiting: list[ast.Statement] = []
     for statement in document.statements:
-        if isinstance(statement, ast.CommitDirective):
-            yield ast.Document(tuple(waiting))
+        if isinstance(statement, ast.CommitDirectiveNode):
+            yield ast.DocumentNode(tuple(waiting))
             waiting = []
         else:
             waiting.append(statement)
     if waiting:
-        yield ast.Document(tuple(waiting))
+        yield ast.DocumentNode(tuple(waiting))
 
 
-def is_program(document: ast.Document) -> bool:
+def is_program(document: ast.DocumentNode) -> bool:
     """Whether several statements stand here, and not one of them is signed."""
-    clauses = [statement for statement in document.statements if isinstance(statement, ast.Clause)]
+    clauses = [statement for statement in document.statements if isinstance(statement, ast.ClauseNode)]
     return len(clauses) > 1 and not any(clause.sign for clause in clauses)
 
 
 def resolve_changes(
-    document: ast.Document,
+    document: ast.DocumentNode,
     program: Program,
     earlier: RuleChanges,
     *,
@@ -267,7 +267,7 @@ class _Resolver(Resolver):
         self._doubts = Report()
         self._known = Signatures(self._doubts, program.predicates)
 
-    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+    def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program after the changes, or all that is wrong with them; of a program, that it is one."""
         if self.unsigned is None and is_program(document):
             count = len(document.statements)
@@ -283,8 +283,8 @@ class _Resolver(Resolver):
     def statement(self, placed: Placed) -> None:
         """Take what a statement says."""
         statement = placed.statement
-        is_fact = isinstance(statement, ast.Clause) and not statement.body
-        self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirective))
+        is_fact = isinstance(statement, ast.ClauseNode) and not statement.body
+        self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirectiveNode))
         if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
             message = "a change script consists of signed facts and rules"
             help = "put this into the program"
@@ -292,16 +292,16 @@ class _Resolver(Resolver):
             return
         super().statement(placed)
 
-    def commit(self, directive: ast.CommitDirective) -> None:
+    def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report a commit: here stands one transaction."""
         message = "one transaction is asked for here, and this ends it before the end"
         self.report.error(COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions")
 
-    def advance(self, directive: ast.AdvanceDirective) -> None:
+    def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Take the time to which time advances."""
         self.advance_to = Times(self.report, self.parameters).at(directive.to)
 
-    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+    def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
         """Take the facts or rules of a clause."""
         sign = clause.sign or self.unsigned
         if sign is None:

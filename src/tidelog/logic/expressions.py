@@ -40,7 +40,7 @@ from tidelog.syntax import ast
 # ---- Metric atoms and times: from the tree to operators with exact intervals over atoms.
 
 # The atom that a tree means, and what must hold beside it; whether its variables are bound elsewhere.
-ReadAtom = Callable[[ast.Atom, bool], tuple[Atom | None, tuple[Literal, ...]]]
+ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]]]
 _Bound = tuple[Fraction | None, bool, bool]  # the point, whether it is a dateTime, whether it is -inf
 
 
@@ -51,7 +51,7 @@ class Times:
         self.report = report
         self.parameters = parameters
 
-    def interval(self, node: ast.Interval, *, is_duration: bool = False) -> Interval | None:
+    def interval(self, node: ast.IntervalNode, *, is_duration: bool = False) -> Interval | None:
         """The interval; None, with the fault reported, if it is none. Durations begin at 0 or later."""
         left, right = self._bound(node.left), self._bound(node.right)
         if left is None or right is None:
@@ -76,11 +76,11 @@ class Times:
         self._report(f"this interval cannot be: {fault}", node.span)
         return None
 
-    def at(self, node: ast.Interval | ast.Bound | ast.Sometime) -> Interval | None:
+    def at(self, node: ast.IntervalNode | ast.Bound | ast.SometimeNode) -> Interval | None:
         """The interval at which a fact holds, or the point; or that of which it is a time."""
-        if isinstance(node, ast.Sometime):
+        if isinstance(node, ast.SometimeNode):
             return ALWAYS if node.interval is None else self.interval(node.interval)
-        if isinstance(node, ast.Interval):
+        if isinstance(node, ast.IntervalNode):
             return self.interval(node)
         found = self._bound(node)
         if found is None:
@@ -97,22 +97,22 @@ class Times:
             self._report(f"this is longer than a time can be, {LONGEST} characters", node.span)
             return None
         match node:
-            case ast.Infinity(lexical):
+            case ast.InfinityNode(lexical):
                 return None, False, lexical.startswith("-")
-            case ast.Fraction(numerator, denominator):
+            case ast.FractionNode(numerator, denominator):
                 if int(denominator.lexical, 0) == 0:
                     self._report("a bound cannot be divided by 0", node.span)
                     return None
                 return Fraction(Decimal(numerator.lexical)) / int(denominator.lexical, 0), False, False
-            case ast.Duration(lexical):
+            case ast.DurationNode(lexical):
                 digits = lexical.rstrip("mshdw")
                 return Fraction(Decimal(digits)) * SECONDS[lexical[len(digits) :]], False, False
-            case ast.Number(lexical, kind):
+            case ast.NumberNode(lexical, kind):
                 is_based = kind is ast.NumberKind.BASED
                 return self._written(str(int(lexical, 0)) if is_based else lexical, node.span)
-            case ast.Text(text):
+            case ast.TextNode(text):
                 return self._written(text, node.span)
-            case ast.Parameter(name):
+            case ast.ParameterNode(name):
                 return self._parameter(name, node.span)
 
     def _written(self, text: str, span: Span | None) -> _Bound | None:
@@ -154,15 +154,15 @@ class Metrics:
 
     def _operand(self, node: ast.Metric, is_bound: bool) -> Atom | Metric | None:
         match node:
-            case ast.Atom():
+            case ast.AtomNode():
                 atom, beside = self.read_atom(node, is_bound)
                 self.beside.extend(beside)
                 return atom
-            case ast.UnaryMetric(operator, interval, operand):
+            case ast.UnaryMetricNode(operator, interval, operand):
                 window = self.times.interval(interval, is_duration=True)
                 inner = self._operand(operand, is_bound)
                 return None if window is None or inner is None else Metric(operator, window, (inner,))
-            case ast.BinaryMetric(operator, left, interval, right):
+            case ast.BinaryMetricNode(operator, left, interval, right):
                 window = self.times.interval(interval, is_duration=True)
                 operands = self._operand(left, True), self._operand(right, is_bound)
                 if window is None or operands[0] is None or operands[1] is None:
@@ -269,27 +269,27 @@ class Expressions:
     def expression(self, node: ast.Expression, place: Place) -> Expression:
         """The expression that the tree means."""
         match node:
-            case ast.Variable():
+            case ast.VariableNode():
                 return self._variable(node, place)
-            case ast.Anonymous():
+            case ast.AnonymousNode():
                 message = f"`_` has no value in {place.value}"
                 help = "give it a name, and bind it in the body" if place is Place.HEAD else None
                 self.report.error(codes.ANONYMOUS_WITHOUT_VALUE, message, node.span, help)
-            case ast.Existential(name):
+            case ast.ExistentialNode(name):
                 message = f"existential variables such as `!{name}` are not part of the language"
                 help = "compute a new name from what identifies it, such as IRI(CONCAT(…))"
                 self.report.error(codes.EXISTENTIAL, message, node.span, help)
-            case ast.Parameter():
+            case ast.ParameterNode():
                 return self._parameter(node)
-            case ast.Call(symbol, arguments):
+            case ast.CallNode(symbol, arguments):
                 return self._function(symbol, arguments, place, node.span)
-            case ast.Negative(operand):
+            case ast.NegativeNode(operand):
                 return self._apply("NEG", (operand,), place, node.span)
-            case ast.Operation(operator, left, right):
+            case ast.OperationNode(operator, left, right):
                 return self._apply(operator, (left, right), place, node.span)
-            case ast.Aggregate():
+            case ast.AggregateNode():
                 return self._aggregate(node, place)
-            case ast.FormatString(parts):
+            case ast.FormatStringNode(parts):
                 return self._format_string(parts, place, node.span)
             case _:
                 return self._constant(node)
@@ -297,7 +297,7 @@ class Expressions:
 
     # ---- variables and parameters
 
-    def _variable(self, node: ast.Variable, place: Place) -> Expression:
+    def _variable(self, node: ast.VariableNode, place: Place) -> Expression:
         self.occurrences.setdefault(node.name, []).append(node.span)
         if place in (Place.FACT, Place.PARAMETER, Place.OPTION):
             message = f"variable `?{node.name}` in {place.value}, where nothing can bind it"
@@ -305,7 +305,7 @@ class Expressions:
             self.report.error(codes.VARIABLE_WITHOUT_BODY, message, node.span, help)
         return Variable(node.name)
 
-    def _parameter(self, node: ast.Parameter) -> Expression:
+    def _parameter(self, node: ast.ParameterNode) -> Expression:
         if node.name in self.parameters:
             value = self.parameters[node.name]
             return UNRESOLVED if value == UNRESOLVED.value else Constant(value)
@@ -319,21 +319,21 @@ class Expressions:
 
     def _constant(
         self,
-        node: ast.Name | ast.PrefixedName | ast.Iri | ast.Text | ast.Boolean | ast.Number | ast.Duration,
+        node: ast.Symbol | ast.TextNode | ast.BooleanNode | ast.NumberNode | ast.DurationNode,
     ) -> Constant:
         match node:
-            case ast.Name() | ast.PrefixedName() | ast.Iri():
+            case ast.NameNode() | ast.PrefixedNameNode() | ast.IriNode():
                 return self._valid(lambda: values.iri(self.scope.constant(node, self.report)), node.span)
-            case ast.Text():
+            case ast.TextNode():
                 return self._text(node)
-            case ast.Boolean(value):
+            case ast.BooleanNode(value):
                 return Constant(values.boolean(value))
-            case ast.Number():
+            case ast.NumberNode():
                 return self._number(node)
-            case ast.Duration(lexical):
+            case ast.DurationNode(lexical):
                 return Constant(duration(lexical))
 
-    def _number(self, node: ast.Number) -> Constant:
+    def _number(self, node: ast.NumberNode) -> Constant:
         value = number(node)
         if value is not None:
             return Constant(value)
@@ -343,7 +343,7 @@ class Expressions:
         self.report.error(codes.BAD_LITERAL, message, node.span, help)
         return UNRESOLVED
 
-    def _text(self, node: ast.Text) -> Constant:
+    def _text(self, node: ast.TextNode) -> Constant:
         if node.language is not None:
             language = node.language
             return self._valid(lambda: values.language_string(node.value, language), node.span)
@@ -429,7 +429,7 @@ class Expressions:
 
     # ---- aggregates
 
-    def _aggregate(self, node: ast.Aggregate, place: Place) -> Expression:
+    def _aggregate(self, node: ast.AggregateNode, place: Place) -> Expression:
         """A variable for the aggregate's value, which is noted among the aggregations."""
         if place is not Place.HEAD:
             self._refuse_aggregate(node, place)
@@ -439,7 +439,7 @@ class Expressions:
         self.aggregations.append(Aggregation(variable, node.function, arguments))
         return variable
 
-    def _refuse_aggregate(self, node: ast.Aggregate, place: Place) -> None:
+    def _refuse_aggregate(self, node: ast.AggregateNode, place: Place) -> None:
         name = f"`#{node.function}`"
         help: str | None = None
         if place is Place.AGGREGATE:
@@ -460,16 +460,16 @@ class Expressions:
 def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
     """The value of a name, a number or a string; None for what is not so plain, or is at fault."""
     match node:
-        case ast.Name(text):
+        case ast.NameNode(text):
             return Value(Kind.IRI, text if scope.base is None else scope.base + text)
-        case ast.Number():
+        case ast.NumberNode():
             return number(node)
-        case ast.Text(text, None, None):
+        case ast.TextNode(text, None, None):
             return values.string(text)
     return None
 
 
-def number(node: ast.Number) -> Value | None:
+def number(node: ast.NumberNode) -> Value | None:
     """The value of a number as written; None for what is beyond the range of doubles.
 
     >>> number(ast.Number("0xff", ast.NumberKind.BASED)).content

@@ -134,7 +134,7 @@ def _is_path(text: str) -> bool:
 
 
 def resolve(
-    document: ast.Document,
+    document: ast.DocumentNode,
     *,
     parameters: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -156,15 +156,15 @@ def resolve(
     return replace(program, warnings=by_place((*program.warnings, *doubtful))) if doubtful else program
 
 
-def extend(document: ast.Document, program: Program, *, folder: Path | None = None) -> Program:
+def extend(document: ast.DocumentNode, program: Program, *, folder: Path | None = None) -> Program:
     """The program with the statements of the document added; its warnings are those of the document."""
     resolver = Resolver(program, {}, {})
     return resolver.resolve(document, folder)
 
 
-def resolve_clause(clause: ast.Clause, program: Program) -> Program:
+def resolve_clause(clause: ast.ClauseNode, program: Program) -> Program:
     """The program with the facts and rules of one clause added."""
-    return extend(ast.Document((clause,)), program)
+    return extend(ast.DocumentNode((clause,)), program)
 
 
 def resolve_query(
@@ -211,7 +211,7 @@ class Resolver:
         self.is_integer_time = program.is_integer_time
         self.asked: list[Use] = []  # must be known in the end: outputs, imports, exports
 
-    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+    def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program with the document's statements, or all that is wrong with them."""
         # Trees and programs have no cycles: looking for some takes longer than resolving many facts.
         was_enabled = gc.isenabled()
@@ -222,7 +222,7 @@ class Resolver:
             if was_enabled:
                 gc.enable()
 
-    def _resolve(self, document: ast.Document, folder: Path | None) -> Program:
+    def _resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         self.includes.note_faults(document)
         statements = self.includes.gather(document, self.scope, folder)
         self._declare(statements)
@@ -261,9 +261,9 @@ class Resolver:
     def _declare(self, statements: Iterable[Placed]) -> None:
         for placed in statements:
             match placed.statement:
-                case ast.ParameterDirective():
+                case ast.ParameterDirectiveNode():
                     self._parameter(placed.statement, placed.scope)
-                case ast.DeclareDirective(symbol, columns):
+                case ast.DeclareDirectiveNode(symbol, columns):
                     use = self._use(symbol, placed.scope, placed.statement.span)
                     if use.name in (TOP, BOTTOM) and columns:
                         use = self.signatures.refuse_arguments(use)
@@ -274,7 +274,7 @@ class Resolver:
                 help = suggest(name, self.declared) or f"declare it: `@parameter ${name} .`"
                 self.report.error(codes.UNKNOWN_PARAMETER, message, None, help)
 
-    def _parameter(self, directive: ast.ParameterDirective, scope: Scope) -> None:
+    def _parameter(self, directive: ast.ParameterDirectiveNode, scope: Scope) -> None:
         name = directive.name
         if name in self.declared:
             message = f"the parameter `${name}` is declared twice"
@@ -300,33 +300,33 @@ class Resolver:
         """Take what a statement says."""
         statement, scope = placed.statement, placed.scope
         match statement:
-            case ast.Clause():
+            case ast.ClauseNode():
                 self.clause(statement, scope)
-            case ast.Query(body):
+            case ast.QueryNode(body):
                 text = statement.span.text if statement.span is not None else ""
                 self.queries.append(clauses.query(body, text, statement.span, self.surroundings(scope)))
-            case ast.ImportDirective() | ast.ExportDirective():
+            case ast.ImportDirectiveNode() | ast.ExportDirectiveNode():
                 self._transfer(statement, placed)
-            case ast.OutputDirective(symbols):
+            case ast.OutputDirectiveNode(symbols):
                 for symbol in symbols:
                     use = self._use(symbol, scope, symbol.span)
                     self.asked.append(use)
                     self.outputs.append(use.name)
-            case ast.TimelineDirective(kind):
+            case ast.TimelineDirectiveNode(kind):
                 self._timeline(kind, statement.span)
-            case ast.CommitDirective():
+            case ast.CommitDirectiveNode():
                 self.commit(statement)
-            case ast.AdvanceDirective():
+            case ast.AdvanceDirectiveNode():
                 self.advance(statement)
 
-    def commit(self, directive: ast.CommitDirective) -> None:
+    def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report the end of a transaction: a program has none."""
         help = "put changes into a script of their own, for `tidelog stream`"
         self.report.error(
             codes.COMMIT_IN_PROGRAM, "a program does not commit: change scripts do", directive.span, help
         )
 
-    def advance(self, directive: ast.AdvanceDirective) -> None:
+    def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Report that time advances: not in a program."""
         help = "put it into a script of its own, for `tidelog stream`"
         message = "time does not advance in a program: in change scripts it does"
@@ -338,7 +338,7 @@ class Resolver:
             self.report.error(codes.BAD_TIME, f"there is no timeline `{kind}`", span, help)
         self.is_integer_time = kind == TIMELINES[0]
 
-    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+    def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
         """Take the facts or rules of a clause."""
         if clause.sign is not None:
             what = "rule" if clause.body else "fact"
@@ -357,7 +357,7 @@ class Resolver:
             if isinstance(fact, TimedFact):
                 self.given_times.add(fact.predicate)
 
-    def _transfer(self, directive: ast.ImportDirective | ast.ExportDirective, placed: Placed) -> None:
+    def _transfer(self, directive: ast.ImportDirectiveNode | ast.ExportDirectiveNode, placed: Placed) -> None:
         expressions = Expressions(placed.scope, self.parameters, self.report)
         reader = Reader(
             self.report,
@@ -369,7 +369,7 @@ class Resolver:
         use = self._use(directive.symbol, placed.scope, directive.symbol.span)
         transfer = reader.transfer(use, directive)
         self.asked.append(use)
-        if isinstance(directive, ast.ImportDirective):
+        if isinstance(directive, ast.ImportDirectiveNode):
             self.imports.append(transfer)
             if "time" in transfer.options:
                 self.given_times.add(use.name)

@@ -126,7 +126,7 @@ class Scope:
     declared: dict[str, Span | None] = field(default_factory=dict)
     based: Span | None = None
 
-    def set_base(self, directive: ast.BaseDirective, report: Report) -> None:
+    def set_base(self, directive: ast.BaseDirectiveNode, report: Report) -> None:
         """Take the base from its directive."""
         if self.based is not None and self.base != directive.iri.text:
             message = "the base is declared twice"
@@ -136,7 +136,7 @@ class Scope:
         self.base = directive.iri.text
         self.based = directive.span
 
-    def add_prefix(self, directive: ast.PrefixDirective, report: Report) -> None:
+    def add_prefix(self, directive: ast.PrefixDirectiveNode, report: Report) -> None:
         """Add the prefix of a directive."""
         prefix, iri = directive.prefix, resolve_iri(directive.iri.text, self.base)
         if prefix in self.declared and self.prefixes[prefix] != iri:
@@ -155,17 +155,17 @@ class Scope:
 
     def predicate(self, symbol: ast.Symbol, report: Report) -> str:
         """The full name of a predicate or function."""
-        return symbol.text if isinstance(symbol, ast.Name) else self.iri(symbol, report)
+        return symbol.text if isinstance(symbol, ast.NameNode) else self.iri(symbol, report)
 
     def constant(self, symbol: ast.Symbol, report: Report) -> str:
         """The IRI of a symbol standing for a constant."""
-        if isinstance(symbol, ast.Name):
+        if isinstance(symbol, ast.NameNode):
             return (self.base or "") + symbol.text
         return self.iri(symbol, report)
 
-    def iri(self, symbol: ast.PrefixedName | ast.Iri, report: Report) -> str:
+    def iri(self, symbol: ast.PrefixedNameNode | ast.IriNode, report: Report) -> str:
         """The IRI that a prefixed name or an IRI in brackets stands for."""
-        if isinstance(symbol, ast.Iri):
+        if isinstance(symbol, ast.IriNode):
             return resolve_iri(symbol.text, self.base)
         if symbol.prefix not in self.prefixes:
             message = f"unknown prefix `{symbol.prefix}:`"
@@ -182,11 +182,11 @@ def written(symbol: ast.Symbol) -> str:
     'ex:edge'
     """
     match symbol:
-        case ast.Name(text):
+        case ast.NameNode(text):
             return text
-        case ast.PrefixedName(prefix, local):
+        case ast.PrefixedNameNode(prefix, local):
             return f"{prefix}:{local}"
-        case ast.Iri(text):
+        case ast.IriNode(text):
             return f"<{text}>"
 
 
@@ -283,20 +283,20 @@ class Includes:
     scopes: dict[Path, Scope] = field(default_factory=dict)
     complete: bool = True  # every statement of every file could be read
 
-    def gather(self, document: ast.Document, scope: Scope, folder: Path | None) -> list[Placed]:
+    def gather(self, document: ast.DocumentNode, scope: Scope, folder: Path | None) -> list[Placed]:
         """The statements of the document and all that it includes, in place of the includes."""
         _declare(document, scope, self.report)
         return list(self._placed(document, scope, folder))
 
-    def _placed(self, document: ast.Document, scope: Scope, folder: Path | None) -> Iterator[Placed]:
+    def _placed(self, document: ast.DocumentNode, scope: Scope, folder: Path | None) -> Iterator[Placed]:
         for statement in document.statements:
-            if isinstance(statement, ast.IncludeDirective):
+            if isinstance(statement, ast.IncludeDirectiveNode):
                 yield from self._include(statement, scope, folder)
             else:
                 yield Placed(statement, scope, folder)
 
     def _include(
-        self, directive: ast.IncludeDirective, scope: Scope, folder: Path | None
+        self, directive: ast.IncludeDirectiveNode, scope: Scope, folder: Path | None
     ) -> Iterator[Placed]:
         try:
             shown = self._find(directive, folder or Path())
@@ -315,7 +315,7 @@ class Includes:
                 yield from self.gather(document, self.scopes[path], shown.parent)
         scope.adopt(self.scopes[path])
 
-    def _find(self, directive: ast.IncludeDirective, folder: Path) -> Path:
+    def _find(self, directive: ast.IncludeDirectiveNode, folder: Path) -> Path:
         """The file that an include means: in the folder, else a bundled rule set of that name."""
         beside, rules = folder / directive.path, bundled_rules()
         bundled = rules / directive.path
@@ -328,7 +328,7 @@ class Includes:
             raise
         return bundled if is_bundled and not allowed.exists() else allowed
 
-    def _read(self, path: Path, directive: ast.IncludeDirective) -> ast.Document | None:
+    def _read(self, path: Path, directive: ast.IncludeDirectiveNode) -> ast.DocumentNode | None:
         """The document in a file; None, with the reason reported, if it cannot be read."""
         try:
             text = _text_of(path)
@@ -342,12 +342,12 @@ class Includes:
         self.note_faults(document)
         return document
 
-    def _refuse(self, directive: ast.IncludeDirective, reason: str) -> None:
+    def _refuse(self, directive: ast.IncludeDirectiveNode, reason: str) -> None:
         message = f"cannot include `{directive.path}`: {reason}"
         self.report.error(codes.CANNOT_INCLUDE, message, directive.span)
         self.complete = False
 
-    def note_faults(self, document: ast.Document) -> None:
+    def note_faults(self, document: ast.DocumentNode) -> None:
         """Report the syntax errors of a document; most of them mean that a statement is missing."""
         self.report.add(*document.faults)
         if any(fault.code != MISSING_FULL_STOP for fault in document.faults):
@@ -387,11 +387,11 @@ def reason(fault: OSError | UnicodeDecodeError) -> str:
     }.get(type(fault).__name__, fault.strerror or "it cannot be read")
 
 
-def _declare(document: ast.Document, scope: Scope, report: Report) -> None:
+def _declare(document: ast.DocumentNode, scope: Scope, report: Report) -> None:
     """Enter the document's base and prefixes into its scope; the base first, prefixes may be relative."""
     for statement in document.statements:
-        if isinstance(statement, ast.BaseDirective):
+        if isinstance(statement, ast.BaseDirectiveNode):
             scope.set_base(statement, report)
     for statement in document.statements:
-        if isinstance(statement, ast.PrefixDirective):
+        if isinstance(statement, ast.PrefixDirectiveNode):
             scope.add_prefix(statement, report)

@@ -169,7 +169,7 @@ class Signatures:
         self.fill(stand_in)
         return replace(use, name=stand_in)
 
-    def declare(self, use: Use, columns: Sequence[ast.Column]) -> None:
+    def declare(self, use: Use, columns: Sequence[ast.ColumnNode]) -> None:
         """Take a predicate's columns from its declaration."""
         names = tuple(column.name for column in columns)
         types = tuple(read_type(column.type, _place_of_type(column), self.report) for column in columns)
@@ -231,8 +231,8 @@ class Signatures:
             help = suggest(predicate.written, others) or "declare it if its facts come from elsewhere"
             self.report.warn(codes.EMPTY_PREDICATE, message, predicate.span, help)
 
-    def _check_names(self, use: Use, columns: Sequence[ast.Column]) -> None:
-        seen: dict[str, ast.Column] = {}
+    def _check_names(self, use: Use, columns: Sequence[ast.ColumnNode]) -> None:
+        seen: dict[str, ast.ColumnNode] = {}
         for column in columns:
             if column.name is not None and column.name in seen:
                 message = f"`{use.written}` has two columns named `{column.name}`"
@@ -252,6 +252,6 @@ class Signatures:
         return False
 
 
-def _place_of_type(column: ast.Column) -> Span | None:
+def _place_of_type(column: ast.ColumnNode) -> Span | None:
     """Where the type of a column is written: behind the colon."""
     return column.span and ending(column.span, column.span.text.partition(":")[2].lstrip())

@@ -244,7 +244,7 @@ class Change:
 
     @locked
     def take(
-        self, document: ast.Document, *, unsigned: str | None = None, folder: Path | None = None
+        self, document: ast.DocumentNode, *, unsigned: str | None = None, folder: Path | None = None
     ) -> None:
         """Add and take away what the statements of a document say."""
         imports = len(self.program.imports)
@@ -531,8 +531,8 @@ def without_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _without_last_commit(document: ast.Document) -> ast.Document:
-    if document.statements and isinstance(document.statements[-1], ast.CommitDirective):
+def _without_last_commit(document: ast.DocumentNode) -> ast.DocumentNode:
+    if document.statements and isinstance(document.statements[-1], ast.CommitDirectiveNode):
         return replace(document, statements=document.statements[:-1])
     return document
 

@@ -48,7 +48,7 @@ class Stage:
 # ---- parsed
 
 
-def parsed(document: ast.Document, name: str) -> Stage:
+def parsed(document: ast.DocumentNode, name: str) -> Stage:
     """The syntax tree, statement by statement; of many facts in a row the first ones."""
     shown = tuple(_shown_statements(document))
     trees = [_syntax_tree(statement) for statement in shown]
@@ -56,7 +56,7 @@ def parsed(document: ast.Document, name: str) -> Stage:
     more = (Tree("…", counted(hidden, "more fact")),) if hidden else ()
     whole = Tree("Document", name, (), (*trees, *more))
     entries = tuple(
-        Entry(type(statement).__name__, print_node(statement), (Figure("", tree_graph(tree)),))
+        Entry(_class_name(statement), print_node(statement), (Figure("", tree_graph(tree)),))
         for statement, tree in zip(shown, trees, strict=True)
     )
     summary = (counted(len(document.statements), "statement"), *(tree.detail for tree in more))
@@ -64,18 +64,18 @@ def parsed(document: ast.Document, name: str) -> Stage:
     return Stage(tuple(tree_lines(whole)), picture)
 
 
-def _shown_statements(document: ast.Document) -> Iterator[ast.Statement]:
+def _shown_statements(document: ast.DocumentNode) -> Iterator[ast.Statement]:
     run = 0
     for statement in document.statements:
-        is_fact = isinstance(statement, ast.Clause) and not statement.body
+        is_fact = isinstance(statement, ast.ClauseNode) and not statement.body
         run = run + 1 if is_fact else 0
         if run <= MOST_FACTS:
             yield statement
 
 
-def _syntax_tree(node: ast.Node, role: str = "") -> Tree:
+def _syntax_tree(node: ast.SyntaxNode, role: str = "") -> Tree:
     """A node of the syntax tree: its class, its plain fields, and below it the nodes it holds."""
-    operator = f"{role} {type(node).__name__}".lstrip()
+    operator = f"{role} {_class_name(node)}".lstrip()
     parts = [part for part in fields(node) if part.name not in ("span", "comments", "remark", "notes")]
     if _is_flat(node):
         return Tree(operator, shortened(print_node(node), 72))
@@ -84,24 +84,29 @@ def _syntax_tree(node: ast.Node, role: str = "") -> Tree:
     for part in parts:
         value = getattr(node, part.name)
         for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, ast.Node):
+            if isinstance(item, ast.SyntaxNode):
                 below.append(_syntax_tree(item, part.name.rstrip("s") if part.name in _ROLES else ""))
             elif item is not None:
                 plain.append(str(item))
     return Tree(operator, " ".join(plain), (), tuple(below))
 
 
-def _is_flat(node: ast.Node) -> bool:
+def _class_name(node: ast.SyntaxNode) -> str:
+    """The name of a node's class as it is shown, without the ending that all of them have."""
+    return type(node).__name__.removesuffix("Node")
+
+
+def _is_flat(node: ast.SyntaxNode) -> bool:
     """Whether a node is best shown as its text: an expression, or an atom, without operators inside."""
-    if isinstance(node, ast.Operation | ast.Aggregate | ast.Negative | ast.FormatString):
+    if isinstance(node, ast.OperationNode | ast.AggregateNode | ast.NegativeNode | ast.FormatStringNode):
         return False
-    if isinstance(node, ast.Atom):
+    if isinstance(node, ast.AtomNode):
         return node.at is None and _is_flat(node.call)
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.CallNode):
         return all(map(_is_flat, node.arguments)) and not any(
-            isinstance(argument, ast.Call) for argument in node.arguments
+            isinstance(argument, ast.CallNode) for argument in node.arguments
         )
-    return isinstance(node, ast.Expression | ast.Column | ast.Option | ast.Attribute)
+    return isinstance(node, ast.Expression | ast.ColumnNode | ast.OptionNode | ast.AttributeNode)
 
 
 _ROLES: Final = ("heads", "body")

@@ -118,7 +118,7 @@ class Session:
         """Add the statements of a text and answer its queries, in order."""
         waiting: list[ast.Statement] = []
         for statement in parse(source).statements:
-            if isinstance(statement, ast.Query):
+            if isinstance(statement, ast.QueryNode):
                 self._add(waiting, folder)
                 waiting = []
                 self._ask(_text(source, statement))
@@ -130,7 +130,7 @@ class Session:
         """Add and take away what statements say, as one transaction."""
         if not statements:
             return
-        document = ast.Document(tuple(statements))
+        document = ast.DocumentNode(tuple(statements))
         with self.work.showing_progress(), self.work.reasoner.change() as change:
             change.take(document, unsigned="+", folder=folder or Path())
         # Here rules often come before their facts.
