@@ -19,7 +19,7 @@ import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, held
 from tests.strategies import EVERYTHING, Case, cases, distinct
 from tidelog.data.typed_columns import EXACT
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
 from tidelog.spark import table_changes as tables
@@ -129,7 +129,7 @@ def send(
     """Apply a batch to the store in a folder."""
     reasoner = tables.opened(path, program, {"threads": 1}).reasoner
     named = BatchId("app", number)
-    faults = Faults(OnError.FAIL)
+    faults = RejectedRows(OnError.FAIL)
     return tables.carry_out(reasoner, sources(case, batch), named, "ignore", faults, publish)
 
 
@@ -273,7 +273,7 @@ def test_facts_as_rows_are_read_as_the_same_facts(
         assert table.num_rows + others.count == len(rows)
         # Deleting what is listed as rows, and the others, deletes all of it, and nothing is unknown.
         delta = tables.carry_out(
-            reasoner, [(shape, [table])], None, "error", Faults(OnError.FAIL), None, {"p": others}
+            reasoner, [(shape, [table])], None, "error", RejectedRows(OnError.FAIL), None, {"p": others}
         )
         assert delta is not None and delta.removed == 2 * len(rows) and not len(reasoner["p"])
         reasoner.close()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.errors import DataError, Source, render_all
-from tidelog.io.toml_tables import Document
+from tidelog.errors import DataError, SourceText, render_all
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     EMPTIED,
@@ -43,7 +43,7 @@ ORDERS = SourceMeasure("orders.csv", "order", 1000, newest=NOW - timedelta(hours
 
 def read(text: str) -> Guards:
     """The guards of a job file; those of its sources are named by their paths."""
-    document = Document(Source("job.toml", text))
+    document = TomlDocument(SourceText("job.toml", text))
     root = document.root
     sources = {}
     for table in root.tables("source"):

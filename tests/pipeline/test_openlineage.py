@@ -19,8 +19,8 @@ import pytest
 
 import tidelog as tl
 from tidelog.errors import Severity as Level
-from tidelog.errors import Source
-from tidelog.io.toml_tables import Document
+from tidelog.errors import SourceText
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.guards import Assertion, Finding, Severity
 from tidelog.pipeline.run_reports import (
     Dataset,
@@ -342,7 +342,7 @@ namespace = "shop"
 timeout = 2
 api-key-variable = "LINEAGE_KEY"
 """
-    document = Document(Source("job.toml", text))
+    document = TomlDocument(SourceText("job.toml", text))
     assert read_settings(document.root.table("openlineage")) == Settings(
         "shop", "lineage.jsonl", "http://marquez:5000", seconds=2.0, key_variable="LINEAGE_KEY"
     )
@@ -354,6 +354,6 @@ api-key-variable = "LINEAGE_KEY"
         ('namespace = "x"', "E804"),
         ('file = "x"\nkey = "x"', "E802"),
     ):
-        document = Document(Source("job.toml", f"[openlineage]\n{wrong}\n"))
+        document = TomlDocument(SourceText("job.toml", f"[openlineage]\n{wrong}\n"))
         read_settings(document.root.table("openlineage"))
         assert [fault.code for fault in document.faults] == [code]

@@ -14,8 +14,8 @@ import pytest
 
 import tidelog as tl
 from tests.docs.blocks import ROOT
-from tidelog.errors import Source
-from tidelog.io.toml_tables import Document
+from tidelog.errors import SourceText
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.expectations import tables_of, with_drops
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
@@ -78,7 +78,7 @@ Rows = Sequence[tuple[object, ...]]
 
 def read_job() -> tuple[Guards, dict[str, str]]:
     """The guards of the job, and the predicate of each source."""
-    document = Document(Source("job.toml", JOB))
+    document = TomlDocument(SourceText("job.toml", JOB))
     root = document.root
     limits, predicates = {}, {}
     for table in root.tables("source"):

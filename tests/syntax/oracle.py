@@ -13,7 +13,7 @@ from typing import Any
 
 from lark import Lark, LarkError, Token, Transformer
 
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax import ast
 from tidelog.syntax.ast import NumberKind
 from tidelog.syntax.lexer import unescape
@@ -262,7 +262,7 @@ class ToTree(Transformer[Any, Any]):
         if token.type == "BOOLEAN":
             return ast.BooleanNode(token == "true")
         if token.type == "FSTRING":
-            literal = parse_literals(Source("<format string>", f"?x = {token}"))[0]
+            literal = parse_literals(SourceText("<format string>", f"?x = {token}"))[0]
             assert isinstance(literal, ast.ComparisonNode)
             return literal.right
         suffix = children[1] if len(children) > 1 else None

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tidelog.errors import ProgramError, Source, Span
+from tidelog.errors import ProgramError, SourceText, Span
 from tidelog.syntax import ast
 from tidelog.syntax.ast import ClauseNode, ComparisonNode, NumberKind, OperationNode
 from tidelog.syntax.clause_parser import DEEPEST
@@ -23,7 +23,7 @@ def clause(text: str) -> ClauseNode:
 
 def expression(text: str) -> ast.Expression:
     """The expression that a text is."""
-    (literal,) = parse_literals(Source("<text>", f"?r = {text}"))
+    (literal,) = parse_literals(SourceText("<text>", f"?r = {text}"))
     assert isinstance(literal, ComparisonNode)
     return literal.right
 
@@ -145,7 +145,7 @@ INTERVAL = ast.IntervalNode(True, ast.NumberNode("0", NumberKind.INTEGER), ast.D
     ],
 )
 def test_literals(text: str, tree: ast.Literal) -> None:
-    assert parse_literals(Source("<text>", text)) == (tree,)
+    assert parse_literals(SourceText("<text>", text)) == (tree,)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_clauses() -> None:
 
 @pytest.mark.parametrize("text", ["p(?x)", "p(?x) .", "?- p(?x)", "?- p(?x) .", "  ?-p(?x).  % why\n"])
 def test_queries_may_leave_out_their_marks(text: str) -> None:
-    assert parse_literals(Source("<query>", text)) == (P,)
+    assert parse_literals(SourceText("<query>", text)) == (P,)
 
 
 @pytest.mark.parametrize("text", ["", "p(?x) . q(?x) .", "p(?x) :- q(?x)", "?-", "p(?x", "p(é)"])
 def test_what_is_no_query(text: str) -> None:
     with pytest.raises(ProgramError):
-        parse_literals(Source("<query>", text))
+        parse_literals(SourceText("<query>", text))
 
 
 # ---- directives
@@ -233,7 +233,7 @@ def test_prefixes(text: str, prefix: str) -> None:
 
 def test_nodes_know_where_they_come_from() -> None:
     text = '% c\n  #[name("n")] + boxplus[0,1] p(?x , f"a{ -1 }") :- ~ q(?x)@[0,1/3), ?x+1 > 2 .  '
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     (statement,) = parse(source).statements
     assert isinstance(statement, ClauseNode)
     assert statement.span == Span(source, 6, len(text) - 2)
@@ -279,7 +279,7 @@ def test_plain_facts_read_the_same_on_both_ways(text: str, monkeypatch: pytest.M
             return str(error)
         return [(node, node.span, node.comments, spans(node)) for node in statements]
 
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     short = outcome()
     assert text.startswith("boxplus") or read_fact(source, 0) is not None or "5m" in text or "edge (" in text
     monkeypatch.setattr("tidelog.syntax.parser.read_fact", lambda source, position: None)

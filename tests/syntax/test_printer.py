@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.syntax import oracle, trees
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax import ast
 from tidelog.syntax.ast import DocumentNode
 from tidelog.syntax.parser import parse_literals, parse_text
@@ -57,10 +57,10 @@ def formatted(text: str) -> str:
     ],
 )
 def test_expressions(text: str, printed: str) -> None:
-    (literal,) = parse_literals(Source("<text>", f"?r = {text}"))
+    (literal,) = parse_literals(SourceText("<text>", f"?r = {text}"))
     assert isinstance(literal, ast.ComparisonNode)
     assert print_node(literal.right) == printed
-    assert parse_literals(Source("<text>", f"?r = {printed}")) == (literal,)
+    assert parse_literals(SourceText("<text>", f"?r = {printed}")) == (literal,)
 
 
 @pytest.mark.parametrize(

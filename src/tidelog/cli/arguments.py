@@ -13,7 +13,7 @@ from tidelog import __version__
 from tidelog.cli.options import (
     ENGINES,
     ROWS_HELP,
-    Parser,
+    CommandParser,
     UsageError,
     add_data,
     add_data_files,
@@ -352,9 +352,9 @@ def _programs_first(arguments: Sequence[str]) -> list[str]:
     return [*kept[:1], *programs, *kept[1:]]
 
 
-def _parser() -> tuple[Parser, dict[str, Parser]]:
+def _parser() -> tuple[CommandParser, dict[str, CommandParser]]:
     """The parser, and those of the commands by their names."""
-    parser = Parser(
+    parser = CommandParser(
         prog="tidelog",
         allow_abbrev=False,
         description="Derive what follows from rules and facts.",

@@ -37,7 +37,7 @@ class UsageError(Exception):
         return 2
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are short."""
 
     def error(self, message: str) -> NoReturn:
@@ -46,10 +46,10 @@ class Parser(argparse.ArgumentParser):
 
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[Parser]
+    Commands = argparse._SubParsersAction[CommandParser]
 
 
-def command(commands: Commands, name: str, summary: str, example: str) -> Parser:
+def command(commands: Commands, name: str, summary: str, example: str) -> CommandParser:
     """Add a command; what it takes is still to be added."""
     return commands.add_parser(
         name,

@@ -14,7 +14,7 @@ from tidelog.errors import (
     Diagnostic,
     ProgramError,
     Severity,
-    Source,
+    SourceText,
     TidelogError,
     suggest,
 )
@@ -41,13 +41,13 @@ def program_files(names: Sequence[str]) -> list[str]:
     return files
 
 
-def read_source(name: str) -> Source:
+def read_source(name: str) -> SourceText:
     """The text of a program; raises `DataError` if it cannot be read."""
     path = Path(name)
     try:
         if name == STANDARD_INPUT:
-            return Source("<stdin>", sys.stdin.read())
-        return Source(name, path.read_text(encoding="utf-8-sig"))
+            return SourceText("<stdin>", sys.stdin.read())
+        return SourceText(name, path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as fault:
         reason, help = f"it is not UTF-8 (byte {fault.start + 1})", None
     except OSError as fault:
@@ -82,7 +82,7 @@ def load_program(
 
 
 def resolve_source(
-    source: Source,
+    source: SourceText,
     name: str,
     parameters: Mapping[str, str],
     known: Mapping[str, Predicate] | None = None,

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelog.cli.options import UsageError
 from tidelog.cli.output import data_output, is_coloured, show
 from tidelog.data.relation import Relation
-from tidelog.errors import DataError, Diagnostic, Source, counted, text_width, visible
+from tidelog.errors import DataError, Diagnostic, SourceText, counted, text_width, visible
 from tidelog.io.data_file import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, file_table, write
 from tidelog.logic.program import Program
@@ -133,7 +133,7 @@ def query_name(text: str) -> str:
     >>> query_name("ancestor(alice,?x)")
     '?- ancestor(alice, ?x) .'
     """
-    literals = parse_literals(Source("<query>", text))
+    literals = parse_literals(SourceText("<query>", text))
     return f"?- {', '.join(map(print_node, literals))} ."
 
 

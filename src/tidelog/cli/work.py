@@ -51,7 +51,7 @@ _PERIOD: Final = 0.1
 _CLEAR: Final = "\r\x1b[2K"
 
 
-class Progress:
+class ProgressLine:
     """While it is entered, a thread keeps the line up to date on a terminal; on leaving, the line is gone.
 
     `line` returns the text, given the seconds since the block began. With `logged`, standard error that is no
@@ -67,7 +67,7 @@ class Progress:
         self._thread: Thread | None = None
         self._start = 0.0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         self._start = monotonic()
         if self._is_shown:
             self._thread = Thread(target=self._show, daemon=True)
@@ -131,7 +131,7 @@ REJECTS: Final = Path("rejects.csv")
 HEADERS: Final = {"auto": None, "yes": True, "no": False}
 
 
-class Work:
+class LoadedProgram:
     """A program, its data, and the reasoner that derives what follows. Mutable, as the reasoner is."""
 
     def __init__(self, options: Namespace, listeners: Iterable[Listener] = ()) -> None:
@@ -210,7 +210,7 @@ class Work:
             "allow_write": self.sandbox.write,
         }
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> LoadedProgram:
         return self
 
     def __exit__(
@@ -273,9 +273,9 @@ class Work:
             *paths, equality=options.same_as, unique_names=options.unique_names, tell=self.messages.say
         )
 
-    def showing_progress(self) -> Progress:
+    def showing_progress(self) -> ProgressLine:
         """The work in the block shows how far it is."""
-        return Progress(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
+        return ProgressLine(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
 
     @contextmanager
     def keeping_rejects(self) -> Iterator[None]:

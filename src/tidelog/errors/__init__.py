@@ -78,7 +78,7 @@ def shortened(text: str, width: int) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A text and the name under which it is shown: a path, or `<text>`, `<query>`, `<repl>`.
 
     `first_line` is the number of its first line in that, where it is a part of a longer text.
@@ -116,7 +116,7 @@ class Source:
 class Span:
     """The characters `start` to `end` (exclusive) of a source."""
 
-    source: Source = field(repr=False)
+    source: SourceText = field(repr=False)
     start: int
     end: int
 

@@ -25,8 +25,8 @@ from tidelog.data.columns import (
     with_bounds,
 )
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import DataFile
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.data_file import InputFile
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic import conversions
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.types import Type, column_of, types_of_column
@@ -49,7 +49,7 @@ _ACCEPTED = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ColumnRequest:
     """The columns of Arrow data that are wanted, in the predicate's order; messages call the data `shown`."""
 
     places: tuple[int, ...]
@@ -63,7 +63,7 @@ class Wanted:
 
 def wanted_columns(
     schema: Any, types: tuple[ColumnType, ...] | None, names: tuple[str | None, ...], shown: str
-) -> Wanted:
+) -> ColumnRequest:
     """The columns of the predicate's names if the data has them all, else its columns in order."""
     try:
         found = tuple(schema.names)
@@ -73,21 +73,21 @@ def wanted_columns(
         types, names = (ColumnType.ANY,) * len(found), ()
     if names and len(names) == len(types) and all(name in found for name in names):
         places = tuple(found.index(name) for name in names)
-        return Wanted(places, types, tuple(map(str, names)), shown, _marks(schema, places))
+        return ColumnRequest(places, types, tuple(map(str, names)), shown, _marks(schema, places))
     if len(found) != len(types):
         message = f"the data has {counted(len(found), 'column')} instead of {len(types)}"
         help_line = "its columns are " + ", ".join(f"`{name}`" for name in found)
         raise DataError(Diagnostic(codes.WRONG_WIDTH, message, place=shown, help=help_line))
     places = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     wanted_types, wanted_names = tuple(types[i] for i in places), tuple(found[i] for i in places)
-    return Wanted(places, wanted_types, wanted_names, shown, _marks(schema, places))
+    return ColumnRequest(places, wanted_types, wanted_names, shown, _marks(schema, places))
 
 
 def _marks(schema: Any, places: Sequence[int]) -> tuple[ColumnType | None, ...]:
     return tuple(type_of(schema.field(place)) for place in places)
 
 
-def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> Iterator[Batch]:
+def read_arrow_data(tables: Iterable[Any], wanted: ColumnRequest, faults: RejectedRows) -> Iterator[Batch]:
     """The wanted columns of record batches or tables that follow each other."""
     first_row = 1
     for table in tables:
@@ -112,11 +112,11 @@ class _Part:
 
     arrays: Sequence[Array]
     rows: Any
-    wanted: Wanted
+    wanted: ColumnRequest
     lacking: Sequence[int] = ()
 
 
-def _read_part(part: _Part, wanted: Wanted, faults: Faults) -> Batch:
+def _read_part(part: _Part, wanted: ColumnRequest, faults: RejectedRows) -> Batch:
     """The batch of the rows that can be read; missing values that are values are counted."""
     batch = _read_rows(part.arrays, part.rows, part.wanted, faults)
     for place in part.lacking:
@@ -125,7 +125,9 @@ def _read_part(part: _Part, wanted: Wanted, faults: Faults) -> Batch:
     return batch
 
 
-def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Iterator[_Part]:
+def _parts(
+    arrays: Sequence[Array], rows: Any, wanted: ColumnRequest, faults: RejectedRows
+) -> Iterator[_Part]:
     """Yield the rows apart that lack the same values, where a missing value is one.
 
     Rows whose structs hold values of different types are apart, too.
@@ -155,7 +157,7 @@ def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -
 
 
 def _faulty(
-    pattern: Mapping[int, int], structs: Mapping[int, Sequence[Type]], wanted: Wanted
+    pattern: Mapping[int, int], structs: Mapping[int, Sequence[Type]], wanted: ColumnRequest
 ) -> tuple[int, str] | None:
     """Return the column in which structs are at fault that have these fields, and the reason."""
     for place, number in pattern.items():
@@ -172,7 +174,7 @@ def _faulty(
 def _of_pattern(
     part: list[Array],
     rows: Any,
-    wanted: Wanted,
+    wanted: ColumnRequest,
     pattern: Mapping[int, int],
     structs: Mapping[int, Sequence[Type]],
 ) -> _Part:
@@ -204,7 +206,7 @@ def _malformed(message: str, shown: str) -> DataError:
     return DataError(Diagnostic(codes.MALFORMED, message, place=shown, help="write the data again"))
 
 
-def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Batch:
+def _read_rows(arrays: Sequence[Array], rows: Any, wanted: ColumnRequest, faults: RejectedRows) -> Batch:
     """The batch of the rows that can be read; `rows` are their numbers in the data."""
     bad: dict[int, tuple[int, str]] = {}
     # A row that is to be left out for one column, and rejected for another, is rejected.
@@ -227,7 +229,11 @@ def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Fault
 
 
 def _without(
-    bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+    bad: dict[int, tuple[int, str]],
+    arrays: Sequence[Array],
+    rows: Any,
+    wanted: ColumnRequest,
+    faults: RejectedRows,
 ) -> Batch:
     """The batch without the bad rows, which are given to `faults`."""
     _reject(bad, arrays, rows, wanted, faults)
@@ -237,7 +243,11 @@ def _without(
 
 
 def _reject(
-    bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+    bad: dict[int, tuple[int, str]],
+    arrays: Sequence[Array],
+    rows: Any,
+    wanted: ColumnRequest,
+    faults: RejectedRows,
 ) -> None:
     """Give the bad rows to `faults`: each has the place of its column, and the reason."""
     for index, (place, reason) in sorted(bad.items()):
@@ -250,7 +260,7 @@ def _reject(
         faults.add(BadRow(fault, text, wanted.names[place] if is_left_out else None))
 
 
-def _is_left_out(array: Array, index: int, wanted: Wanted, place: int) -> bool:
+def _is_left_out(array: Array, index: int, wanted: ColumnRequest, place: int) -> bool:
     """Whether a row is left out for a value that its column lacks; NaN is rejected all the same."""
     return policy(wanted.nulls, place) is Nulls.DROP_ROW and not array[index].is_valid
 
@@ -293,7 +303,7 @@ def _plain_array(values: Array) -> Array:
 
 
 def _column(
-    array: Array, column_type: ColumnType, wanted: Wanted, place: int
+    array: Array, column_type: ColumnType, wanted: ColumnRequest, place: int
 ) -> tuple[Column, dict[int, str]]:
     """The array as a column of the type, and by their places the reasons why some texts are not of it."""
     natural = _natural_column(array)
@@ -397,7 +407,7 @@ _BATCH_ROWS = 1 << 18
 _FILE_MAGIC = b"ARROW1"
 
 
-def read_parquet(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_parquet(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of a Parquet file."""
     import pyarrow.parquet  # takes a while, and few programs need it
 
@@ -407,7 +417,7 @@ def read_parquet(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch
         yield from read_arrow_data(batches, wanted, faults)
 
 
-def read_arrow(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_arrow(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of an Arrow IPC file or stream."""
     del threads
     with file.open() as stream, _open_ipc(stream) as reader:
@@ -415,7 +425,7 @@ def read_arrow(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
         yield from read_arrow_data(_batches(reader), wanted, faults)
 
 
-def _wanted(schema: Any, file: DataFile) -> Wanted:
+def _wanted(schema: Any, file: InputFile) -> ColumnRequest:
     wanted = wanted_columns(schema, file.types, file.names, file.shown)
     return replace(wanted, times=file.times, nulls=file.nulls)
 

@@ -1,6 +1,6 @@
-"""Rows that cannot be read, and what becomes of them. `Faults` changes as files are read.
+"""Rows that cannot be read, and what becomes of them. `RejectedRows` changes as files are read.
 
-Invariant: every row of a file is either in a batch or was given to `Faults.add`, once.
+Invariant: every row of a file is either in a batch or was given to `RejectedRows.add`, once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReadReport:
 
 
 @dataclass
-class Faults:
+class RejectedRows:
     """Collects the rows that cannot be read, over all the files of one run.
 
     With `OnError.COLLECT` the file `rejects` is a CSV of the columns `place`, `code`, `reason` and `row`, the
@@ -129,7 +129,7 @@ class Faults:
         if self._file is not None:
             self._file.close()
 
-    def __enter__(self) -> Faults:
+    def __enter__(self) -> RejectedRows:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.data.arrow import Array, joined
-from tidelog.errors import Diagnostic, ProgramError, Source, Span, codes, suggest
+from tidelog.errors import Diagnostic, ProgramError, SourceText, Span, codes, suggest
 from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
 from tidelog.io.write import write_statements
@@ -63,7 +63,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 def check_size(text: str) -> None:
     """Raise `ProgramError` if the query is no text, is nested too deeply, or has too many parts."""
-    source = Source("<query>", text)
+    source = SourceText("<query>", text)
     surrogate = re.search("[\ud800-\udfff]", text)
     if surrogate is not None:
         span = Span(source, surrogate.start(), surrogate.end())
@@ -117,7 +117,7 @@ def with_named_columns(text: str, names: Sequence[str]) -> str:
 
 def syntax_error(text: str, message: str) -> Diagnostic:
     """Return what is wrong with a query that the parser refused with a message."""
-    source = Source("<query>", text)
+    source = SourceText("<query>", text)
     listed = list(tokens(text))
     found = _wrong_form(listed) or _open_string(listed) or _undeclared(listed) or _unbalanced(listed)
     found = found or _missing_operand(listed) or _stopped(source, listed, message)
@@ -197,7 +197,7 @@ def _missing_operand(listed: list[Token]) -> _Fault | None:
     return None
 
 
-def _stopped(source: Source, listed: list[Token], message: str) -> _Fault:
+def _stopped(source: SourceText, listed: list[Token], message: str) -> _Fault:
     """Return the token before which the parser stopped, as far as it says so."""
     found = _PLACE.search(message)
     if found is None:
@@ -216,7 +216,7 @@ BASE: Final = "tidelog-relative:///"
 _ABSOLUTE: Final = r"^<[A-Za-z][A-Za-z0-9+.-]*:"
 
 
-class Store:
+class SparqlStore:
     """Statements that SPARQL queries are asked of, all put in at once: a label means one blank node then."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:

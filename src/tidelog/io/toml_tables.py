@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidelog.errors import DataError, Diagnostic, Source, Span, codes, suggest
+from tidelog.errors import DataError, Diagnostic, SourceText, Span, codes, suggest
 
 # ---- Where the keys and values of a TOML text stand, which the parser of the standard library does not tell.
 #
@@ -160,10 +160,10 @@ _DEEP = re.compile(r"(?:[\[{]\s*){50}")
 _LONG = re.compile(r"[0-9](?:_?[0-9]){4300}")
 
 
-class Document:
+class TomlDocument:
     """A TOML text, the places of what is in it, and what is wrong with it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.faults: list[Diagnostic] = []
         try:
@@ -177,9 +177,9 @@ class Document:
             raise DataError(_at(_LONG, "a number is too long", source)) from None
 
     @property
-    def root(self) -> Table:
+    def root(self) -> TomlTable:
         """The whole document as a table."""
-        return Table(self, self.values, ())
+        return TomlTable(self, self.values, ())
 
     def span(self, path: tuple[str | int, ...], of_key: bool = False) -> Span:
         """The place of a value or key, or of what holds it."""
@@ -202,10 +202,10 @@ class Document:
             raise DataError(sorted(self.faults, key=lambda item: item.span.start if item.span else 0))
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> TomlDocument:
     """The document in a file."""
     try:
-        return Document(Source(str(path), path.read_text(encoding="utf-8")))
+        return TomlDocument(SourceText(str(path), path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         message = f"the job `{path}` cannot be read: {reason.lower()}"
@@ -214,10 +214,12 @@ def read_document(path: Path) -> Document:
         raise DataError(Diagnostic(codes.NOT_TOML, message, place=str(path), help=help)) from None
 
 
-class Table:
+class TomlTable:
     """A table of a document; what its keys hold is checked when it is asked for."""
 
-    def __init__(self, document: Document, values: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
+    def __init__(
+        self, document: TomlDocument, values: Mapping[str, Any], path: tuple[str | int, ...]
+    ) -> None:
         self.document = document
         self.path = path
         self._values = values
@@ -330,12 +332,12 @@ class Table:
             return self.mapping(key)
         return self.texts(key)
 
-    def table(self, key: str) -> Table | None:
+    def table(self, key: str) -> TomlTable | None:
         """The value as a table."""
         value = self._get(key, dict, "a table")
-        return None if value is None else Table(self.document, value, (*self.path, key))
+        return None if value is None else TomlTable(self.document, value, (*self.path, key))
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """The value as an array of tables."""
         value = self._get(key, list, f"an array of tables, each begun by [[{key}]]")
         if value is None:
@@ -343,7 +345,7 @@ class Table:
         if not all(isinstance(item, dict) for item in value):
             self.wrong(key, f"is not an array of tables, each begun by [[{key}]]")
             return []
-        return [Table(self.document, item, (*self.path, key, place)) for place, item in enumerate(value)]
+        return [TomlTable(self.document, item, (*self.path, key, place)) for place, item in enumerate(value)]
 
     def refuse(self, keys: Collection[str], reason: str) -> None:
         """Note keys that make no sense here."""
@@ -353,14 +355,14 @@ class Table:
                 self.wrong(key, reason)
 
 
-def _at(pattern: re.Pattern[str], message: str, source: Source) -> Diagnostic:
+def _at(pattern: re.Pattern[str], message: str, source: SourceText) -> Diagnostic:
     """Return what is wrong, at the first place that a pattern finds."""
     found = pattern.search(source.text)
     span = None if found is None else Span(source, found.start(), found.start() + 1)
     return Diagnostic(codes.NOT_TOML, message, span)
 
 
-def _not_toml(error: tomllib.TOMLDecodeError, source: Source) -> Diagnostic:
+def _not_toml(error: tomllib.TOMLDecodeError, source: SourceText) -> Diagnostic:
     found = _AT.search(str(error))
     message = f"not TOML: {_AT.sub('', str(error))}"
     if found is None:

@@ -29,7 +29,7 @@ from tidelog.io.data_file import (
     DELIMITED,
     JSON,
     RDF,
-    Options,
+    TransferOptions,
     canonical_format,
     file_name,
     is_compressed,
@@ -462,7 +462,7 @@ def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = 
     Without a resource the file is named after the predicate; the empty resource is standard output. Nothing
     is written outside of `output`, unless that is allowed.
     """
-    options = Options(transfer)
+    options = TransferOptions(transfer)
     folder = output or transfer.folder
     if "resource" in transfer.options:
         path = transfer_path(transfer, folder)
@@ -476,7 +476,7 @@ def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = 
     return Export(path, canonical_format(transfer.format, path), _write_options(options, path), wanted)
 
 
-def _write_options(options: Options, path: Path | None) -> WriteOptions:
+def _write_options(options: TransferOptions, path: Path | None) -> WriteOptions:
     return WriteOptions(
         header=options.flag("header", True) and not options.flag("ignore_headers", False),
         delimiter=options.text("delimiter") and options.character("delimiter", ","),

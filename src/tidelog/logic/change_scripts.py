@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelog.errors import Diagnostic, Label, suggest
 from tidelog.logic import clauses
-from tidelog.logic.expressions import Times
+from tidelog.logic.expressions import IntervalReader
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Fact, MetricRule, Program, Rule, Variable
 from tidelog.logic.resolve import Resolver
@@ -191,7 +191,7 @@ class RuleOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class RequestedChanges:
     """What a text asks for in a transaction: facts, and the rules of the transaction so far.
 
     `program` is the program afterwards, without facts.
@@ -231,7 +231,7 @@ def resolve_changes(
     *,
     unsigned: str | None = None,
     folder: Path | None = None,
-) -> Changes:
+) -> RequestedChanges:
     """What a text asks for on top of a program, which has no facts of its own.
 
     `earlier` are the rules that the transaction has changed so far. A clause without a sign has the sign
@@ -240,7 +240,7 @@ def resolve_changes(
     """
     resolver = _Resolver(program, earlier, unsigned)
     after = replace(resolver.resolve(document, folder), facts=(), rules=resolver.outcome.rules)
-    return Changes(
+    return RequestedChanges(
         program if resolver.is_plain else after,
         resolver.changes,
         resolver.outcome,
@@ -299,7 +299,7 @@ class _Resolver(Resolver):
 
     def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Take the time to which time advances."""
-        self.advance_to = Times(self.report, self.parameters).at(directive.to)
+        self.advance_to = IntervalReader(self.report, self.parameters).at(directive.to)
 
     def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
         """Take the facts or rules of a clause."""

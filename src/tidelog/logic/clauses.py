@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from tidelog.errors import Span, codes
-from tidelog.logic.expressions import Expressions, Metrics, Place, Times, plain_value
+from tidelog.logic.expressions import ExpressionContext, Expressions, IntervalReader, Metrics, plain_value
 from tidelog.logic.functions import builtins
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
@@ -124,7 +124,7 @@ class Head:
     def add(self, argument: ast.Expression) -> None:
         """Add the next argument."""
         earlier = len(self.aggregations)
-        expression = self.expressions.expression(argument, Place.HEAD)
+        expression = self.expressions.expression(argument, ExpressionContext.HEAD)
         if len(self.aggregations) > earlier:
             self._add_aggregated(expression)
             return
@@ -200,7 +200,7 @@ def _plain_fact(clause: ast.ClauseNode, around: Surroundings) -> Fact | None:
         row.append(value)
     if at is None:
         return Fact(name, tuple(row), clause.span)
-    interval = Times(around.report, around.parameters).interval(at)
+    interval = IntervalReader(around.report, around.parameters).interval(at)
     return None if interval is None else TimedFact(name, tuple(row), clause.span, interval)
 
 
@@ -234,7 +234,7 @@ class _Clause:
         self.is_query = is_query
         self.is_metric = False  # operators of time stand in it, or times in the query
         self.time: str | None = None  # the query's variable for the time
-        self.times = Times(around.report, around.parameters)
+        self.times = IntervalReader(around.report, around.parameters)
         self.scope = around.scope
         self.report = around.report
         self.signatures = around.signatures
@@ -258,7 +258,7 @@ class _Clause:
         predicate = self._derive(use, len(arguments))
         row = []
         for column, argument in enumerate(arguments):
-            value = self.expressions.value(argument, Place.FACT)
+            value = self.expressions.value(argument, ExpressionContext.FACT)
             if value is not None:
                 constant = self.columns.constant(Constant(value), predicate, column, argument.span)
                 row.append(constant.value)
@@ -395,7 +395,7 @@ class _Clause:
                 yield Comparison(operator, self._side(left), self._side(right))
 
     def _side(self, node: ast.Expression) -> Expression:
-        return self.expressions.expression(node, Place.BODY)
+        return self.expressions.expression(node, ExpressionContext.BODY)
 
     def _atom(self, atom: ast.AtomNode, *, negated: bool) -> Iterator[Literal]:
         if atom.at is not None:

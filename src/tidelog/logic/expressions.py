@@ -44,7 +44,7 @@ ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]
 _Bound = tuple[Fraction | None, bool, bool]  # the point, whether it is a dateTime, whether it is -inf
 
 
-class Times:
+class IntervalReader:
     """Reads intervals; what is wrong with them is reported."""
 
     def __init__(self, report: Report, parameters: Mapping[str, Value]) -> None:
@@ -141,7 +141,7 @@ class Times:
 class Metrics:
     """Reads metric atoms of one clause. Mutable: it gathers what must hold beside them."""
 
-    def __init__(self, times: Times, read_atom: ReadAtom) -> None:
+    def __init__(self, times: IntervalReader, read_atom: ReadAtom) -> None:
         self.times = times
         self.report = times.report
         self.read_atom = read_atom
@@ -210,7 +210,7 @@ def _intervals(metric: Atom | Metric) -> Iterator[Interval]:
 _SECONDS = {"ms": "0.001", "s": "1", "m": "60", "h": "3600", "d": "86400", "w": "604800"}
 
 
-class Place(Enum):
+class ExpressionContext(Enum):
     """Where an expression stands."""
 
     HEAD = "the head of a rule"
@@ -247,7 +247,7 @@ class Expressions:
             self._made += 1
         return Variable(f"_{self._made}")
 
-    def value(self, node: ast.Expression, place: Place) -> Value | None:
+    def value(self, node: ast.Expression, place: ExpressionContext) -> Value | None:
         """The value of a constant expression; None, with the fault reported, if it has none."""
         expression = self.expression(node, place)
         if isinstance(expression, Apply) and not self.occurrences:
@@ -257,7 +257,7 @@ class Expressions:
             return None
         return expression.value
 
-    def term(self, node: ast.Expression, place: Place) -> Term:
+    def term(self, node: ast.Expression, place: ExpressionContext) -> Term:
         """The variable or constant that an expression is, or a variable to which it is assigned."""
         expression = self.expression(node, place)
         if not isinstance(expression, Apply):
@@ -266,14 +266,14 @@ class Expressions:
         self.assigned.append(Assignment(variable, expression))
         return variable
 
-    def expression(self, node: ast.Expression, place: Place) -> Expression:
+    def expression(self, node: ast.Expression, place: ExpressionContext) -> Expression:
         """The expression that the tree means."""
         match node:
             case ast.VariableNode():
                 return self._variable(node, place)
             case ast.AnonymousNode():
                 message = f"`_` has no value in {place.value}"
-                help = "give it a name, and bind it in the body" if place is Place.HEAD else None
+                help = "give it a name, and bind it in the body" if place is ExpressionContext.HEAD else None
                 self.report.error(codes.ANONYMOUS_WITHOUT_VALUE, message, node.span, help)
             case ast.ExistentialNode(name):
                 message = f"existential variables such as `!{name}` are not part of the language"
@@ -297,11 +297,11 @@ class Expressions:
 
     # ---- variables and parameters
 
-    def _variable(self, node: ast.VariableNode, place: Place) -> Expression:
+    def _variable(self, node: ast.VariableNode, place: ExpressionContext) -> Expression:
         self.occurrences.setdefault(node.name, []).append(node.span)
-        if place in (Place.FACT, Place.PARAMETER, Place.OPTION):
+        if place in (ExpressionContext.FACT, ExpressionContext.PARAMETER, ExpressionContext.OPTION):
             message = f"variable `?{node.name}` in {place.value}, where nothing can bind it"
-            help = f"write `{node.name}` if a name is meant" if place is Place.FACT else None
+            help = f"write `{node.name}` if a name is meant" if place is ExpressionContext.FACT else None
             self.report.error(codes.VARIABLE_WITHOUT_BODY, message, node.span, help)
         return Variable(node.name)
 
@@ -367,7 +367,11 @@ class Expressions:
     # ---- functions
 
     def _function(
-        self, symbol: ast.Symbol, arguments: Sequence[ast.Expression], place: Place, span: Span | None
+        self,
+        symbol: ast.Symbol,
+        arguments: Sequence[ast.Expression],
+        place: ExpressionContext,
+        span: Span | None,
     ) -> Expression:
         name = self.scope.predicate(symbol, self.report)
         function = builtins.lookup(name)
@@ -384,7 +388,7 @@ class Expressions:
         return self._apply(name, arguments, place, span)
 
     def _apply(
-        self, name: str, nodes: Sequence[ast.Expression], place: Place, span: Span | None
+        self, name: str, nodes: Sequence[ast.Expression], place: ExpressionContext, span: Span | None
     ) -> Expression:
         """The function applied to the arguments, evaluated if they are constant."""
         arguments = tuple(self.expression(node, place) for node in nodes)
@@ -414,7 +418,7 @@ class Expressions:
         return application if value is None else Constant(value)
 
     def _format_string(
-        self, parts: Sequence[str | ast.Expression], place: Place, span: Span | None
+        self, parts: Sequence[str | ast.Expression], place: ExpressionContext, span: Span | None
     ) -> Expression:
         """The texts and the values between them, concatenated."""
         resolved: list[Expression] = []
@@ -429,29 +433,33 @@ class Expressions:
 
     # ---- aggregates
 
-    def _aggregate(self, node: ast.AggregateNode, place: Place) -> Expression:
+    def _aggregate(self, node: ast.AggregateNode, place: ExpressionContext) -> Expression:
         """A variable for the aggregate's value, which is noted among the aggregations."""
-        if place is not Place.HEAD:
+        if place is not ExpressionContext.HEAD:
             self._refuse_aggregate(node, place)
             return UNRESOLVED
-        arguments = tuple(self.term(argument, Place.AGGREGATE) for argument in node.arguments)
+        arguments = tuple(self.term(argument, ExpressionContext.AGGREGATE) for argument in node.arguments)
         variable = self.fresh()
         self.aggregations.append(Aggregation(variable, node.function, arguments))
         return variable
 
-    def _refuse_aggregate(self, node: ast.AggregateNode, place: Place) -> None:
+    def _refuse_aggregate(self, node: ast.AggregateNode, place: ExpressionContext) -> None:
         name = f"`#{node.function}`"
         help: str | None = None
-        if place is Place.AGGREGATE:
+        if place is ExpressionContext.AGGREGATE:
             code, message = codes.NESTED_AGGREGATE, f"{name} inside an aggregate"
             help = "let another rule compute the inner aggregate first"
-        elif place is Place.FACT:
+        elif place is ExpressionContext.FACT:
             code = codes.AGGREGATE_IN_FACT
             message = f"{name} in a fact, where there is nothing to aggregate"
         else:
             code = codes.AGGREGATE_OUTSIDE_HEAD
             message = f"{name} in {place.value}: an aggregate stands in the head of a rule"
-            help = "let another rule compute it, and use its head here" if place is Place.BODY else None
+            help = (
+                "let another rule compute it, and use its head here"
+                if place is ExpressionContext.BODY
+                else None
+            )
         self.report.error(code, message, node.span, help)
         for argument in node.arguments:
             self.expression(argument, place)

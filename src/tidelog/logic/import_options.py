@@ -55,7 +55,7 @@ Evaluate = Callable[[ast.Expression], Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class DirectiveReader:
     """Reads the directives of one file; `evaluate` gives the value of a constant expression."""
 
     report: Report

@@ -12,14 +12,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, ProgramWarning, Source, Span, codes, suggest
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    ProgramError,
+    ProgramWarning,
+    SourceText,
+    Span,
+    codes,
+    suggest,
+)
 from tidelog.logic import clauses
 from tidelog.logic.clauses import Surroundings
 from tidelog.logic.conversions import read_any, read_exact
 from tidelog.logic.equality_axioms import axioms
-from tidelog.logic.expressions import Expressions, Place, intervals_of
+from tidelog.logic.expressions import ExpressionContext, Expressions, intervals_of
 from tidelog.logic.functions import builtins
-from tidelog.logic.import_options import Reader
+from tidelog.logic.import_options import DirectiveReader
 from tidelog.logic.program import (
     BOTTOM,
     DIFFERENT,
@@ -62,7 +71,7 @@ def load(
     except (OSError, UnicodeDecodeError) as fault:
         message = f"cannot read the program: {reason(fault)}"
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
-    document = parse_with_faults(Source(str(path), text))
+    document = parse_with_faults(SourceText(str(path), text))
     return resolve(
         document, parameters=parameters, folder=path.parent, known=known, path=path, sandbox=sandbox
     )
@@ -98,7 +107,7 @@ def read_text(
         help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
         raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
     place = None if folder is None else Path(folder)
-    document = parse_with_faults(Source(name, text))
+    document = parse_with_faults(SourceText(name, text))
     return resolve(document, parameters=parameters, folder=place, sandbox=sandbox)
 
 
@@ -287,7 +296,7 @@ class Resolver:
             self.parameters[name] = read_parameter(self.given[name])
         elif directive.default is not None:
             expressions = Expressions(scope, self.parameters, self.report)
-            value = expressions.value(directive.default, Place.PARAMETER)
+            value = expressions.value(directive.default, ExpressionContext.PARAMETER)
             self.parameters[name] = UNRESOLVED.value if value is None else value
         else:
             message = f"the parameter `${name}` has no value"
@@ -359,10 +368,10 @@ class Resolver:
 
     def _transfer(self, directive: ast.ImportDirectiveNode | ast.ExportDirectiveNode, placed: Placed) -> None:
         expressions = Expressions(placed.scope, self.parameters, self.report)
-        reader = Reader(
+        reader = DirectiveReader(
             self.report,
             self.signatures,
-            lambda node: expressions.value(node, Place.OPTION),
+            lambda node: expressions.value(node, ExpressionContext.OPTION),
             placed.folder,
             self.sandbox,
         )

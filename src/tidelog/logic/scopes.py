@@ -11,7 +11,17 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, Label, ProgramError, Severity, Source, Span, codes, suggest
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    Label,
+    ProgramError,
+    Severity,
+    SourceText,
+    Span,
+    codes,
+    suggest,
+)
 from tidelog.errors.codes import MISSING_FULL_STOP
 from tidelog.logic.program import OPEN, Constant, Sandbox
 from tidelog.logic.values import Kind, Value
@@ -338,7 +348,7 @@ class Includes:
         if text is None:
             self._refuse(directive, f"it is not a file of at most {MOST_BYTES >> 20} MiB")
             return None
-        document = parse_with_faults(Source(str(path), text))
+        document = parse_with_faults(SourceText(str(path), text))
         self.note_faults(document)
         return document
 

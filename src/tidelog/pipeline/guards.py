@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidelog.errors import DataError, Diagnostic, Span, TidelogError, codes, counted, suggest
 from tidelog.errors import Severity as Level
-from tidelog.io.toml_tables import Table
+from tidelog.io.toml_tables import TomlTable
 from tidelog.logic.program import BOTTOM, Predicate, Program
 
 # ---- Guards and expectations: what must be true of a run before its version is published.
@@ -478,7 +478,7 @@ _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as 
 # ---- the job file
 
 
-def source_limits(table: Table) -> Limits:
+def source_limits(table: TomlTable) -> Limits:
     """Return the guards in a `[[source]]` of a job file; faults are noted in its document."""
     limits = _limits(table)
     allow_empty = table.flag("allow-empty") is True
@@ -493,7 +493,7 @@ def source_limits(table: Table) -> Limits:
     )
 
 
-def read_guards(root: Table, sources: Mapping[str, Limits] | None = None) -> Guards:
+def read_guards(root: TomlTable, sources: Mapping[str, Limits] | None = None) -> Guards:
     """Return the guards of a job file: its `[[guard]]` and `[[expect]]`, and those of its sources."""
     predicates: dict[str, Limits] = {}
     for table in root.tables("guard"):
@@ -510,7 +510,7 @@ def read_guards(root: Table, sources: Mapping[str, Limits] | None = None) -> Gua
     return Guards(dict(sources or {}), predicates, expectations)
 
 
-def _limits(table: Table) -> Limits:
+def _limits(table: TomlTable) -> Limits:
     least, most = table.count("min-rows"), table.count("max-rows")
     if least is not None and most is not None and least > most:
         table.wrong("max-rows", "is less than `min-rows`")
@@ -518,7 +518,7 @@ def _limits(table: Table) -> Limits:
     return Limits(least, most, _amount(table, "max-drop"), severity=Severity(severity))
 
 
-def _expectation(table: Table) -> Expectation:
+def _expectation(table: TomlTable) -> Expectation:
     predicate = table.required("predicate", "name the predicate that should be empty")
     severity = Severity(table.choice("severity", tuple(Severity), Severity.FAIL))
     expectation = Expectation(
@@ -544,7 +544,7 @@ def _expectation(table: Table) -> Expectation:
     return expectation
 
 
-def _amount(table: Table, key: str) -> Amount | None:
+def _amount(table: TomlTable, key: str) -> Amount | None:
     if key not in table:
         table.text(key)  # so that the key is known
         return None
@@ -559,7 +559,7 @@ def _amount(table: Table, key: str) -> Amount | None:
         return None
 
 
-def _age(table: Table) -> timedelta | None:
+def _age(table: TomlTable) -> timedelta | None:
     text = table.text("max-age")
     try:
         return None if text is None else read_duration(text)
@@ -568,7 +568,7 @@ def _age(table: Table) -> timedelta | None:
         return None
 
 
-def _written(table: Table, key: str) -> object:
+def _written(table: TomlTable, key: str) -> object:
     """Return the value of a key, of whatever type."""
     values: Any = table.document.values
     for part in table.path:
@@ -576,7 +576,7 @@ def _written(table: Table, key: str) -> object:
     return values[key]
 
 
-def _spans(table: Table, keys: Iterable[str]) -> dict[str, Span]:
+def _spans(table: TomlTable, keys: Iterable[str]) -> dict[str, Span]:
     return {key: table.document.span((*table.path, key)) for key in keys if key in table}
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from tidelog.data.arrow import text_array
 from tidelog.data.columns import Batch, Column, column_of_values, policy
 from tidelog.errors import DataError, Diagnostic, Span, TidelogError, codes, counted
-from tidelog.io.data_file import DataFile, file_name, import_file
+from tidelog.io.data_file import InputFile, file_name, import_file
 from tidelog.io.reader import read
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.conversions import exact
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Fact, Program, TimedFact
@@ -47,7 +47,7 @@ Timed = tuple[Batch, Times]  # rows, and when each holds
 
 
 def readable(
-    batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str, begin: int = 0
+    batch: Batch, names: tuple[str, ...], is_integer: bool, faults: RejectedRows, place: str, begin: int = 0
 ) -> Iterator[tuple[int, Batch, Times]]:
     """The rows whose last columns say when, in parts, with where each begins in the batch.
 
@@ -83,7 +83,7 @@ def _rejected(row: Batch, fault: Diagnostic, place: str) -> BadRow:
 # that cannot be read are rejected, never lost.
 
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
-ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
+ReadFiles = Callable[[list[InputFile], RejectedRows], Iterator[Batch]]
 
 STATED = "the program"  # what the facts are called that a program states
 
@@ -101,10 +101,10 @@ class Feeding:
     predicate: str
     shown: str
     marks: str
-    read: Callable[[Faults], Iterator[Batch]]
+    read: Callable[[RejectedRows], Iterator[Batch]]
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
-    data: tuple[DataFile, ...] = ()  # what `read` reads, if that is files of a source
+    data: tuple[InputFile, ...] = ()  # what `read` reads, if that is files of a source
     filter: Filter | None = None
     on_error: str = "reject"
     volatile: bool = False
@@ -182,10 +182,10 @@ def stated_inputs(program: Program) -> Iterator[Feeding]:
         yield Feeding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))
 
 
-def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
+def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[RejectedRows], Iterator[Batch]]:
     """Facts, and behind their arguments the intervals at which they hold."""
 
-    def read_facts(faults: Faults) -> Iterator[Batch]:
+    def read_facts(faults: RejectedRows) -> Iterator[Batch]:
         faults.rows += len(facts)
         columns = tuple(map(column_of_values, zip(*(fact.values for fact in facts), strict=True)))
         last = (Column(ColumnType.STRING, text_array(times)),) if times else ()
@@ -240,7 +240,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
     )
 
 
-def held_in(file: DataFile) -> Columns:
+def held_in(file: InputFile) -> Columns:
     """The types of the values that a file may have: texts say nothing of them, but by declared types."""
     types = [kind for kind in file.types or () if kind is not ColumnType.SKIP]
     types = types[: len(types) - file.times]
@@ -277,7 +277,7 @@ def marks_of(source: Source) -> str:
     return digest(repr(replace(source, span=None, path=(), version=None)))
 
 
-def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch]:
+def read_in_process(files: Iterable[InputFile], faults: RejectedRows) -> Iterator[Batch]:
     """The rows of files, read here."""
     threads = os.cpu_count() or 1
     for file in files:
@@ -364,7 +364,9 @@ class Taken:
 
     def __post_init__(self) -> None:
         on_error = OnError.FAIL if self.item.on_error == "fail" else OnError.COLLECT
-        self.faults = Faults(on_error, self.rejects, advice='`on-error = "reject"` writes such rows aside')
+        self.faults = RejectedRows(
+            on_error, self.rejects, advice='`on-error = "reject"` writes such rows aside'
+        )
         self.filtered = 0
 
     def batches(self) -> Iterator[Batch]:
@@ -386,7 +388,7 @@ class Taken:
             yield from ((part, times) for _, part, times in parts)
         self.faults.check()
 
-    def tell(self, reject: Callable[[Faults], None], rows: int, filtered: int) -> None:
+    def tell(self, reject: Callable[[RejectedRows], None], rows: int, filtered: int) -> None:
         """Take what was told of an input that was read elsewhere: rejected rows, and counts."""
         try:
             reject(self.faults)

@@ -9,9 +9,9 @@ from pathlib import Path
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND, SHOWN
 from tidelog.errors import ProgramError, codes, suggest
-from tidelog.errors import Source as Text
+from tidelog.errors import SourceText as Text
 from tidelog.io.data_file import ALIASES, EXTENSIONS, ON_SPARK, RDF, VERSIONED, canonical_format, format_of
-from tidelog.io.toml_tables import Document, Table, read_document
+from tidelog.io.toml_tables import TomlDocument, TomlTable, read_document
 from tidelog.logic.program import BOTTOM
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
@@ -74,10 +74,10 @@ def load_settings(path: Path | str) -> Settings:
 
 def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> Settings:
     """The job of a text; relative paths in it lie in `folder`."""
-    return _settings(Document(Text(name, text)), Path(folder))
+    return _settings(TomlDocument(Text(name, text)), Path(folder))
 
 
-def _settings(document: Document, folder: Path) -> Settings:
+def _settings(document: TomlDocument, folder: Path) -> Settings:
     root = document.root
     program = root.text("program")
     if "program" not in root:
@@ -113,7 +113,7 @@ def _settings(document: Document, folder: Path) -> Settings:
     return settings
 
 
-def _storage(table: Table | None) -> dict[str, str]:
+def _storage(table: TomlTable | None) -> dict[str, str]:
     """Return how object stores are reached; a value is a text, or the name of an environment variable."""
     found: dict[str, str] = {}
     if table is None:
@@ -137,7 +137,7 @@ def _storage(table: Table | None) -> dict[str, str]:
     return found
 
 
-def _publish(root: Table) -> tuple[str, str | None]:
+def _publish(root: TomlTable) -> tuple[str, str | None]:
     """Return the folder of published versions, and the format of its tables if that is said."""
     table = root.table("publish") if root.is_table("publish") else None
     if table is None:
@@ -149,7 +149,7 @@ def _publish(root: Table) -> tuple[str, str | None]:
     return folder, form
 
 
-def _guards(root: Table) -> Guards:
+def _guards(root: TomlTable) -> Guards:
     guards = read_guards(root)
     for place, one in enumerate(guards.expectations):
         if one.predicate == BOTTOM:
@@ -159,7 +159,7 @@ def _guards(root: Table) -> Guards:
     return guards
 
 
-def _source(table: Table) -> Source:
+def _source(table: TomlTable) -> Source:
     predicate = table.required("predicate", "name the predicate whose facts these are")
     paths = table.texts("path") or ()
     given = _format(table, FORMATS, paths, is_told=False)
@@ -200,7 +200,7 @@ def _source(table: Table) -> Source:
     return source
 
 
-def _check_place(table: Table, given: str | None, has_path: bool, has_query: bool = False) -> None:
+def _check_place(table: TomlTable, given: str | None, has_path: bool, has_query: bool = False) -> None:
     """Note what is missing, or is too much, to tell where data is."""
     if given == "jdbc":
         if "url" not in table:
@@ -218,7 +218,9 @@ def _check_place(table: Table, given: str | None, has_path: bool, has_query: boo
         table.refuse(("path", "header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
 
 
-def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True) -> str | None:
+def _format(
+    table: TomlTable, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True
+) -> str | None:
     """Return the format, of the key or else of the first path's extension.
 
     None if that has none, and files that are found there may tell it.
@@ -235,7 +237,7 @@ def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_tol
     return found
 
 
-def _type(table: Table, place: int, name: str) -> ColumnType:
+def _type(table: TomlTable, place: int, name: str) -> ColumnType:
     if name == "skip":
         return ColumnType.SKIP
     if name not in TYPES:
@@ -244,7 +246,7 @@ def _type(table: Table, place: int, name: str) -> ColumnType:
     return TYPES.get(name, ColumnType.ANY)
 
 
-def _delimiter(table: Table) -> str | None:
+def _delimiter(table: TomlTable) -> str | None:
     delimiter = table.text("delimiter")
     if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         table.wrong("delimiter", "is not one ASCII character")
@@ -252,7 +254,7 @@ def _delimiter(table: Table) -> str | None:
     return delimiter
 
 
-def _sink(table: Table) -> Sink:
+def _sink(table: TomlTable) -> Sink:
     predicate = table.required("predicate", "name the predicate that is put out")
     path = table.text("path")
     what = table.choice("what", (FACTS, CHANGES), FACTS)
@@ -277,7 +279,7 @@ def _sink(table: Table) -> Sink:
     return sink
 
 
-def _engine(table: Table | None) -> Engine:
+def _engine(table: TomlTable | None) -> Engine:
     if table is None:
         return Engine()
     engine = Engine(
@@ -304,7 +306,7 @@ def _engine(table: Table | None) -> Engine:
     return engine
 
 
-def _memory(table: Table) -> int | None:
+def _memory(table: TomlTable) -> int | None:
     """Return how many bytes a state may take."""
     text = table.text("max-memory")
     found = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
@@ -313,7 +315,7 @@ def _memory(table: Table) -> int | None:
     return None if found is None else int(float(found[1]) * {"MB": 10**6, "GB": 10**9}[found[2]])
 
 
-def _time(table: Table) -> tuple[str, ...]:
+def _time(table: TomlTable) -> tuple[str, ...]:
     """What columns behind the arguments tell of when a fact holds."""
     names = table.texts("time") or ()
     if len(names) not in (0, 1, 2, 4):
@@ -321,7 +323,7 @@ def _time(table: Table) -> tuple[str, ...]:
     return names
 
 
-def _horizon(table: Table) -> str | None:
+def _horizon(table: TomlTable) -> str | None:
     """From when to when anything is derived, as text."""
     text = table.text("horizon")
     try:
@@ -332,7 +334,7 @@ def _horizon(table: Table) -> str | None:
         return None
 
 
-def _maintainer(table: Table) -> str:
+def _maintainer(table: TomlTable) -> str:
     name = table.text("maintainer", registry.DEFAULT) or registry.DEFAULT
     try:
         registry.check_names(name, "none")
@@ -342,7 +344,7 @@ def _maintainer(table: Table) -> str:
     return name
 
 
-def _streams(root: Table) -> tuple[Stream, ...]:
+def _streams(root: TomlTable) -> tuple[Stream, ...]:
     """Return the streams: one table, or an array of them, of which each begins with [[stream]]."""
     if root.is_table("stream"):
         table = root.table("stream")
@@ -353,7 +355,7 @@ def _streams(root: Table) -> tuple[Stream, ...]:
     return tuple(map(_stream, tables))
 
 
-def _stream(table: Table) -> Stream:
+def _stream(table: TomlTable) -> Stream:
     given = table.choice("format", STREAM_FORMATS, "csv")
     options = table.mapping("options")
     is_feed = options.get("readChangeFeed", "").lower() == "true"
@@ -391,7 +393,7 @@ def _stream(table: Table) -> Stream:
     return stream
 
 
-def _check_stream(table: Table, stream: Stream) -> None:
+def _check_stream(table: TomlTable, stream: Stream) -> None:
     """Note what is missing in a stream, or does not go together."""
     given = stream.format
     if given in (*FILE_STREAMS, "changes"):
@@ -419,7 +421,7 @@ def _check_stream(table: Table, stream: Stream) -> None:
         table.refuse(("delay", "idle"), "makes no sense without `event-time`")
 
 
-def _duration(table: Table, key: str) -> float | None:
+def _duration(table: TomlTable, key: str) -> float | None:
     """Return a duration in seconds; a number is one, too."""
     text = table.text(key)
     try:

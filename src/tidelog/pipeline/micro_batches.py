@@ -13,9 +13,9 @@ from time import time as now
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, Source, TidelogError, codes
+from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, TidelogError, codes
 from tidelog.io.data_file import file_name
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.change_scripts import transactions
 from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
@@ -371,7 +371,7 @@ class Batches:
         predicate = find_named(str(stream.predicate), program, stream.span)
         return Incoming.of(stream, predicate, program, self.job.settings)
 
-    def records(self, shape: Shape, stream: Stream, faults: Faults, highest: str | None) -> Records:
+    def records(self, shape: Shape, stream: Stream, faults: RejectedRows, highest: str | None) -> Records:
         """Return what gathers the records of a stream."""
         reasoner = self.job.open_reasoner
         parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"
@@ -391,7 +391,7 @@ class Batches:
         if not files:
             return None
         incoming = self.incoming(stream)
-        records = self.records(incoming.shape, stream, Faults(OnError.SKIP), None)
+        records = self.records(incoming.shape, stream, RejectedRows(OnError.SKIP), None)
         try:
             paths = [str(path.resolve()) for path in files]
             reading, _ = incoming.of_files(self.job.session, paths)
@@ -426,7 +426,7 @@ class _Taking:
         self._now = now()
         version = (self._job.store.number or 0) + 1
         self._folder = self._job.store.rejects(version) / "stream"
-        self._faults = Faults(OnError.COLLECT, self._folder / "records.csv")
+        self._faults = RejectedRows(OnError.COLLECT, self._folder / "records.csv")
         self._files: tuple[str, ...] = ()
         self._tally = Tally()
         self._rejected = 0  # by tasks, which have written them
@@ -505,7 +505,7 @@ class _Taking:
     def _take_script(self, name: str, content: bytes, change: Change) -> None:
         """Put a change script into the transaction; one that has errors is rejected as a whole."""
         try:
-            source = Source(name, content.decode("utf-8"))
+            source = SourceText(name, content.decode("utf-8"))
             documents = list(transactions(parse(source)))
             if len(documents) > 1:
                 message = f"a file is one transaction, and this one has {len(documents)}"

@@ -21,7 +21,7 @@ from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.python_data import from_python
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, Contents, Type, Types, types_of_column
@@ -327,7 +327,7 @@ def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner)
         some = tuple(column[start : start + PIECE] for column in columns)
         table = _relation(predicate, some, len(some[0]), reasoner).to_texts("exact").table
         types = (ColumnType.TERM,) * predicate.arity
-        yield from from_python(table, types, tuple(table.column_names), Faults(OnError.FAIL))
+        yield from from_python(table, types, tuple(table.column_names), RejectedRows(OnError.FAIL))
 
 
 def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
@@ -352,7 +352,7 @@ def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> It
         return
     arguments = rows.select(range(arity))
     types, names = predicate.types[:arity], predicate.columns[:arity]
-    yield from from_python(arguments, types, names, Faults(OnError.FAIL))
+    yield from from_python(arguments, types, names, RejectedRows(OnError.FAIL))
 
 
 # ---- Going back: a new version that holds what an earlier one held.
@@ -540,7 +540,7 @@ class _Conversion:
         parts: list[list[Any]] = [[] for _ in range(count)]
         arguments = found.select(range(count))
         names = tuple(table["columns"][:count])
-        for batch in from_python(arguments, types[:count], names, Faults(OnError.FAIL)):
+        for batch in from_python(arguments, types[:count], names, RejectedRows(OnError.FAIL)):
             for place, column in enumerate(batch.columns):
                 parts[place].append(self._engine.encode_column(column))
         columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]

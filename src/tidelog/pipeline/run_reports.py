@@ -18,10 +18,10 @@ from uuid import UUID
 
 from tidelog import __version__
 from tidelog.errors import DataError, Diagnostic, Severity, codes
-from tidelog.io.toml_tables import Table
+from tidelog.io.toml_tables import TomlTable
 from tidelog.pipeline.guards import Assertion, Finding, Measures, SourceMeasure
 from tidelog.pipeline.guards import Severity as GuardSeverity
-from tidelog.show.column_lineage import Dependency, How, Lineage, Origin
+from tidelog.show.column_lineage import ColumnOrigin, How, Lineage, PredicateDependency
 
 # ---- Reports of runs: what was read, derived and published, what guards found, and how long it took.
 #
@@ -110,7 +110,7 @@ class RunReport:
     stages: tuple[StageReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     assertions: tuple[Assertion, ...] = ()
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[PredicateDependency, ...] = ()
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _report(values: Mapping[str, Any]) -> RunReport:
         "predicates": _parts(PredicateReport, values),
         "sinks": _parts(SinkReport, values),
         "stages": _parts(StageReport, values),
-        "dependencies": _parts(Dependency, values),
+        "dependencies": _parts(PredicateDependency, values),
         "findings": tuple(_finding(one) for one in values.get("findings", ())),
         "assertions": tuple(
             Assertion(one["subject"], one["guard"], one["holds"], GuardSeverity(one["severity"]))
@@ -164,7 +164,7 @@ _KEYS: Final[Mapping[type, str]] = {
     PredicateReport: "predicates",
     SinkReport: "sinks",
     StageReport: "stages",
-    Dependency: "dependencies",
+    PredicateDependency: "dependencies",
 }
 
 
@@ -229,7 +229,7 @@ def load_report(path: Path) -> RunReport:
         raise _unreadable("not JSON", str(path)) from None
 
 
-def read_report_folder(table: Table | None) -> str | None:
+def read_report_folder(table: TomlTable | None) -> str | None:
     """Return the folder of reports that the `[report]` of a job file names, if there is one."""
     if table is None:
         return None
@@ -378,7 +378,7 @@ class Settings:
     key_variable: str | None = None  # the environment variable that has the key of the server
 
 
-def read_settings(table: Table | None) -> Settings | None:
+def read_settings(table: TomlTable | None) -> Settings | None:
     """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
     if table is None:
         return None
@@ -618,7 +618,7 @@ class _Inputs:
             for place, name in enumerate(lineage.of(predicate))
         }
 
-    def fields(self, origins: Iterable[Origin]) -> list[dict[str, Any]]:
+    def fields(self, origins: Iterable[ColumnOrigin]) -> list[dict[str, Any]]:
         """Return the fields of datasets that these origins are, each with how it takes part."""
         found: dict[tuple[str, str, str], list[How]] = {}
         for origin in origins:

@@ -22,19 +22,19 @@ from tidelog.data.columns import Batch, Column
 from tidelog.data.relation import column_names
 from tidelog.data.rows import Rows, codes_of, distinct, joined, taken, without
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Span, codes, counted, suggest
-from tidelog.io.arrow_files import Wanted, read_arrow_data, wanted_columns
+from tidelog.io.arrow_files import ColumnRequest, read_arrow_data, wanted_columns
 from tidelog.io.data_file import (
     DELIMITED,
     RDF,
-    DataFile,
     Header,
+    InputFile,
     data_files,
     format_of,
     is_compressed,
     time_types_of,
 )
 from tidelog.io.delimited import first_record
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
@@ -54,7 +54,7 @@ from tidelog.reasoner.transaction import Change
 _FIRST_BYTES = 1 << 16
 
 
-def columns_of(files: Iterable[DataFile]) -> tuple[str, ...]:
+def columns_of(files: Iterable[InputFile]) -> tuple[str, ...]:
     """The columns of the first of the files: names, or numbers where there are no names.
 
     Columns that are found by name are in the order of their names: no other order means anything.
@@ -67,7 +67,7 @@ def columns_of(files: Iterable[DataFile]) -> tuple[str, ...]:
     return ()
 
 
-def _of_delimited(file: DataFile) -> tuple[str, ...]:
+def _of_delimited(file: InputFile) -> tuple[str, ...]:
     with file.open() as stream:
         found = first_record(stream.read(_FIRST_BYTES), file.delimiter.encode(), file.quoting, 1)
     if found is None:
@@ -79,7 +79,7 @@ def _of_delimited(file: DataFile) -> tuple[str, ...]:
     return tuple(sorted(fields)) if is_named else tuple(str(place) for place in range(1, len(fields) + 1))
 
 
-def _of_schema(file: DataFile) -> tuple[str, ...]:
+def _of_schema(file: InputFile) -> tuple[str, ...]:
     with file.open() as stream:
         if file.format == "parquet":
             import pyarrow.parquet as pq
@@ -200,7 +200,7 @@ def with_times(program: Program, settings: Settings) -> Program:
 
 def data_files_of(
     source: Source, settings: Settings, program: Program, predicate: Predicate
-) -> list[DataFile]:
+) -> list[InputFile]:
     """The files that the paths of a source name, each as it is to be read."""
     local = [each for each in source.paths if not is_remote(each)]
     paths = [path for written in local for path in _expanded(written, source, settings)]
@@ -209,7 +209,7 @@ def data_files_of(
         if is_remote(written):
             for folder, stored in _stored_files(written, source, settings):
                 made = _data_file(Path(stored.path), source, program, predicate)
-                known = {each.name: getattr(made, each.name) for each in fields(DataFile)}
+                known = {each.name: getattr(made, each.name) for each in fields(InputFile)}
                 found.append(StoredFile(**{**known, "path": None}, bucket=folder, stored=stored))
     return found
 
@@ -232,7 +232,7 @@ def placed(source: Source) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class StoredFile(DataFile):
+class StoredFile(InputFile):
     """A file in an object store."""
 
     bucket: Folder | None = field(default=None, repr=False)
@@ -322,7 +322,7 @@ def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
     return found
 
 
-def _data_file(path: Path, source: Source, program: Program, predicate: Predicate) -> DataFile:
+def _data_file(path: Path, source: Source, program: Program, predicate: Predicate) -> InputFile:
     name = source.format or format_of(path)
     if name is None:
         message = f"the format of `{path}` is not known by its extension"
@@ -335,7 +335,7 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
         header = source.first_row
         if has_skipped:
             header = Header.NONE if header in (Header.NONE, Header.DETECTED) else Header.IGNORED
-    return DataFile(
+    return InputFile(
         path,
         name,
         types,
@@ -433,7 +433,7 @@ class Versioned:
     # ---- rows
 
     @cached_property
-    def _reading(self) -> tuple[Wanted, tuple[str, ...]]:
+    def _reading(self) -> tuple[ColumnRequest, tuple[str, ...]]:
         source, names = self.source, self.found.schema.names
         predicate = find_predicate_of(source, self.program)
         types, called = columns_and_types(source, self.program, predicate)
@@ -446,7 +446,7 @@ class Versioned:
         return wanted, tuple(names[place] for place in places)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ColumnRequest:
         """What is read of `read_columns`."""
         return self._reading[0]
 
@@ -455,7 +455,7 @@ class Versioned:
         """The names of the columns that are read."""
         return self._reading[1]
 
-    def read(self, faults: Faults) -> Iterator[Batch]:
+    def read(self, faults: RejectedRows) -> Iterator[Batch]:
         """Yield all rows."""
         wanted, table = self.wanted, self._table
         yield from _counted(read_arrow_data(table.batches(self.read_columns), wanted, faults), faults)
@@ -467,7 +467,7 @@ class Versioned:
 
     def still(self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: Filter | None) -> Rows:
         """Return those of some facts that rows of the table are; only rows with some values are read."""
-        faults = Faults(OnError.SKIP)
+        faults = RejectedRows(OnError.SKIP)
         is_here = np.zeros(rows.count, dtype=bool)
         batches = self._table.batches(self.read_columns, among)
         for batch in read_arrow_data(batches, self.wanted, faults):
@@ -502,7 +502,7 @@ class Versioned:
 
     def _facts(self, rows: Any, filter: Filter | None) -> tuple[list[Batch], int]:
         """Return rows as facts, and how many the filter leaves out."""
-        faults = Faults(OnError.SKIP)
+        faults = RejectedRows(OnError.SKIP)
         found = list(read_arrow_data([rows], self.wanted, faults))
         if faults.skipped or sum(batch.rows for batch in found) != rows.num_rows:
             raise NoFeedError("rows that came or went cannot be read")
@@ -592,7 +592,7 @@ def feed_of(
         return None
 
 
-def _counted(batches: Iterator[Batch], faults: Faults) -> Iterator[Batch]:
+def _counted(batches: Iterator[Batch], faults: RejectedRows) -> Iterator[Batch]:
     for batch in batches:
         faults.rows += batch.rows
         yield batch

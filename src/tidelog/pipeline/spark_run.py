@@ -25,8 +25,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from tidelog.data.columns import Batch
 from tidelog.data.rows import Rows, joined
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import Source, file_name, import_file
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.data_file import FactSource, file_name, import_file
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.type_inference import Columns, infer
@@ -83,7 +83,7 @@ class Item:
 
     key: str
     predicate: str
-    source: Source
+    source: FactSource
     on_error: str
     is_volatile: bool
     table: Versioned | None = None  # what is read, if that has versions
@@ -348,7 +348,7 @@ class SparkIntake:
         one, other = then.frame.alias("one"), now.frame.alias("other")
         names = [quoted(name) for name in then.input.columns]
         both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
-        faults, rows = Faults(OnError.FAIL), []
+        faults, rows = RejectedRows(OnError.FAIL), []
         still = one.join(other, both, "left_semi").distinct()
         for table in fetched_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
@@ -388,7 +388,7 @@ class SparkIntake:
         reading = replace(
             facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
         ).reading()
-        faults = Faults(OnError.FAIL)
+        faults = RejectedRows(OnError.FAIL)
         for table in fetched_by_files(differences(then, union(frames)), self._store.incoming):
             kinds = table.column(CHANGE_TYPE)
             rows = table.drop_columns([CHANGE_TYPE])
@@ -399,7 +399,7 @@ class SparkIntake:
 
     def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
         """Yield all rows of a predicate's inputs, some at a time."""
-        faults = Faults(OnError.FAIL)
+        faults = RejectedRows(OnError.FAIL)
         for stated in self._stated:
             if stated.predicate == name and not stated.time:
                 yield from stated.read(faults)
@@ -603,7 +603,7 @@ def reaching(session: SparkSession, settings: Settings) -> SparkSession:
     return session
 
 
-def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
+def files_of(source: FactSource, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
     """Return the files of a source; no session is needed for those on a disk of this machine."""
     listed = local_files(source, folder)
     return found_files(session(), source, folder)[0] if listed is None else listed
@@ -621,7 +621,7 @@ def fetched_input(
             readings.append(read_source(session(), item.source, program, folder))
         return readings[0]
 
-    def read(faults: Faults) -> Iterator[Batch]:
+    def read(faults: RejectedRows) -> Iterator[Batch]:
         shape, rows = reading().input.reading(), 0
         with telling():
             for table in fetched_by_files(reading().frame, incoming):

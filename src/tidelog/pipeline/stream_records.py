@@ -17,7 +17,7 @@ from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, codes
 from tidelog.io.data_file import time_types_of
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import exact, plain, read_exact
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.values import ColumnType, order_key
@@ -95,7 +95,7 @@ class Records:
         self,
         shape: Shape,
         engine: ColumnarEngine,
-        faults: Faults,
+        faults: RejectedRows,
         highest: str | None,
         ignores_missing: bool = False,
     ) -> None:

@@ -24,7 +24,7 @@ from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.data_file import EXTENSIONS, RDF
 from tidelog.io.python_data import from_python
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.io.write import WriteOptions, file_table, write
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, types_of_column
@@ -173,7 +173,7 @@ def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -
         return Rows((), table.num_rows)
     parts: list[list[Any]] = [[] for _ in range(predicate.arity)]
     arguments = table.select(range(predicate.arity))
-    for batch in from_python(arguments, predicate.types, predicate.columns, Faults(OnError.FAIL)):
+    for batch in from_python(arguments, predicate.types, predicate.columns, RejectedRows(OnError.FAIL)):
         for place, column in enumerate(batch.columns):
             parts[place].append(engine.encode_column(column))
     columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]

@@ -13,7 +13,7 @@ from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, without
 from tidelog.engine.interrupts import Lock, locked
 from tidelog.engine.protocol import Flag
-from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
+from tidelog.errors import Diagnostic, ProgramError, SourceText, counted, suggest
 from tidelog.logic.program import Atom, Constant, Literal, Predicate, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.type_inference import LazySchema
@@ -262,7 +262,7 @@ GIVEN = "?- given"  # what stands for the parameters while a query is resolved
 
 def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable, ...]]:
     """A query, and the variables that stand for its parameters; those of the program have their values."""
-    literals = parse_literals(Source("<query>", text))
+    literals = parse_literals(SourceText("<query>", text))
     names = [name for name in dict.fromkeys(_parameters(literals)) if name not in program.parameters]
     if not names:
         return resolve_query(literals, program, text), ()

@@ -11,7 +11,7 @@ from typing import Any
 from tidelog.data.relation import Relation
 from tidelog.engine.events import StrategyChosen
 from tidelog.engine.interrupts import Lock, locked
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, SourceText
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Program, Query
 from tidelog.logic.resolve import resolve_query, warn
@@ -168,7 +168,7 @@ class Asking(ABC):
         return place, choice
 
     def _resolved(self, text: str) -> Query:
-        return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+        return resolve_query(parse_literals(SourceText("<query>", text)), self._program, text)
 
     def _asked(self, text: str) -> Query:
         """The query that somebody asks, who is told of what can never match in it."""

@@ -19,7 +19,7 @@ from tidelog.data.columns import Batch
 from tidelog.engine.interrupts import locked
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError, TidelogError
-from tidelog.io.data_file import DataFile, Header
+from tidelog.io.data_file import Header, InputFile
 from tidelog.io.reader import read
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
@@ -54,7 +54,7 @@ IsRow = Callable[[Batch], bool]
 
 
 @dataclass(frozen=True)
-class OneLine(DataFile):
+class OneLine(InputFile):
     """A file of which only some lines are read."""
 
     text: bytes = b""
@@ -64,7 +64,7 @@ class OneLine(DataFile):
         return io.BytesIO(self.text)
 
 
-def line_of(file: DataFile, values: Sequence[Value], is_row: IsRow) -> int | None:
+def line_of(file: InputFile, values: Sequence[Value], is_row: IsRow) -> int | None:
     """The line on which a file has a row, if it is found; `is_row` knows the row when it is read."""
     if file.path is None or file.compressed or file.format not in BY_LINES:
         return None
@@ -91,10 +91,10 @@ def _written(value: Value) -> bytes | None:
     return None
 
 
-def _search(file: DataFile, data: mmap.mmap, needles: Sequence[bytes], is_row: IsRow) -> int | None:
+def _search(file: InputFile, data: mmap.mmap, needles: Sequence[bytes], is_row: IsRow) -> int | None:
     """The line of the row, in a file that has all needles on it."""
     first = data[: max(data.find(b"\n"), 0) + 1] if file.header is not Header.NONE else b""
-    known = {field.name: getattr(file, field.name) for field in fields(DataFile)}
+    known = {field.name: getattr(file, field.name) for field in fields(InputFile)}
     for tried, (start, end) in enumerate(_lines_with(data, needles)):
         if tried == MOST_READ:
             return None
@@ -149,9 +149,9 @@ class Origins:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self._files: dict[str, dict[DataFile | None, None]] = {}
+        self._files: dict[str, dict[InputFile | None, None]] = {}
 
-    def note(self, predicate: str, file: DataFile | None) -> None:
+    def note(self, predicate: str, file: InputFile | None) -> None:
         """Some facts of a predicate come from a file, None if they came otherwise."""
         self._files.setdefault(predicate, {})[file] = None
 
@@ -169,7 +169,7 @@ class Origins:
             return None
         return " or ".join(dict.fromkeys(file.shown for file in files if file is not None))
 
-    def _find(self, fact: Fact, files: list[DataFile]) -> str | None:
+    def _find(self, fact: Fact, files: list[InputFile]) -> str | None:
         wanted = [self._engine.identity(value) for value in fact.values]
 
         def is_row(batch: Batch) -> bool:

@@ -18,11 +18,11 @@ from tidelog.engine.events import FactsLoaded, Tally
 from tidelog.engine.interrupts import arriving, locked, waited_for
 from tidelog.equality.listing import Listing
 from tidelog.equality.treatment import Axiomatised
-from tidelog.errors import Source
-from tidelog.io.data_file import DataFile, data_file, data_files, predicate_of
+from tidelog.errors import SourceText
+from tidelog.io.data_file import InputFile, data_file, data_files, predicate_of
 from tidelog.io.python_data import from_python
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend, giving_times, warned
 from tidelog.logic.strata import Stratum
@@ -40,7 +40,7 @@ from tidelog.temporal.timed_changes import Times
 class Loading(Explaining):
     """The part of a reasoner that facts and rules come in by; the other part derives and changes."""
 
-    faults: Faults
+    faults: RejectedRows
     time: Temporal
     statistics: Tally
     _engine: Any
@@ -156,7 +156,7 @@ class Loading(Explaining):
         self._schemas.note(name, file)
         return name, self._arriving(read(file, self.faults, self._engine.threads), file)
 
-    def _arriving(self, batches: Iterable[Batch], file: DataFile) -> Iterator[Batch]:
+    def _arriving(self, batches: Iterable[Batch], file: InputFile) -> Iterator[Batch]:
         """The batches of a file; limits hold while one is waited for that somebody else writes."""
         return arriving(batches, self.runtime.limits().check) if file.may_wait else iter(batches)
 
@@ -168,7 +168,7 @@ class Loading(Explaining):
                 change.add(text, name=name, folder=folder)
             return
         strategies.settle(self._strategies.values())
-        program = warned(extend(parse(Source(name, text)), self._program, folder=folder))
+        program = warned(extend(parse(SourceText(name, text)), self._program, folder=folder))
         self._own.stated += program.facts
         self._program = replace(program, facts=())
         self._shown = replace(program, facts=self._own.stated)

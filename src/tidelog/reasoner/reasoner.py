@@ -21,7 +21,7 @@ from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import Point
 from tidelog.logic.program import BOTTOM, Folders, Predicate, Program, Query, Rule, Sandbox
@@ -102,7 +102,7 @@ class Reasoner(Loading):
         allow_write: Folders = None,
     ) -> None:
         program = program_of(program, Sandbox.of(allow_read, allow_write))
-        self.faults = Faults(OnError(on_error), Path(rejects))
+        self.faults = RejectedRows(OnError(on_error), Path(rejects))
         self.table_memory = table_memory  # bytes of tables that are kept between queries
         self.equal = equal  # how equal constants are shown: expand or representative
         self.commits = 0  # transactions carried out

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidelog.data.typed_columns import types_of
 from tidelog.errors import Diagnostic
-from tidelog.io.data_file import DataFile
+from tidelog.io.data_file import InputFile
 from tidelog.logic.program import Fact, Predicate, Program, Query, Transfer
 from tidelog.logic.type_inference import (
     Columns,
@@ -42,7 +42,7 @@ class Schemas:
         self._facts: tuple[tuple[Fact, ...], Mapping[str, Columns]] = (), {}
         self._last: SchemasOf | None = None
 
-    def note(self, name: str, file: DataFile | None = None) -> None:
+    def note(self, name: str, file: InputFile | None = None) -> None:
         """Note that facts of a predicate came, perhaps from a file."""
         self._last = None
         if file is None or file.format in WITH_SCHEMAS:

@@ -14,9 +14,9 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, Rows, distinct
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Span
-from tidelog.io.data_file import DataFile, import_file
+from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.values import ColumnType
 
@@ -36,8 +36,8 @@ class ProgramFacts:
         self._imported = 0  # imports of the program
 
     def pending(
-        self, program: Program, faults: Faults, threads: int
-    ) -> Iterator[tuple[str, Iterable[Batch], DataFile | None, tuple[str, ...]]]:
+        self, program: Program, faults: RejectedRows, threads: int
+    ) -> Iterator[tuple[str, Iterable[Batch], InputFile | None, tuple[str, ...]]]:
         """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for.
 
         Each with the file that it is imported from, None of what the program states, and the columns that say

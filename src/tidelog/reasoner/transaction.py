@@ -21,11 +21,20 @@ from tidelog.data.rows import Keys, Rows, distinct, joined, rows_of, taken, with
 from tidelog.engine.columnar.transactions.transactions import TransactionEngine
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.engine.protocol import Flag
-from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
-from tidelog.io.data_file import DataFile, import_file
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    ProgramError,
+    Severity,
+    SourceText,
+    Span,
+    TidelogError,
+    suggest,
+)
+from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.python_data import from_python, values_of
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.intervals import Point, point_at
 from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
@@ -71,11 +80,11 @@ class Change:
         self,
         program: Program,
         engine: TransactionEngine,
-        faults: Faults,
+        faults: RejectedRows,
         lock: Lock,
         commit: Callable[[Change], Delta],
         announce: Callable[[Delta], None],
-        arriving: Callable[[Iterable[Batch], DataFile], Iterator[Batch]],
+        arriving: Callable[[Iterable[Batch], InputFile], Iterator[Batch]],
         missing: str = "error",
     ) -> None:
         if missing not in ON_MISSING:
@@ -230,17 +239,17 @@ class Change:
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text: rules, facts, declarations, imports."""
         with without_search_for_cycles():
-            self.take(parse(Source(name, text)), unsigned="+", folder=folder)
+            self.take(parse(SourceText(name, text)), unsigned="+", folder=folder)
 
     def remove(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Take away the rules and facts of a text. Rules are found by what they mean."""
         with without_search_for_cycles():
-            self.take(parse(Source(name, text)), unsigned="-", folder=folder)
+            self.take(parse(SourceText(name, text)), unsigned="-", folder=folder)
 
     def apply(self, text: str, *, name: str = "<changes>") -> None:
         """Add and take away what a change script says, one transaction; a last `@commit .` may be there."""
         with without_search_for_cycles():
-            self.take(_without_last_commit(parse(Source(name, text))))
+            self.take(_without_last_commit(parse(SourceText(name, text))))
 
     @locked
     def take(

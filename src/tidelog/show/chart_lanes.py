@@ -220,7 +220,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LaneSpan:
     """A stretch of a lane between two places, 0 and 1 being the ends of the window."""
 
     left: float
@@ -237,11 +237,11 @@ class Lane:
 
     label: str
     group: str
-    spans: tuple[Span, ...]
+    spans: tuple[LaneSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class RelationLanes:
     """The lanes of one relation, and how many more there would be."""
 
     title: str
@@ -257,7 +257,7 @@ class Chart:
 
     title: str
     axis: Axis
-    sections: tuple[Section, ...]
+    sections: tuple[RelationLanes, ...]
     remarks: tuple[str, ...] = ()
 
     @property
@@ -351,7 +351,7 @@ def _units(timeline: Timeline) -> int:
 # ---- lanes
 
 
-def _section(relation: TimedRelation, axis: Axis, most: int | None, places: int) -> Section:
+def _section(relation: TimedRelation, axis: Axis, most: int | None, places: int) -> RelationLanes:
     """The lanes of a relation that have something to show in the window."""
     ordered = relation.sorted()
     columns, _, dictionary = ordered.coded
@@ -375,7 +375,7 @@ def _section(relation: TimedRelation, axis: Axis, most: int | None, places: int)
     groups = list(map(visible, texts[0])) if columns else labels
     spans = _spans(ordered, axis, kept, lane_numbers, drawn, places)
     lanes = tuple(map(Lane, labels, groups, map(tuple, spans)))
-    return Section(relation.name, lanes, len(shown), total - drawn, len(columns) > 1)
+    return RelationLanes(relation.name, lanes, len(shown), total - drawn, len(columns) > 1)
 
 
 def _is_within(relation: TimedRelation, axis: Axis) -> npt.NDArray[np.bool_]:
@@ -397,9 +397,9 @@ def _end(timeline: Timeline, point: Fraction, inwards: int) -> int:
 
 def _spans(
     relation: TimedRelation, axis: Axis, rows: Integers, lanes: Integers, count: int, places: int
-) -> list[list[Span]]:
+) -> list[list[LaneSpan]]:
     """The spans of each lane."""
-    spans: list[list[Span]] = [[] for _ in range(count)]
+    spans: list[list[LaneSpan]] = [[] for _ in range(count)]
     if not len(rows):
         return spans
     left, right = relation.left[rows], relation.right[rows]
@@ -413,7 +413,7 @@ def _spans(
             last = relation.timeline.decode(int(left[stop]), int(right[stop]))
             text = f"{stop - start + 1:,} intervals, {text} … {last}"
         spans[lanes[start]].append(
-            Span(
+            LaneSpan(
                 float(at_left[start]),
                 float(at_right[stop]),
                 left_ends[start],

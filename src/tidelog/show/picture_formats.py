@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
-from tidelog.show.picture import Arrow, Box, Entry, Figure, Graph, Picture, Section
+from tidelog.show.picture import Arrow, Box, Figure, Picture, PictureEntry, PictureGraph, PictureSection
 from tidelog.syntax.printer import PLAIN, highlight
 
 # ---- Where the boxes of a graph stand and how its arrows run, in layers from top to bottom.
@@ -46,7 +46,7 @@ class Rectangle:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """The places of boxes by their keys, the points of each arrow in the graph's order, the whole size."""
 
     boxes: Mapping[str, Rectangle]
@@ -55,7 +55,7 @@ class Layout:
     height: float
 
 
-def lay_out(graph: Graph, size: Callable[[Box], Point]) -> Layout:
+def lay_out(graph: PictureGraph, size: Callable[[Box], Point]) -> GraphLayout:
     """The layout of a graph whose boxes have these widths and heights. A tree has its root at the top."""
     sizes = {box.key: size(box) for box in graph.boxes}
     edges = [_edge(arrow.source, arrow.target, graph.is_tree) for arrow in graph.arrows]
@@ -69,7 +69,7 @@ def lay_out(graph: Graph, size: Callable[[Box], Point]) -> Layout:
     sides = [rectangle.x + rectangle.width for rectangle in boxes.values()]
     width = max(sides + [x for points in curves for x, _ in points])
     height = max(rectangle.y + rectangle.height for rectangle in boxes.values())
-    return Layout(boxes, tuple(curves), width + MARGIN, height + MARGIN)
+    return GraphLayout(boxes, tuple(curves), width + MARGIN, height + MARGIN)
 
 
 def _edge(source: str, target: str, is_tree: bool) -> Edge:
@@ -483,7 +483,7 @@ def _sample(kind: str) -> str:
     return f'<svg width="28" height="12"><path class="curve {kind}" d="M1 6H27"/></svg>'
 
 
-def _section(section: Section, place: int) -> str:
+def _section(section: PictureSection, place: int) -> str:
     names = "".join(f'<span class="chip">{escape(name)}</span>' for name in section.names)
     tag = f'<span class="tag">{escape(section.tag)}</span>' if section.tag else ""
     figures = "".join(_figure(figure) for figure in section.figures)
@@ -493,7 +493,7 @@ def _section(section: Section, place: int) -> str:
     return f'<section id="part-{place}">\n{heading}\n{figures}{shown}</section>\n'
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: PictureEntry) -> str:
     figures = "".join(_figure(figure) for figure in entry.figures)
     shown = f'<div class="figures">\n{figures}</div>\n' if figures else ""
     return f"<article>\n<h3>{escape(entry.title)}</h3>\n<pre>{code(entry.text)}</pre>\n{shown}</article>\n"
@@ -516,7 +516,7 @@ def _figure(figure: Figure) -> str:
 # ---- drawings
 
 
-def svg(graph: Graph) -> str:
+def svg(graph: PictureGraph) -> str:
     """The graph as SVG, to be styled by the page."""
     if not graph.boxes:
         return ""
@@ -565,7 +565,7 @@ def _text(name: str, x: float, y: float, text: str, more: str = "") -> str:
     return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}"{more}>{escape(text)}</text>'
 
 
-def _curves(graph: Graph, layout: Layout) -> Iterator[str]:
+def _curves(graph: PictureGraph, layout: GraphLayout) -> Iterator[str]:
     for arrow, points in zip(graph.arrows, layout.curves, strict=True):
         kind = _ARROW_KINDS.get(arrow.kind, "")
         is_loop = arrow.source == arrow.target

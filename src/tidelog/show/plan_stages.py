@@ -14,10 +14,10 @@ from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Writing, shortened
 from tidelog.show.picture import (
-    Entry,
     Figure,
     Picture,
-    Section,
+    PictureEntry,
+    PictureSection,
     ShownStratum,
     Tree,
     body_predicates,
@@ -56,11 +56,11 @@ def parsed(document: ast.DocumentNode, name: str) -> Stage:
     more = (Tree("…", counted(hidden, "more fact")),) if hidden else ()
     whole = Tree("Document", name, (), (*trees, *more))
     entries = tuple(
-        Entry(_class_name(statement), print_node(statement), (Figure("", tree_graph(tree)),))
+        PictureEntry(_class_name(statement), print_node(statement), (Figure("", tree_graph(tree)),))
         for statement, tree in zip(shown, trees, strict=True)
     )
     summary = (counted(len(document.statements), "statement"), *(tree.detail for tree in more))
-    picture = Picture(f"{name}: syntax tree", summary, (Section("Statements", entries=entries),))
+    picture = Picture(f"{name}: syntax tree", summary, (PictureSection("Statements", entries=entries),))
     return Stage(tuple(tree_lines(whole)), picture)
 
 
@@ -126,9 +126,11 @@ def resolved(program: Program, name: str, query: Query | None, heading: str = "r
     if query is not None:
         lines += ["% query", writing.rule(query.rule).replace(writing.head(query.rule) + " :-", _ANSWER)]
     short = Writing.of(program)
-    entries = tuple(Entry(f"rule {number}", short.rule(rule)) for number, rule in enumerate(program.rules, 1))
+    entries = tuple(
+        PictureEntry(f"rule {number}", short.rule(rule)) for number, rule in enumerate(program.rules, 1)
+    )
     graph = Figure("", rule_graph(program.rules, short))
-    section = Section("Predicates and rules", figures=(graph,), entries=entries)
+    section = PictureSection("Predicates and rules", figures=(graph,), entries=entries)
     return Stage(tuple(lines), Picture(f"{name}: rules", _summary(program), (section,)))
 
 
@@ -194,9 +196,13 @@ def stratified(program: Program, name: str) -> Stage:
         lines += ["", stratum_title(shown, len(layers))] if lines else [stratum_title(shown, len(layers))]
         lines += [f"  {line}" for line in _dependency_lines(stratum, writing)]
         lines += [f"  rule {numbers[id(rule)]}  {writing.rule(rule)}" for rule in stratum.rules]
-        entries = tuple(Entry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules)
-        sections.append(Section(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries))
-    whole = Section("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+        entries = tuple(
+            PictureEntry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules
+        )
+        sections.append(
+            PictureSection(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries)
+        )
+    whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
     picture = Picture(f"{name}: strata", _summary(program), (whole, *sections))
     return Stage(tuple(lines or ["no rules, no strata"]), picture)
 
@@ -233,10 +239,10 @@ def planned(
     if query is not None:
         tree = show_plan(full_plan(query.rule, -1, statistics, _COLLECTED), writing, statistics)
         lines += [f"query  {_query_text(query)}", *(f"  {line}" for line in tree_lines(tree)), ""]
-        entry = Entry("query", _query_text(query), (Figure("all facts", tree_graph(tree)),))
-        sections.append(Section("Query", entries=(entry,)))
+        entry = PictureEntry("query", _query_text(query), (Figure("all facts", tree_graph(tree)),))
+        sections.append(PictureSection("Query", entries=(entry,)))
     if shown:
-        whole = Section("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+        whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
         sections.insert(0, whole)
     picture = Picture(f"{name}: plan", (*_summary(program), assumption), tuple(sections))
     return Stage(tuple(lines[:-1] or ["no rules, no plans"]), picture)
@@ -245,9 +251,9 @@ def planned(
 _COLLECTED: Final = "answers"
 
 
-def _planned_section(stratum: ShownStratum) -> Section:
+def _planned_section(stratum: ShownStratum) -> PictureSection:
     entries = tuple(
-        Entry(
+        PictureEntry(
             f"rule {rule.number}{f', {rule.rule.name}' if rule.rule.name else ''}",
             rule.text,
             tuple(Figure(purpose, tree_graph(tree)) for purpose, tree in rule.plans),
@@ -255,7 +261,7 @@ def _planned_section(stratum: ShownStratum) -> Section:
         for rule in stratum.rules
     )
     tag = "recursive" if stratum.recursive else ""
-    return Section(f"Stratum {stratum.number}", stratum.predicates, tag, entries)
+    return PictureSection(f"Stratum {stratum.number}", stratum.predicates, tag, entries)
 
 
 def _query_text(query: Query) -> str:

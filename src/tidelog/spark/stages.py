@@ -24,7 +24,7 @@ from tidelog.engine.exchange import Listener, Lost, make_certificate
 from tidelog.engine.limits import Limits
 from tidelog.equality import distributed as equality
 from tidelog.equality.distributed import by_rules, task_of
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source, codes, suggest
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, SourceText, codes, suggest
 from tidelog.io.rejects import OnError
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
@@ -590,7 +590,7 @@ def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[P
 
 
 def resolved(text: str, program: Program) -> Query:
-    return resolve_query(parse_literals(Source("<query>", text)), program, text)
+    return resolve_query(parse_literals(SourceText("<query>", text)), program, text)
 
 
 def read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:

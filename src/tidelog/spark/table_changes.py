@@ -28,7 +28,7 @@ from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
 from tidelog.engine.interrupts import waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Schema
@@ -113,7 +113,7 @@ def gather(
     shape: Shape,
     tables: Tables,
     encode: Encode,
-    faults: Faults,
+    faults: RejectedRows,
 ) -> None:
     """Read tables of changes into what was gathered; rows that cannot be read go to `faults`."""
     for table in waited_for(tables):
@@ -128,7 +128,7 @@ def gather(
 
 
 def _facts(
-    table: Any, shape: Shape, encode: Encode, faults: Faults
+    table: Any, shape: Shape, encode: Encode, faults: RejectedRows
 ) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
     """Yield the facts of the rows that can be read, and where they stand in the table."""
     numbers = pa.array(np.arange(table.num_rows))
@@ -140,7 +140,7 @@ def _facts(
         yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()
 
 
-def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
+def _inserts(table: Any, shape: Shape, faults: RejectedRows) -> npt.NDArray[np.int8]:
     """Return 1 where a row is inserted, 0 where it is deleted, and −1 where it does not say."""
     if shape.inserts is not None:
         return np.full(table.num_rows, shape.inserts, np.int8)
@@ -156,7 +156,9 @@ def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
     return inserts
 
 
-def _orders(table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: Faults) -> npt.NDArray[np.int64]:
+def _orders(
+    table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: RejectedRows
+) -> npt.NDArray[np.int64]:
     """Return the order of each row; one without is marked as bad in `inserts`."""
     values = table.column(table.num_columns - 1)
     if pa.types.is_date32(values.type):
@@ -175,7 +177,7 @@ def _at(shape: Shape, place: int) -> str:
     return f"{shape.shown}:{place + 1}"
 
 
-def _reject(table: Any, place: int, fault: Diagnostic, faults: Faults) -> None:
+def _reject(table: Any, place: int, fault: Diagnostic, faults: RejectedRows) -> None:
     row = table.slice(place, 1).to_pylist()[0]
     faults.add(BadRow(fault, json.dumps(list(row.values()), default=str)))
 
@@ -192,7 +194,7 @@ def carry_out(
     changes: Sequence[tuple[Shape, Tables]],
     batch: BatchId | None,
     missing: str,
-    faults: Faults,
+    faults: RejectedRows,
     publish: Publish | None = None,
     deleted: Mapping[str, Rows] | None = None,
 ) -> Delta | None:
@@ -365,7 +367,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
         arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
     table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
     is_same = np.zeros(some.count, bool)
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     for rows, places in _facts(table, shape, _encode(engine), faults):
         pairs = zip(rows.columns, some.columns, strict=True)
         is_same[places] = np.logical_and.reduce([read == ids[places] for read, ids in pairs])

@@ -29,7 +29,7 @@ from tidelog.engine.exchange import Collision, Lost
 from tidelog.errors import Diagnostic, Inconsistent, TidelogError, codes
 from tidelog.errors.codes import EXCHANGE_FAILED
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Schema
@@ -289,7 +289,7 @@ class Reading:
     are_fields: bool = False  # texts as files have them, which may be numbers
     nulls: tuple[Nulls, ...] = ()
 
-    def batches(self, table: Any, shown: str, faults: Faults) -> Iterator[Batch]:
+    def batches(self, table: Any, shown: str, faults: RejectedRows) -> Iterator[Batch]:
         """Yield the rows of a table of these columns; those that cannot be read are given to `faults`."""
         table = table.rename_columns(list(self.names))
         types = (*self.types, *(ColumnType.ANY for _ in self.times))
@@ -528,7 +528,7 @@ def _taken(parts: list[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(some)
 
 
-class Collected(Faults):
+class Collected(RejectedRows):
     """Rows that cannot be read, kept in memory: the predicate, code, reason and the row."""
 
     def __init__(self, on_error: OnError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source, Span, codes, suggest
+from tidelog.errors import Diagnostic, SourceText, Span, codes, suggest
 from tidelog.syntax.ast import (
     AggregateNode,
     AnonymousNode,
@@ -82,8 +82,8 @@ from tidelog.syntax.syntax_errors import (
     HEAD_HELP,
     LITERAL,
     STATEMENT,
-    Found,
     SyntaxFault,
+    UnexpectedToken,
     explain,
 )
 
@@ -98,7 +98,7 @@ DEEPEST: Final = 100
 class ExpressionParser:
     """Reads expressions from the tokens of one statement."""
 
-    def __init__(self, source: Source, tokens: Tokens) -> None:
+    def __init__(self, source: SourceText, tokens: Tokens) -> None:
         self.source = source
         self.text = source.text
         self.begin(tokens)
@@ -350,7 +350,7 @@ class ExpressionParser:
 
     def fault(self, *expected: str) -> SyntaxFault:
         """The fault that the next token is none of those expected."""
-        return SyntaxFault(explain(Found(self.source, self.tokens, self.index, expected)))
+        return SyntaxFault(explain(UnexpectedToken(self.source, self.tokens, self.index, expected)))
 
     def mistake(self, code: str, message: str, help_line: str | None = None) -> SyntaxFault:
         """The fault of the next token with a message of its own."""
@@ -436,7 +436,7 @@ _BOUNDS: Final = NUMBERS | {DURATION, PARAMETER, STRING}
 class LiteralParser(ExpressionParser):
     """Reads heads and bodies from the tokens of one statement."""
 
-    def __init__(self, source: Source, tokens: Tokens) -> None:
+    def __init__(self, source: SourceText, tokens: Tokens) -> None:
         super().__init__(source, tokens)
         self.literals: list[int] = []
         """The first token of each literal of the body."""

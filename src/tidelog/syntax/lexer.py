@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source, Span, codes
+from tidelog.errors import Diagnostic, SourceText, Span, codes
 
 # ---- The kinds of tokens, and the tokens of a statement.
 #
@@ -227,7 +227,7 @@ class Fault:
     """Whether what is skipped holds the statement's full stop."""
 
 
-def not_a_token(source: Source, start: int, end: int) -> Fault:
+def not_a_token(source: SourceText, start: int, end: int) -> Fault:
     """The fault of characters at `start` that begin no token."""
     text = source.text
     if text.startswith(('"', 'f"'), start):
@@ -241,7 +241,7 @@ def not_a_token(source: Source, start: int, end: int) -> Fault:
     return _unexpected_character(source, start, end)
 
 
-def foreign_comment(source: Source, start: int, end: int) -> Fault:
+def foreign_comment(source: SourceText, start: int, end: int) -> Fault:
     """The fault of a `//` or `#` comment."""
     line_end = _line_end(source.text, start, end)
     written = "//" if source.text.startswith("//", start) else "#"
@@ -255,7 +255,7 @@ def foreign_comment(source: Source, start: int, end: int) -> Fault:
     return Fault(diagnostic, line_end, is_line=True)
 
 
-def full_stop_fault(source: Source, previous: str, start: int) -> Fault | None:
+def full_stop_fault(source: SourceText, previous: str, start: int) -> Fault | None:
     """The fault of a full stop that ends no statement, or None if it does."""
     behind = source.text[start + 1 : start + 2]
     if not previous:
@@ -267,7 +267,7 @@ def full_stop_fault(source: Source, previous: str, start: int) -> Fault | None:
     return None
 
 
-def _foreign_directive(source: Source, start: int) -> Fault | None:
+def _foreign_directive(source: SourceText, start: int) -> Fault | None:
     found = _FOREIGN_DIRECTIVE.match(source.text, start)
     if found is None:
         return None
@@ -277,7 +277,7 @@ def _foreign_directive(source: Source, start: int) -> Fault | None:
     return Fault(diagnostic, found.end(), is_line=True)
 
 
-def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
+def _bad_decimal(source: SourceText, point: int, help_line: str) -> Fault:
     """The fault of a number with digits on one side of its point only."""
     start, end = point, point + 1
     while start and source.text[start - 1].isdecimal():
@@ -288,7 +288,7 @@ def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
     return Fault(Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line), end)
 
 
-def malformed_iri(source: Source, start: int, end: int) -> Fault:
+def malformed_iri(source: SourceText, start: int, end: int) -> Fault:
     """The fault of a `<` that begins no IRI."""
     line_end = _line_end(source.text, start, end)
     found = _IRI_CHARACTERS.match(source.text, start, line_end)
@@ -306,7 +306,7 @@ def malformed_iri(source: Source, start: int, end: int) -> Fault:
     )
 
 
-def _unterminated_string(source: Source, start: int, end: int) -> Fault:
+def _unterminated_string(source: SourceText, start: int, end: int) -> Fault:
     quotes = source.text.index('"', start)
     if source.text.startswith('"""', quotes):
         help_line = 'close it with `"""`'
@@ -320,7 +320,7 @@ def _unterminated_string(source: Source, start: int, end: int) -> Fault:
     return Fault(diagnostic, resume, ends_statement=_has_full_stop(source.text, start, resume))
 
 
-def _unexpected_character(source: Source, start: int, end: int) -> Fault:
+def _unexpected_character(source: SourceText, start: int, end: int) -> Fault:
     character = source.text[start]
     resume = start + 1
     for pattern in (_SINGLE_QUOTED, _NOT_ASCII):
@@ -424,7 +424,7 @@ _LONGEST_INTERVAL: Final = 12
 class Lexer:
     """Reads a source, or a part of it, statement by statement; keeps its place and the faults found."""
 
-    def __init__(self, source: Source, start: int = 0, end: int | None = None) -> None:
+    def __init__(self, source: SourceText, start: int = 0, end: int | None = None) -> None:
         self.source = source
         self.text = source.text
         self.end = len(source.text) if end is None else end

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final, TypedDict, TypeVar
 
-from tidelog.errors import Diagnostic, ProgramError, Source, Span, codes, suggest
+from tidelog.errors import Diagnostic, ProgramError, SourceText, Span, codes, suggest
 from tidelog.syntax.ast import (
     AdvanceDirectiveNode,
     AtomNode,
@@ -73,7 +73,7 @@ from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, Synt
 # ---- Which comment belongs to what, so that the formatter can put each back near where it stood.
 
 
-class Place(TypedDict):
+class StatementParts(TypedDict):
     """What all statements have: their span, and the comments before, inside and behind them."""
 
     span: Span
@@ -82,7 +82,7 @@ class Place(TypedDict):
     remark: str | None
 
 
-def place(span: Span, tokens: Tokens, literals: list[int]) -> Place:
+def place(span: Span, tokens: Tokens, literals: list[int]) -> StatementParts:
     """The place of a statement whose body's literals begin at these tokens."""
     text = span.source.text
     if not tokens.comments and tokens.remark is None and text.count("\n", tokens.before, span.start) < 2:
@@ -162,7 +162,7 @@ _FACT: Final = re.compile(
 _TERM: Final = re.compile("|".join(rf"({term})(?=\s*[,)])" for term in _TERMS))
 
 
-def read_fact(source: Source, position: int) -> ClauseNode | None:
+def read_fact(source: SourceText, position: int) -> ClauseNode | None:
     """The plain fact that stands next and has the rest of its line to itself, or None."""
     found = _FACT.match(source.text, position)
     if found is None or found[2] in METRIC_WORDS:
@@ -182,7 +182,7 @@ def read_fact(source: Source, position: int) -> ClauseNode | None:
     return ClauseNode((head,), (), sign, span=Span(source, start, end), comments=("",) if is_apart else ())
 
 
-def _interval(source: Source, found: re.Match[str]) -> IntervalNode:
+def _interval(source: SourceText, found: re.Match[str]) -> IntervalNode:
     bounds = []
     for group in (6, 7):
         kind = NumberKind.DECIMAL if "." in found[group] else NumberKind.INTEGER
@@ -191,7 +191,7 @@ def _interval(source: Source, found: re.Match[str]) -> IntervalNode:
     return IntervalNode(found[5] == "[", bounds[0], bounds[1], found[8] == "]", span=span)
 
 
-def _term(source: Source, found: re.Match[str]) -> Expression:
+def _term(source: SourceText, found: re.Match[str]) -> Expression:
     text = found[0]
     span = Span(source, *found.span())
     match found.lastindex:
@@ -228,7 +228,7 @@ _MOST_READ_AGAIN: Final = 200_000
 """How many tokens may be read a second time: a text without any full stops is not read over and over."""
 
 
-def parse(source: Source) -> DocumentNode:
+def parse(source: SourceText) -> DocumentNode:
     """The tree of a program; raises `ProgramError` with all its syntax errors."""
     document = parse_with_faults(source)
     if document.faults:
@@ -236,7 +236,7 @@ def parse(source: Source) -> DocumentNode:
     return document
 
 
-def parse_with_faults(source: Source) -> DocumentNode:
+def parse_with_faults(source: SourceText) -> DocumentNode:
     """The tree of what can be read of a program, and its syntax errors; for whoever looks for more errors.
 
     A statement that only lacks its full stop is there.
@@ -257,13 +257,13 @@ def parse_text(text: str, name: str = "<text>") -> DocumentNode:
     >>> parse_text("parent(alice, bob) .").statements[0].heads[0].call.symbol.text
     'parent'
     """
-    return parse(Source(name, text))
+    return parse(SourceText(name, text))
 
 
-def parse_literals(source: Source) -> tuple[Literal, ...]:
+def parse_literals(source: SourceText) -> tuple[Literal, ...]:
     """The literals of a query, written with or without its `?-` and full stop.
 
-    >>> len(parse_literals(Source("<query>", "parent(?x, ?y), parent(?y, ?z)")))
+    >>> len(parse_literals(SourceText("<query>", "parent(?x, ?y), parent(?y, ?z)")))
     2
     """
     return Parser(source).query_literals()
@@ -272,7 +272,7 @@ def parse_literals(source: Source) -> tuple[Literal, ...]:
 class Parser(LiteralParser):
     """Reads the statements of a source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.lexer = Lexer(source)
         self.diagnostics: list[Diagnostic] = []
         self._read_again = 0
@@ -359,7 +359,7 @@ class Parser(LiteralParser):
             return self._query()
         return self._clause()
 
-    def end(self, *expected: str) -> Place:
+    def end(self, *expected: str) -> StatementParts:
         """Read the full stop; what all statements have: their place and comments."""
         if self.kinds[self.index] == ".":
             self.index += 1

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax.ast import (
     AdvanceDirectiveNode,
     AggregateNode,
@@ -383,7 +383,7 @@ def highlight(text: str) -> Iterator[tuple[str, str]]:
     >>> list(highlight("p(?x) ."))
     [('predicate', 'p'), ('plain', '('), ('variable', '?x'), ('plain', ')'), ('plain', ' '), ('plain', '.')]
     """
-    lexer = Lexer(Source("<text>", text))
+    lexer = Lexer(SourceText("<text>", text))
     position = 0
     tokens = Tokens()
     while tokens.kinds[-1:] != [END]:

@@ -25,7 +25,7 @@ from tidelog.cli.program_sources import (
     warnings,
 )
 from tidelog.durable import replacing_text
-from tidelog.errors import Diagnostic, Severity, Source, TidelogError, counted
+from tidelog.errors import Diagnostic, Severity, SourceText, TidelogError, counted
 from tidelog.logic.equality_axioms import axiomatise, has_equality
 from tidelog.logic.program import BUILT_IN, PRIVATE, Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
@@ -64,11 +64,11 @@ def reformat(options: Namespace) -> int:
     return 1 if failed or (changed and options.check) else 0
 
 
-def formatted(source: Source) -> str:
+def formatted(source: SourceText) -> str:
     """The program in the one layout; raises `TidelogError` if it does not parse."""
     document = parse(source)
     text = print_document(document)
-    if parse(Source(source.name, text)) != document:
+    if parse(SourceText(source.name, text)) != document:
         message = "the formatted program would mean something else, so it is left as it is"
         raise TidelogError(
             Diagnostic(UNSTABLE, message, place=source.name, help="this is a fault of tidelog: report it")
@@ -76,7 +76,7 @@ def formatted(source: Source) -> str:
     return text
 
 
-def _put_out(name: str, source: Source, text: str, options: Namespace, messages: Messages) -> None:
+def _put_out(name: str, source: SourceText, text: str, options: Namespace, messages: Messages) -> None:
     """Write the program back, or say what would change."""
     if options.diff:
         before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
@@ -196,7 +196,7 @@ def _text(stage: Stage, format: str) -> str:
             return "".join(f"{line}\n" for line in stage.lines)
 
 
-def _stage(options: Namespace, source: Source | None, messages: Messages) -> Stage:
+def _stage(options: Namespace, source: SourceText | None, messages: Messages) -> Stage:
     """The stage that the options ask for."""
     name = shown_name(options.program) if options.store is None else str(options.store)
     has_sizes = options.run or options.data or options.store
@@ -226,11 +226,11 @@ def _stage(options: Namespace, source: Source | None, messages: Messages) -> Sta
 
 def _stored(options: Namespace) -> Program:
     """The program of a store."""
-    from tidelog.cli.work import Work
+    from tidelog.cli.work import LoadedProgram
 
     if options.stage == "parsed":
         raise UsageError("a store holds its program as it is understood: --stage parsed makes no sense")
-    return Work(options).program
+    return LoadedProgram(options).program
 
 
 def _over_representatives(program: Program, name: str, options: Namespace) -> Stage:
@@ -266,9 +266,9 @@ def _answering(query: Query, number: int) -> Rule:
 
 def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     """The plans that fit the relations as they are when everything has been derived."""
-    from tidelog.cli.work import Work
+    from tidelog.cli.work import LoadedProgram
 
-    work = Work(options)
+    work = LoadedProgram(options)
     work.warn(about_unused=False)
     work.derive()
     query = _query(options.query, work.program)
@@ -276,7 +276,7 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     return planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
 
 
-def _on_spark(stage: Stage, options: Namespace, source: Source) -> Stage:
+def _on_spark(stage: Stage, options: Namespace, source: SourceText) -> Stage:
     """The stage with a line that says where the program would run on Spark, and why."""
     from tidelog.cli.commands.spark_commands import choice_of, described
 
@@ -296,4 +296,4 @@ def _with_equality(program: Program, options: Namespace) -> Program:
 
 
 def _query(text: str | None, program: Program) -> Query | None:
-    return None if text is None else resolve_query(parse_literals(Source("<query>", text)), program, text)
+    return None if text is None else resolve_query(parse_literals(SourceText("<query>", text)), program, text)

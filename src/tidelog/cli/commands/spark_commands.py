@@ -35,7 +35,7 @@ from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.io.data_file import DELIMITED, canonical_format
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.io.write import Export, WriteOptions, export_file
 from tidelog.logic.import_options import Nulls, is_counted_apart
 from tidelog.logic.program import BOTTOM, Program
@@ -306,7 +306,7 @@ def _report_rejects(files: Files, derived: Derived, options: Namespace, messages
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
         return 0
-    faults = Faults(on_error, path)
+    faults = RejectedRows(on_error, path)
     for bad in files.rejects():
         faults.add(bad)
     for row in derived.rejects.toLocalIterator():
@@ -370,7 +370,7 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
     messages = Messages(options.quiet)
     from tidelog.spark.reading.folders import incoming
 
-    batches = Batches(options, form, messages)
+    batches = BatchReport(options, form, messages)
     maintained = _maintained(options, batches)
     paths = [Path(name) for name in names]
     whole, selected = incoming(session, maintained.program, paths, HEADERS[options.input_header])
@@ -383,7 +383,7 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
     return code
 
 
-def _maintained(options: Namespace, batches: Batches) -> Maintained:
+def _maintained(options: Namespace, batches: BatchReport) -> Maintained:
     """The store of the options, kept right by batches."""
     from tidelog.spark.maintenance import maintain
 
@@ -403,7 +403,7 @@ def _maintained(options: Namespace, batches: Batches) -> Maintained:
 
 
 def _follow(
-    maintained: Maintained, whole: DataFrame, selected: Any, batches: Batches, options: Namespace
+    maintained: Maintained, whole: DataFrame, selected: Any, batches: BatchReport, options: Namespace
 ) -> int:
     """Apply all batches, until there are no more or Ctrl-C; the exit code of the worst that happened."""
     from tidelog.spark.reading.folders import selections
@@ -471,7 +471,7 @@ def checkpoint_of(store: Path) -> Path:
     return resolved.with_name(f"{resolved.name}.checkpoint")
 
 
-class Batches:
+class BatchReport:
     """What batches have changed so far. Mutable: it grows with each."""
 
     def __init__(self, options: Namespace, form: Form, messages: Messages) -> None:
@@ -481,7 +481,7 @@ class Batches:
         self._form = form
         self._folder = None if options.deltas is None else DeltaFolder(options.deltas, form, continued=True)
         self._prints = options.format == "jsonl" and options.deltas is None
-        self._faults = Faults(self.on_error, self._rejects)
+        self._faults = RejectedRows(self.on_error, self._rejects)
         self.added = self.removed = self.repeated = 0
         self.seconds: list[float] = []
 

@@ -14,7 +14,7 @@ from tidelog.cli.options import UsageError
 from tidelog.cli.output import Messages, show
 from tidelog.cli.program_sources import sandbox_of
 from tidelog.cli.results import Form, by_predicate, duration, print_lines, print_script
-from tidelog.cli.work import Progress
+from tidelog.cli.work import ProgressLine
 from tidelog.engine.events import Event, Notice
 from tidelog.errors import DataError, Diagnostic, TidelogError, codes, counted, visible_lines
 from tidelog.pipeline.job import Job, Run, Step
@@ -105,7 +105,7 @@ def _validate(job: Job, messages: Messages, options: Namespace) -> int:
 
 
 @contextmanager
-def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = False) -> Iterator[Progress]:
+def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = False) -> Iterator[ProgressLine]:
     """In the block, say which steps the job reaches, and show how far the stages of Spark are."""
 
     def line(seconds: float) -> str:
@@ -122,7 +122,7 @@ def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = Fal
             with progress.aside():
                 messages.say(event.text)
 
-    with Progress(line, messages.quiet, logged) as progress:
+    with ProgressLine(line, messages.quiet, logged) as progress:
         job.listeners.append(tell)
         job.reasoning.append(notice)
         try:

@@ -30,7 +30,7 @@ from tidelog.engine.exchange.ids import PARTS, Collision, Column, Counting, Coun
 from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
 from tidelog.engine.fixpoint import Fed
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError, codes
+from tidelog.errors import Diagnostic, ProgramError, Severity, SourceText, Span, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.values import integer
 from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Localised, NotLocalisable, Place, Sizes, localise
@@ -703,7 +703,7 @@ def _frame_of(error: TidelogError) -> Frame:
     return Frame(0, (json.dumps(record).encode(),))
 
 
-def _span_of(record: Sequence[Any] | None, sources: Mapping[str, Source]) -> Span | None:
+def _span_of(record: Sequence[Any] | None, sources: Mapping[str, SourceText]) -> Span | None:
     if record is None or record[0] not in sources:
         return None
     return Span(sources[record[0]], record[1], record[2])

@@ -20,7 +20,7 @@ from pyspark.sql import types as spark_types
 
 from tidelog.data.typed_columns import PRECISION, SCALE
 from tidelog.errors import DataError, Diagnostic, codes, counted, suggest
-from tidelog.io.data_file import EXTENSIONS, DataFile, Source, canonical_format
+from tidelog.io.data_file import EXTENSIONS, FactSource, InputFile, canonical_format
 from tidelog.logic.program import Predicate, Program, Transfer
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
@@ -277,7 +277,7 @@ _LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process looks at itself; exe
 _MARK: Final = b"\xef\xbb\xbf"
 
 
-def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = None) -> Source:
+def source_of(file: InputFile, predicate: Predicate, transfer: Transfer | None = None) -> FactSource:
     """Return the source that is a file of this machine; raise `DataError` if Spark does not read such.
 
     With a transfer, that is the import which names the file.
@@ -296,7 +296,7 @@ def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = 
         raise wrong(message, "rename the file, or read it without Spark")
     is_named = bool(file.names) or not predicate.declared
     width = predicate.arity + len(time)
-    return Source(
+    return FactSource(
         predicate.written,
         file.shown,
         file.format,
@@ -313,7 +313,7 @@ def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = 
     )
 
 
-def predicate_of(source: Source, program: Program) -> Predicate:
+def predicate_of(source: FactSource, program: Program) -> Predicate:
     """Return the predicate that a source feeds; raise `DataError` if the program does not have it."""
     found = program.find(source.predicate)
     if found is not None:
@@ -323,7 +323,7 @@ def predicate_of(source: Source, program: Program) -> Predicate:
     raise source.wrong(codes.NO_SUCH_PREDICATE, f"the program has no predicate `{source.predicate}`", help)
 
 
-def types_of(source: Source, program: Program, predicate: Predicate) -> tuple[ColumnType, ...]:
+def types_of(source: FactSource, program: Program, predicate: Predicate) -> tuple[ColumnType, ...]:
     """Return the types by which the columns of a source are read, skipped ones included."""
     declared = program.types_of(predicate)
     types = declared if source.types is None else tuple(map(_type, source.types))
@@ -345,7 +345,7 @@ def _type(kind: ColumnType | str) -> ColumnType:
     return ColumnType.SKIP if kind == "skip" else TYPES[kind]
 
 
-def names_of(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
+def names_of(source: FactSource, predicate: Predicate) -> tuple[str | None, ...]:
     """Return what the data calls the predicate's columns, and behind them those that say when."""
     if source.columns is None:
         return (*predicate.columns, *source.times)
@@ -384,7 +384,7 @@ class Found:
         return self.path.lower().endswith(".gz")
 
 
-def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[list[Found], str | None]:
+def found_files(session: SparkSession, source: FactSource, folder: Path) -> tuple[list[Found], str | None]:
     """Return the files of a source in the order of their paths, and the folder whose partitions they are.
 
     Raise `DataError` if there are none.
@@ -403,7 +403,7 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
     return list(unique.values()), unquote(bases.pop()) if has_partitions else None
 
 
-def local_files(source: Source, folder: Path) -> list[Found] | None:
+def local_files(source: FactSource, folder: Path) -> list[Found] | None:
     """Return the files of a source if all lie on a disk of this machine; None if Spark has to look."""
     found: list[Found] = []
     for written in source.paths:
@@ -425,7 +425,7 @@ def _local(written: str, folder: Path) -> Path | None:
     return Path(os.path.normpath(local if local.is_absolute() else Path.cwd() / local))
 
 
-def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[Found]]:
+def _listed(session: SparkSession, written: str, source: FactSource, folder: Path) -> tuple[str, list[Found]]:
     is_here = not is_on_connect(session) or "SPARK_LOCAL_REMOTE" in os.environ
     local = _local(written, folder)
     if is_here and local is not None:
@@ -452,7 +452,7 @@ def _listed(session: SparkSession, written: str, source: Source, folder: Path) -
     return base, [_found(address, base, is_here=False) for address in found]
 
 
-def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str, list[Found]]:
+def _listed_here(path: Path, has_magic: bool, source: FactSource) -> tuple[str, list[Found]]:
     roots = [path]
     if has_magic:
         roots = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
@@ -510,7 +510,7 @@ def _found(address: str, base: str, is_here: bool) -> Found:
     return Found(address, path, local, format, shown, partitions, can_open)
 
 
-def _no_files(source: Source, written: str, local: Path | None, error: Exception | None) -> DataError:
+def _no_files(source: FactSource, written: str, local: Path | None, error: Exception | None) -> DataError:
     folder = local.parent if local is not None else None
     names = [child.name for child in folder.iterdir()] if folder is not None and folder.is_dir() else []
     help = suggest(local.name, names) if local is not None else None
@@ -520,7 +520,7 @@ def _no_files(source: Source, written: str, local: Path | None, error: Exception
     return source.wrong(codes.SOURCE_WITHOUT_FILES, f"`{written}` cannot be read: {reason}")
 
 
-def format_of(source: Source, files: Sequence[Found]) -> str:
+def format_of(source: FactSource, files: Sequence[Found]) -> str:
     """Return the format of a source's files; raise `DataError` if it is not told, or if there are several."""
     if source.format is not None:
         return canonical_format(source.format, Path(files[0].path) if source.format == "rdf" else None)

@@ -15,8 +15,8 @@ from pyspark.sql import types as spark_types
 from tidelog.data.columns import HOLD_EMPTY_TEXT, policy
 from tidelog.errors import Diagnostic, codes
 from tidelog.errors.codes import NOT_OF_TYPE
-from tidelog.io.data_file import RDF, Header, Source, time_types_of
-from tidelog.io.delimited import Block, Layout, first_record, layout_of
+from tidelog.io.data_file import RDF, FactSource, Header, time_types_of
+from tidelog.io.delimited import Block, DelimitedLayout, first_record, layout_of
 from tidelog.io.row_readers import (
     FAULT,
     FAULT_TYPE,
@@ -25,10 +25,10 @@ from tidelog.io.row_readers import (
     RAW,
     REJECTS,
     ROW,
-    Carried,
-    Located,
-    Shape,
-    Whole,
+    CarriedFile,
+    OutputColumns,
+    RejectedLineReader,
+    WholeFileReader,
 )
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Predicate
@@ -90,7 +90,7 @@ class Scan:
 class Reading:
     """The rows of a source: those that are facts, and those that are not."""
 
-    source: Source
+    source: FactSource
     input: Input  # how tasks read the columns of `frame`
     checked: DataFrame  # all rows: values, NULL where there is none, and what tells facts from others
     columns: tuple[str, ...]  # what the data calls its columns, sorted; with types where it has some
@@ -205,7 +205,7 @@ class Reading:
 class Wanted:
     """What is read of a source for a predicate."""
 
-    source: Source
+    source: FactSource
     predicate: Predicate
     given: tuple[ColumnType, ...]  # types of the data's columns, skipped ones included; times aside
     called: tuple[str | None, ...]  # what the data calls the predicate's columns, and those that say when
@@ -240,11 +240,11 @@ class Wanted:
         """What is done about missing values, by column."""
         return self.source.missing(self.predicate.arity)
 
-    def carried(self, file: Found, name: str, header: Header = Header.NONE) -> Carried:
+    def carried(self, file: Found, name: str, header: Header = Header.NONE) -> CarriedFile:
         """Return a file as tasks of ours read it."""
         types = self.types(name)
         has_skipped = ColumnType.SKIP in types
-        return Carried(
+        return CarriedFile(
             file.local,
             name,
             types,
@@ -280,19 +280,19 @@ def any_of(flags: Sequence[Column]) -> Column:
 
 
 def read_schema(names: Sequence[str], types: Sequence[ColumnType]) -> spark_types.StructType:
-    """Return the schema of rows that tasks read, as `Shape` has it."""
+    """Return the schema of rows that tasks read, as `OutputColumns` has it."""
     fields = [(name, spark_type_of(of)) for name, of in zip(names, types, strict=True)]
     beside = [(FILE, STRING), (RAW, spark_types.BinaryType()), (FAULT, FAULT_SCHEMA), (LEFT_OUT, _BOOLEAN)]
     return spark_types.StructType([spark_types.StructField(*each) for each in (*fields, *beside)])
 
 
-def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> Shape:
+def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> OutputColumns:
     """Return the same as tasks know it."""
     arrow = tuple(arrow_of(spark_type_of(of)) for of in types)
-    return Shape(tuple(names), tuple(types), arrow, has_fields)
+    return OutputColumns(tuple(names), tuple(types), arrow, has_fields)
 
 
-def whole_files(session: SparkSession, files: Sequence[Found], task: Whole) -> DataFrame:
+def whole_files(session: SparkSession, files: Sequence[Found], task: WholeFileReader) -> DataFrame:
     """Return the rows of files that tasks read whole: by their paths, or by the bytes that Spark reads."""
     if all(file.local is not None for file in files):
         given = session.range(0, len(files), 1, len(files))
@@ -304,7 +304,10 @@ def whole_files(session: SparkSession, files: Sequence[Found], task: Whole) -> D
 
 
 def text_lines(
-    session: SparkSession, files: Sequence[Found], source: Source, partitions: Mapping[str, str] | None = None
+    session: SparkSession,
+    files: Sequence[Found],
+    source: FactSource,
+    partitions: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the lines of files as `value`, with the file of each and where its part of the file begins.
 
@@ -324,7 +327,7 @@ def text_lines(
     )
 
 
-def locating(task: Located) -> Callable[[DataFrame], DataFrame]:
+def locating(task: RejectedLineReader) -> Callable[[DataFrame], DataFrame]:
     """Return what makes `rejects` of rejected rows of files."""
 
     def located(rows: DataFrame) -> DataFrame:
@@ -345,7 +348,7 @@ def without_skipped(wanted: Wanted, name: str) -> tuple[ColumnType, ...]:
     return tuple(of for of in wanted.types(name) if of is not ColumnType.SKIP)
 
 
-def with_names(file: Carried, wanted: Wanted, places: Sequence[int]) -> Carried:
+def with_names(file: CarriedFile, wanted: Wanted, places: Sequence[int]) -> CarriedFile:
     """Return a file that has only the columns in these places."""
     assert file.types is not None
     nulls = wanted.nulls
@@ -397,7 +400,7 @@ class Delimited:
         carried = {file.address: self._carried(file) for file in self.files}
         looked = look(self.session, self.files, self._delimiter, source.quoting)
         groups: dict[_Group, list[Found]] = {}
-        layouts: dict[str, Layout] = {}
+        layouts: dict[str, DelimitedLayout] = {}
         columns: dict[str, tuple[str, ...]] = {}
         whole: list[Found] = []
         for file in self.files:
@@ -430,7 +433,7 @@ class Delimited:
             wanted.input(spark, fields),
             union(parts),
             names,
-            locating(Located(carried, layouts)),
+            locating(RejectedLineReader(carried, layouts)),
             warnings,
             scan=self._scan(groups) if not whole else None,
             of_lines=of_lines if self.rejects or not whole else None,
@@ -470,7 +473,7 @@ class Delimited:
         names = self.wanted.names
         return tuple(place for place, name in enumerate(names) if name not in self._partitions)
 
-    def _carried(self, file: Found) -> Carried:
+    def _carried(self, file: Found) -> CarriedFile:
         source = self.wanted.source
         header = source.first_row
         if ColumnType.SKIP in self.wanted.given:
@@ -479,7 +482,9 @@ class Delimited:
         found = self.wanted.carried(file, self.format, header)
         return with_names(found, self.wanted, self._in_files)
 
-    def _layout(self, file: Carried, known: Looked) -> tuple[Layout, bytes | None, tuple[str, ...]]:
+    def _layout(
+        self, file: CarriedFile, known: Looked
+    ) -> tuple[DelimitedLayout, bytes | None, tuple[str, ...]]:
         """Return the layout of a file, its first line if that is a header, and what it calls its columns."""
         assert known.first is not None
         found = first_record(known.first, self._delimiter.encode(), file.quoting, 1)
@@ -582,7 +587,7 @@ class Delimited:
 
     # ---- whole files
 
-    def _whole(self, files: Sequence[Found], carried: Mapping[str, Carried]) -> DataFrame:
+    def _whole(self, files: Sequence[Found], carried: Mapping[str, CarriedFile]) -> DataFrame:
         """Return the rows of files that tidelog's own reader reads."""
         names = self.wanted.columns
         shape = shape_of(
@@ -591,7 +596,7 @@ class Delimited:
             has_fields=True,
         )
         own = {file.address: carried[file.address] for file in files}
-        rows = whole_files(self.session, files, Whole(own, shape, self.rejects))
+        rows = whole_files(self.session, files, WholeFileReader(own, shape, self.rejects))
         for place, of in enumerate(self._types):
             if place not in self._in_files:
                 name = str(self.wanted.names[place])
@@ -606,7 +611,7 @@ class Delimited:
 
 
 def _compared(
-    source: Source, columns: Mapping[str, tuple[str, ...]]
+    source: FactSource, columns: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple[str, ...], tuple[Diagnostic, ...]]:
     """Return the columns of all files, and a warning for each file that has others than the first one."""
     every = tuple(sorted({name for names in columns.values() for name in names}))
