@@ -23,7 +23,7 @@ from tidelog.data.arrow import (
     text_scalar,
 )
 from tidelog.data.columns import NAME, Column
-from tidelog.data.dictionary import TEXT_KINDS, Dictionary
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary, encode_column
 from tidelog.logic import conversions
 from tidelog.logic import conversions as terms
 from tidelog.logic.conversions import exact, read_any, read_exact, to_python
@@ -292,11 +292,9 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
-        from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-
-        engine = ColumnarEngine(1)
-        ids, places = np.unique(engine.encode_column(column), return_inverse=True)
-        return terms_of(ids, engine.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
+        dictionary = Dictionary()
+        ids, places = np.unique(encode_column(dictionary, column), return_inverse=True)
+        return terms_of(ids, dictionary).cast(pa.string()), array_of(places.astype(np.int64))
     if pa.types.is_dictionary(values.type):
         return write(_plain_array(values.dictionary)), values.indices
     coded = _plain_array(values).dictionary_encode()
