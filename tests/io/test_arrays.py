@@ -39,7 +39,7 @@ def test_numbers_that_do_not_fit() -> None:
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 9))
 def test_truth_values(truths: list[bool], offset: int) -> None:
-    array = arrow.mask(np.array(truths, bool))
+    array = arrow.mask_of(np.array(truths, bool))
     assert array == pa.array(truths, pa.bool_())
     assert arrow.number_array(truths, pa.bool_()) == array
     assert arrow.flags_of(array.slice(offset)).tolist() == truths[offset:]

@@ -14,16 +14,17 @@ import pyarrow.compute as pc
 from tidelog.data.arrow import (
     array_of,
     flags_of,
-    joined,
+    join_texts,
     mask_of,
     numbers_of,
     pool_for_results,
-    taken,
+    take,
     text_array,
     text_scalar,
 )
 from tidelog.data.columns import NAME, Column
 from tidelog.data.dictionary import TEXT_KINDS, Dictionary, encode_column
+from tidelog.data.rows import Ids
 from tidelog.logic import conversions
 from tidelog.logic import conversions as terms
 from tidelog.logic.conversions import exact, read_any, read_exact, to_python
@@ -33,7 +34,6 @@ from tidelog.logic.values import XSD, ColumnType, Kind, Value, order_key, string
 #
 # IRIs, strings and other literals are most of what RDF is made of; none of these becomes a Python value.
 
-Ids = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 Written = tuple[pa.Array, Flags]  # texts, and which of them are right
 Writer = Callable[[Dictionary, Ids], Written]
@@ -61,7 +61,7 @@ def many_texts(dictionary: Dictionary, ids: Ids, form: str, write: Callable[[Ids
     places.append(np.flatnonzero(left))
     order = np.empty(len(ids), np.int64)
     order[np.concatenate(places)] = np.arange(len(ids))
-    return taken(pa.concat_arrays(parts), order)
+    return take(pa.concat_arrays(parts), order)
 
 
 def _joined(*parts: pa.Array | str) -> pa.Array:
@@ -201,7 +201,7 @@ def without_repeats(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
     """The values as texts: `plain`, `field`, `exact`, `ntriples` or `json`."""
     distinct, places = without_repeats(ids)
-    return taken(_distinct_texts(dictionary, distinct, form), places)
+    return take(_distinct_texts(dictionary, distinct, form), places)
 
 
 def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
@@ -346,12 +346,12 @@ def _of_names(texts: pa.Array) -> pa.Array:
 
 def _of_strings(texts: pa.Array) -> pa.Array:
     plain = _matching(texts, _PLAIN)
-    quoted = joined('"', texts, '"')
+    quoted = join_texts('"', texts, '"')
     return quoted if plain.all() else _replaced(quoted, texts, ~plain, lambda text: exact(string(text)))
 
 
 def _of_iris(texts: pa.Array) -> pa.Array:
-    return pc.if_else(mask_of(_is_bare(texts)), texts, joined("<", texts, ">"))
+    return pc.if_else(mask_of(_is_bare(texts)), texts, join_texts("<", texts, ">"))
 
 
 def _rewritten(texts: pa.Array, plain: Flags, write: Callable[[str], str]) -> pa.Array:
@@ -382,16 +382,16 @@ def terms_of(ids: Ids, dictionary: Dictionary) -> pa.Array:
     parts: list[pa.Array] = []
     places: list[npt.NDArray[np.int64]] = []
 
-    def take(where: Flags, write: Callable[[Ids], pa.Array]) -> None:
+    def add(where: Flags, write: Callable[[Ids], pa.Array]) -> None:
         if where.any():
             parts.append(write(ids[where]).cast(pa.large_string()))
             places.append(np.flatnonzero(where))
 
     is_iri, is_integer, is_string = (kinds == kind for kind in (Kind.IRI, Kind.INTEGER, Kind.STRING))
-    take(is_iri, lambda some: _of_iris(dictionary.texts(some).cast(pa.string())))
-    take(is_integer, lambda some: array_of(dictionary.payload[some]).cast(pa.string()))
-    take(is_string, lambda some: _of_strings(dictionary.texts(some).cast(pa.string())))
-    take(~(is_iri | is_integer | is_string), lambda some: to_texts(dictionary, some, "exact"))
+    add(is_iri, lambda some: _of_iris(dictionary.texts(some).cast(pa.string())))
+    add(is_integer, lambda some: array_of(dictionary.payload[some]).cast(pa.string()))
+    add(is_string, lambda some: _of_strings(dictionary.texts(some).cast(pa.string())))
+    add(~(is_iri | is_integer | is_string), lambda some: to_texts(dictionary, some, "exact"))
     if not parts:
         return pa.array([], pa.large_string())
     order = np.empty(len(ids), np.int64)

@@ -22,6 +22,7 @@ from tidelog.data import dictionary_kernels as kernels
 from tidelog.data import memory
 from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
 from tidelog.data.dictionary_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
+from tidelog.data.rows import Ids
 from tidelog.data.text_kernels import USES
 from tidelog.logic.conversions import from_python, read_any, read_exact, read_typed
 from tidelog.logic.values import ColumnType, Kind, Value, decimal
@@ -29,7 +30,6 @@ from tidelog.logic.values import ColumnType, Kind, Value, decimal
 if TYPE_CHECKING:
     from tidelog.data.columns import Column
 
-Ids = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 1024
 LOAD = 0.75

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Ids
 from tidelog.data.typed_columns import TEXT, Misfit, to_typed, types_of, with_mixed
 from tidelog.errors import DataError, Diagnostic, counted, suggest, visible
 from tidelog.errors.codes import MISFIT
@@ -22,7 +23,6 @@ from tidelog.logic.type_inference import LazySchema, Schema
 from tidelog.logic.types import ANY, MOMENT, Contents, Type
 from tidelog.logic.values import Kind, Value
 
-Ids = npt.NDArray[np.int32]
 T = TypeVar("T")
 SHOWN = 20  # rows of a representation
 NO_SUCH_COLUMN = "E527"

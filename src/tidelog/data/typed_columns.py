@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.data import decode
-from tidelog.data.arrow import array_of, mask_of, taken
+from tidelog.data.arrow import array_of, mask_of, take
 from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.data.rows import Ids
 from tidelog.logic.types import (
     ANY,
     MOMENT,
@@ -29,8 +30,6 @@ from tidelog.logic.types import (
     types_of_kinds,
 )
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind, Value
-
-Ids = npt.NDArray[np.int32]
 
 PRECISION, SCALE = MOST_DIGITS, 18  # of decimals, as Spark has them by default
 TEXT = pa.large_string()
@@ -138,7 +137,7 @@ def to_typed(dictionary: Dictionary, ids: Ids, contents: Contents) -> pa.Array:
     if not len(ids):
         return pa.array([], wanted)
     distinct, places = decode.without_repeats(ids)
-    return taken(_typed(dictionary, distinct, wanted), places)
+    return take(_typed(dictionary, distinct, wanted), places)
 
 
 def to_readable(dictionary: Dictionary, ids: Ids, contents: Contents) -> tuple[pa.Array, ColumnType | None]:
@@ -184,7 +183,7 @@ def _struct(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array:
             values = _typed(dictionary, some, field.type) if len(some) else pa.array([], field.type)
         numbers = pa.array(np.cumsum(chosen) - 1, mask=~chosen)
         children.append(values.take(numbers))
-    return taken(pa.StructArray.from_arrays(children, fields=list(wanted)), places)
+    return take(pa.StructArray.from_arrays(children, fields=list(wanted)), places)
 
 
 def _types_by_value(dictionary: Dictionary, ids: Ids) -> npt.NDArray[np.int8]:
@@ -251,7 +250,7 @@ def _decimals(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array
         parts.append(_cast(dictionary, some, numbers, wanted))
     back = np.empty(len(ids), np.int64)
     back[order] = np.arange(len(ids))
-    return taken(pa.concat_arrays(parts), back)
+    return take(pa.concat_arrays(parts), back)
 
 
 def _of_scale(mantissas: npt.NDArray[np.int64], scale: int) -> pa.Array:

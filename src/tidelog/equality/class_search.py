@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tidelog.data.rows import Rows, distinct, taken, without
-from tidelog.equality.classes import NONE, Classes, Ids, Pairs, neighbours
+from tidelog.data.rows import Ids, Rows, distinct, select, without
+from tidelog.equality.classes import NONE, Classes, Pairs, neighbours
 from tidelog.equality.saturation import EQUALITIES, Renaming, Saturation
 from tidelog.equality.work_relations import CHECKED, GIVEN, Facts, Scratch, Sought, Together, united
 from tidelog.logic.program import (
@@ -274,7 +274,7 @@ class Origins:
 
     def _themselves(self, predicate: str, rows: Rows) -> Rows:
         """Those of the rows that are explicit as they are."""
-        return taken(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
+        return select(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
 
     def _of_classes(self, name: str, rows: Rows, classes: Classes) -> Iterator[Rows]:
         """The explicit facts that rows with classes of several members stand for."""
@@ -291,7 +291,7 @@ class Origins:
             members = classes.members_of(owners)
             self._scratch.give(GIVEN, CONSTANTS, Rows((members,), len(members)))
             found = self._mentioning(predicate, place, len(sizes)).rows(self._check)
-            yield taken(found, self._scratch.has(CHECKED, name, classes.normalise(found)))
+            yield select(found, self._scratch.has(CHECKED, name, classes.normalise(found)))
 
     def _mentioning(self, predicate: str, place: int, arity: int) -> Sought:
         """The explicit facts that have one of the given constants in a place."""
@@ -465,7 +465,7 @@ class BackwardForward:
     def _unproved(self, name: str, rows: Rows) -> Rows:
         """The facts of which not everything that they stand for is proved."""
         combinations, proved = self._saturation.proved(name, rows)
-        return taken(rows, proved != combinations)
+        return select(rows, proved != combinations)
 
     def _step(self, name: str, place: int, rows: Rows) -> Found:
         """The facts that take part in proofs of one kind: by equals that are replaced, or by one rule."""
@@ -474,12 +474,13 @@ class BackwardForward:
             return
         owners = self._classes.several(np.concatenate([NONE, *rows.columns]))
         pairs = Rows((owners, owners), len(owners))
-        yield EQUALITIES, taken(pairs, ~self._scratch.has(DISPROVED, EQUALITIES, pairs))
+        yield EQUALITIES, select(pairs, ~self._scratch.has(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
         """Mark the facts of which nothing is proved as disproved."""
         found = (
-            (name, taken(rows, self._saturation.proved(name, rows)[1] == 0)) for name, rows in checked.items()
+            (name, select(rows, self._saturation.proved(name, rows)[1] == 0))
+            for name, rows in checked.items()
         )
         self._scratch.add(DISPROVED, _nonempty(found))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Rows, codes_of
+from tidelog.data.rows import Ids, Rows, codes_of
 from tidelog.equality import class_kernels as kernels
 from tidelog.equality.work_relations import GIVEN, Scratch, Sought, Together
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
@@ -24,7 +24,6 @@ from tidelog.rewrite.representatives import groups_of, stored
 # from each member to the next of its class, around a ring; `size` is that of a representative's class, else
 # 1.
 
-Ids = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
 Grouped = tuple[Ids, Ids]  # members of classes, one class after the other, and how many each has
 Grouping = Callable[[Ids], Grouped]  # the members of the classes of different representatives

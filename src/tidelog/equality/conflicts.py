@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.equality.classes import Classes, Ids
+from tidelog.data.rows import Ids
+from tidelog.equality.classes import Classes
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (

@@ -23,11 +23,11 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, column_names
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.exchange import Mesh, Task
 from tidelog.equality import conflicts, rewriting
 from tidelog.equality.class_search import bearing_on_equality
-from tidelog.equality.classes import Classes, Ids, components, neighbours
+from tidelog.equality.classes import Classes, components, neighbours
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
 from tidelog.equality.treatment import Meanings

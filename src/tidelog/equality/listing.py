@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.data.rows import LateRows, NetRows, Rows, distinct, joined, taken, without
-from tidelog.equality.classes import NONE, Classes, Grouped, Grouping, Ids, expanded, spread
+from tidelog.data.rows import Ids, LazyRows, NetRows, Rows, concatenate, distinct, select, without
+from tidelog.equality.classes import NONE, Classes, Grouped, Grouping, expanded, spread
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import (
     BOTTOM,
@@ -114,8 +114,8 @@ class Late:
     def change(self, net: NetChange) -> NetChange:
         """The net change, to be found late; `net` is what was changed among representatives."""
         return NetChange(
-            LateRows(net.added, _stored_facts(net.added), lambda: self.find().added),
-            LateRows(net.removed, _stored_facts(net.removed), lambda: self.find().removed),
+            LazyRows(net.added, _stored_facts(net.added), lambda: self.find().added),
+            LazyRows(net.removed, _stored_facts(net.removed), lambda: self.find().removed),
         )
 
 
@@ -160,7 +160,7 @@ def _minus(rows: Rows | None, others: Rows | None) -> Rows | None:
 def _put(side: dict[str, Rows], name: str, parts: Iterable[Rows | None]) -> None:
     present = [part for part in parts if part is not None and part.count]
     if present:
-        side[name] = joined(present)
+        side[name] = concatenate(present)
 
 
 def expanded_change(
@@ -286,7 +286,7 @@ def _expanded(rows: Rows | None, grouped: Grouping) -> Rows | None:
 def together(parts: Iterable[Rows | None]) -> Rows | None:
     """All rows, None if there are none."""
     present = [part for part in parts if part is not None and part.count]
-    return joined(present) if present else None
+    return concatenate(present) if present else None
 
 
 # ---- Facts over representatives as they are listed for others: with every member of each class, or with the
@@ -312,7 +312,7 @@ class Listing:
 
     def changes(self, net: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
         """What the last transaction changed in these lists; `net` is its net change, to be found late."""
-        if not isinstance(net.added, LateRows) or not isinstance(net.removed, LateRows):
+        if not isinstance(net.added, LazyRows) or not isinstance(net.removed, LazyRows):
             return net  # it changed nothing
         kept = NetChange(net.added.kept, net.removed.kept)
         return expanded_change(self.engine, self.classes, kept, predicates, self._listed_apart)
@@ -371,7 +371,7 @@ def aliases_of(equal: Rows | None) -> Rows:
     if equal is None:
         return Rows((), 0)
     member, representative = equal.columns
-    return taken(equal, member != representative)
+    return select(equal, member != representative)
 
 
 def _standing(rows: Rows, classes: Classes) -> Rows:
@@ -379,4 +379,4 @@ def _standing(rows: Rows, classes: Classes) -> Rows:
     kept = np.ones(rows.count, bool)
     for column in rows.columns:
         kept &= classes.representatives(column) == column
-    return taken(rows, kept)
+    return select(rows, kept)

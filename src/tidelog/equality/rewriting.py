@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import conflicts
 from tidelog.equality import listing as answers
 from tidelog.equality.class_search import BackwardForward, Doubts, Proofs, Relevant, bearing_on_equality
-from tidelog.equality.classes import NOTHING, Classes, Ids, Moved, Pairs, Unmerged, all_unmerged, each_once
+from tidelog.equality.classes import NOTHING, Classes, Moved, Pairs, Unmerged, all_unmerged, each_once
 from tidelog.equality.listing import Late, Listing, composed, since, stored_of
 from tidelog.equality.treatment import Axiomatised, Derive, Meanings, SwitchedOff, constants_of
 from tidelog.equality.work_relations import Latest

@@ -23,8 +23,8 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Rows, codes_of, joined, taken
-from tidelog.equality.classes import Classes, Ids, Moved, Pairs, neighbours
+from tidelog.data.rows import Ids, Rows, codes_of, concatenate, select
+from tidelog.equality.classes import Classes, Moved, Pairs, neighbours
 from tidelog.equality.work_relations import CHECKED, Facts, Scratch, united
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Rule, Variable
 from tidelog.logic.values import Value
@@ -89,8 +89,8 @@ class Saturation:
         delayed = self._delayed.pop(name)
         checked = self._is_checked(name, delayed)
         if not checked.all():
-            self._delayed[name] = taken(delayed, ~checked)
-        return taken(delayed, checked)
+            self._delayed[name] = select(delayed, ~checked)
+        return select(delayed, checked)
 
     def _is_checked(self, name: str, rows: Rows) -> npt.NDArray[np.bool_]:
         return self._scratch.has(CHECKED, name, self._former.normalise(rows))
@@ -125,14 +125,14 @@ class Saturation:
             if rows.count:
                 self._read[name] = first + rows.count
                 checked = self._is_checked(name, rows)
-                self._delay(name, taken(rows, ~checked))
-                found[name] = taken(rows, checked)
+                self._delay(name, select(rows, ~checked))
+                found[name] = select(rows, checked)
         return {name: rows for name, rows in found.items() if rows.count}
 
     def _delay(self, name: str, rows: Rows) -> None:
         if rows.count:
             known = self._delayed.get(name)
-            self._delayed[name] = rows if known is None else joined([known, rows])
+            self._delayed[name] = rows if known is None else concatenate([known, rows])
 
     # ---- equalities
 
@@ -150,10 +150,10 @@ class Saturation:
     def _by_keys(self, name: str, came: Facts) -> Pairs:
         """Pairs by which constants with a common key hang together, where their equality is checked."""
         proved = Rows(*self._engine.rows(self._scratch.relation(PROVED, name)))
-        rows = joined([proved, self.classes.normalise(came[name])]) if name in came else proved
+        rows = concatenate([proved, self.classes.normalise(came[name])]) if name in came else proved
         owners = self._former.representatives(rows.columns[-1])
         checked = self._scratch.has(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
-        return neighbours(taken(rows, checked))
+        return neighbours(select(rows, checked))
 
     def _rewrite(self, moved: Moved) -> Iterable[tuple[str, Rows]]:
         """Take away proved facts with constants that are no representatives any more, and give them back."""
@@ -166,7 +166,7 @@ class Saturation:
             for column in rows.columns:
                 outdated |= self.classes.representatives(column) != column
             if outdated.any():
-                former = taken(rows, outdated)
+                former = select(rows, outdated)
                 current = self.classes.normalise(former)  # copied: the relation's memory is used again
                 self._engine.remove(relation, former.columns, former.count)
                 self._engine.show([relation])
@@ -220,7 +220,7 @@ class Saturation:
     def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
         """Of how many facts each stored fact stands for, by representatives of γ, and how many are proved."""
         known = Rows(*self._engine.rows(self._scratch.relation(PROVED, name)))
-        codes = codes_of(joined([rows, self._former.normalise(known)]))
+        codes = codes_of(concatenate([rows, self._former.normalise(known)]))
         kinds, places = np.unique(codes, return_inverse=True)
         counted = np.bincount(places[rows.count :], minlength=len(kinds))[places[: rows.count]]
         return self._combinations(rows), counted

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Rows, distinct, taken
+from tidelog.data.rows import Rows, distinct, select
 from tidelog.engine.protocol import Runnable
 from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
 from tidelog.logic.strata import order
@@ -67,7 +67,7 @@ class Scratch:
 
     def enter(self, kind: str, name: str, rows: Rows) -> Rows:
         """Those of the rows that are not among the facts of a kind, and will be when a round begins."""
-        new = taken(rows, ~self.has(kind, name, rows))
+        new = select(rows, ~self.has(kind, name, rows))
         if new.count:
             self.engine.add(self.relation(kind, name), new.columns, new.count)
         return new

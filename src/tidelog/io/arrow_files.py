@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from tidelog.data.arrow import MARKS, MISSING, SEVERAL, ZERO, Array, chosen_fields, fields_of, mask
+from tidelog.data.arrow import MARKS, MISSING, SEVERAL, ZERO, Array, chosen_fields, fields_of, mask_of
 from tidelog.data.columns import (
     NULL,
     Batch,
@@ -147,7 +147,7 @@ def _parts(
     for pattern in np.unique(every, axis=1).T:
         chosen = (every == pattern[:, None]).all(axis=0)
         some = dict(zip(codes_of, pattern.tolist(), strict=True))
-        part = [array.filter(mask(chosen)) for array in arrays]
+        part = [array.filter(mask_of(chosen)) for array in arrays]
         faulty = _faulty(some, structs, wanted)
         if faulty is not None:
             bad = dict.fromkeys(range(int(chosen.sum())), faulty)
@@ -239,7 +239,7 @@ def _without(
     _reject(bad, arrays, rows, wanted, faults)
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
-    return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
+    return _read_rows([array.filter(mask_of(keep)) for array in arrays], rows[keep], wanted, faults)
 
 
 def _reject(

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.arrow import Array, integers_of, mask, places, text_array, text_scalar
+from tidelog.data.arrow import Array, mask_of, numbers_of, places, text_array, text_scalar
 from tidelog.data.columns import IRI, NODE, OBJECT, Batch, Column, all_match, column_of_values
 from tidelog.data.text_kernels import survey, term_views
 from tidelog.errors import DataError, Diagnostic, codes
@@ -96,9 +96,9 @@ def split_statements(text: bytes, graphs: bool) -> tuple[Array, ...] | None:
 def _split_graph(rest: Array) -> tuple[Array, Array]:
     """Objects and graphs: only a graph can be a node after the last space, for a literal ends otherwise."""
     parts = pc.split_pattern(rest, " ", max_splits=1, reverse=True)
-    offsets = integers_of(parts.offsets)
+    offsets = numbers_of(parts.offsets, "int32")
     last = parts.values.take(places(offsets[1:] - 1))
-    has_graph = pc.and_(mask(np.diff(offsets) == 2), pc.match_substring_regex(last, f"^{NODE}$"))
+    has_graph = pc.and_(mask_of(np.diff(offsets) == 2), pc.match_substring_regex(last, f"^{NODE}$"))
     first = parts.values.take(places(offsets[:-1]))
     return pc.if_else(has_graph, first, rest), pc.if_else(has_graph, last, text_scalar(DEFAULT_GRAPH))
 
@@ -511,7 +511,7 @@ def _batch(
         keep &= ~bad
     if keep.all():
         return Batch(tuple(columns), len(keep))
-    kept = RdfStatements(tuple(_texts(term).filter(mask(keep)) for term in statements.terms), ())
+    kept = RdfStatements(tuple(_texts(term).filter(mask_of(keep)) for term in statements.terms), ())
     return _batch(kept, types, file, faults)
 
 
@@ -530,7 +530,7 @@ def _typed(column: Array, column_type: ColumnType) -> tuple[Column, Any]:
     encoded = _texts(column).dictionary_encode()
     values = [conform(terms.read_exact(term), column_type) for term in encoded.dictionary.to_pylist()]
     bad_values = np.array([value is None for value in values], bool)
-    indices = integers_of(encoded.indices)
+    indices = numbers_of(encoded.indices, "int32")
     if bad_values.any():
         return Column(ColumnType.TERM, column), bad_values[indices]
     found: list[Value] = [value for value in values if value is not None]

@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.arrow import Array, joined
+from tidelog.data.arrow import Array, join_texts
 from tidelog.errors import Diagnostic, ProgramError, SourceText, Span, codes, suggest
 from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
@@ -294,4 +294,4 @@ def _resolved(column: Array) -> Array:
         return column
     column = column.cast(pa.string())
     inside = pc.binary_slice(column.cast(pa.binary()), 1).cast(pa.string())
-    return pc.if_else(is_name, joined(f"<{BASE}", inside), column)
+    return pc.if_else(is_name, join_texts(f"<{BASE}", inside), column)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
 from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
 from tidelog.data.relation import column_names, misfit_error
-from tidelog.data.rows import Rows, joined, without
+from tidelog.data.rows import Ids, Rows, concatenate, without
 from tidelog.data.typed_columns import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.intervals import Interval, beyond_range, read_point, write_point
 from tidelog.logic.program import Predicate, Program, free_name
@@ -58,8 +58,8 @@ class Changed:
         if not later.count:
             return self
         return Changed(
-            joined([without(self.removed, later.added), without(later.removed, self.added)]),
-            joined([without(self.added, later.removed), without(later.added, self.removed)]),
+            concatenate([without(self.removed, later.added), without(later.removed, self.added)]),
+            concatenate([without(self.added, later.removed), without(later.added, self.removed)]),
         )
 
     @property
@@ -88,7 +88,6 @@ def no_rows(arity: int) -> Rows:
 # microseconds, else an exact text; none of these where there is no end (`UNBOUNDED`, which files leave out).
 # So rows with times are rows like any others: they are compared, put together and stored as such.
 
-Ids = npt.NDArray[np.int32]
 UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # no data has this
 MICROSECONDS = 1_000_000
 MOST = (1 << 63) - 1

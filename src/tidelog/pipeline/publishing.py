@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, misfit_error
-from tidelog.data.rows import Rows, distinct, joined, without
+from tidelog.data.rows import Rows, concatenate, distinct, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes
@@ -221,7 +221,7 @@ def rows_open_in(
         timeline = time.store.timeline
         none = np.zeros(0, np.int64)
         return list(no_rows(layout.arguments).columns), Times(timeline, none, none)
-    rows = joined(parts)
+    rows = concatenate(parts)
     times, _ = times_in(rows, layout, reasoner.engine.dictionary, origin.is_integer_time)
     return list(rows.columns[: layout.arguments]), times
 
@@ -520,7 +520,7 @@ class _Conversion:
         rows = no_rows(len(table["types"]))
         for part in table["facts"]:
             some = self._part(part, table)
-            rows = without(rows, some) if part["role"] == "removed" else joined([rows, some])
+            rows = without(rows, some) if part["role"] == "removed" else concatenate([rows, some])
         return distinct([rows])
 
     def _part(self, part: Any, table: Any) -> Rows:

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.arrow import mask
+from tidelog.data.arrow import mask_of
 from tidelog.data.columns import Batch, Column
 from tidelog.data.relation import column_names
-from tidelog.data.rows import Rows, codes_of, distinct, joined, taken, without
+from tidelog.data.rows import Rows, codes_of, concatenate, distinct, select, without
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Span, codes, counted, suggest
 from tidelog.io.arrow_files import ColumnRequest, read_arrow_data, wanted_columns
 from tidelog.io.data_file import (
@@ -140,7 +140,7 @@ class Filter:
             return batch
         is_kept = np.zeros(batch.rows, np.bool_)
         is_kept[dictionary.payload[ids]] = True
-        return Batch(tuple(_chosen(column, mask(is_kept)) for column in batch.columns), count)
+        return Batch(tuple(_chosen(column, mask_of(is_kept)) for column in batch.columns), count)
 
 
 def _chosen(column: Column, rows: pa.Array) -> Column:
@@ -472,9 +472,9 @@ class Versioned:
         batches = self._table.batches(self.read_columns, among)
         for batch in read_arrow_data(batches, self.wanted, faults):
             kept = batch if filter is None else filter.keep(batch)
-            codes = codes_of(joined([rows, change.encode_batch(kept)]))
+            codes = codes_of(concatenate([rows, change.encode_batch(kept)]))
             is_here |= np.isin(codes[: rows.count], codes[rows.count :])
-        return taken(rows, is_here)
+        return select(rows, is_here)
 
     # ---- changes
 

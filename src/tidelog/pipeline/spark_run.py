@@ -23,7 +23,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from tidelog.data.columns import Batch
-from tidelog.data.rows import Rows, joined
+from tidelog.data.rows import Rows, concatenate
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.data_file import FactSource, file_name, import_file
 from tidelog.io.rejects import BadRow, OnError, RejectedRows
@@ -353,7 +353,7 @@ class SparkIntake:
         for table in fetched_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
                 rows.append(change.encode_batch(batch))
-        return joined(rows) if rows else no_rows(then.input.predicate.arity)
+        return concatenate(rows) if rows else no_rows(then.input.predicate.arity)
 
     def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
         """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""

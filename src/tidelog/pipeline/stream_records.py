@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import column_names
-from tidelog.data.rows import Rows, codes_of, joined, taken
+from tidelog.data.rows import Rows, codes_of, concatenate, select
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, codes
@@ -132,7 +132,7 @@ class Records:
             reason = f"`{operations[place]}` is no operation: use `+`, `insert`, `-` or `delete`"
             self._reject(codes.BAD_RECORD, reason, rows, place, operations[place])
         signs = np.array([text in INSERTS for text in operations], bool)
-        self._rows.append(taken(rows, known))
+        self._rows.append(select(rows, known))
         self._signs.append(signs[known])
         self._positions.append(positions[known])
         if shape.has_order:
@@ -143,7 +143,7 @@ class Records:
 
     def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """The records in their order: facts, whether they come, and which of the records they are."""
-        rows, signs = joined(self._rows), np.concatenate(self._signs)
+        rows, signs = concatenate(self._rows), np.concatenate(self._signs)
         positions = np.concatenate(self._positions)
         first = signs if self._shape.is_feed else np.zeros(len(signs), bool)
         arrival = np.lexsort((positions[:, 1], positions[:, 0], first))
@@ -158,12 +158,12 @@ class Records:
         rows, signs, _ = self._gathered()
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
-        rows, signs = taken(rows, last), signs[last]
+        rows, signs = select(rows, last), signs[last]
         standing = self._engine.standing(self._shape.predicate.name, rows.columns, rows.count)
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
         self._note_missing(rows, ~signs & ~explicit, standing)
-        return Changed(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
+        return Changed(select(rows, ~signs & explicit), select(rows, signs & ~explicit))
 
     def _in_order(
         self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.protocol import Flag
 from tidelog.equality.classes import Classes, expanded
 from tidelog.errors import Diagnostic, ProgramError
@@ -28,7 +28,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.compile import collected_variables
-from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Ids, Instances, aggregated
+from tidelog.proof.proof_search import NOT_EXPLAINED, UNKNOWN, Found, Instances, aggregated
 
 # ---- Instances of rules where constants may be equal: over every member of each class.
 #

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Ids
 from tidelog.engine.columnar.transactions.change_runner import RowSet
 from tidelog.engine.protocol import Effect, Flag, Where
 from tidelog.logic.functions import builtins
@@ -28,7 +29,6 @@ from tidelog.plan.join_order import negated_only_variables
 # An instance is a binding of the rule's variables under which the body is true now. What plans find goes into
 # a relation of scratch paper, one for each number of variables, which is empty again afterwards.
 
-Ids = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
 NOT_EXPLAINED = "E656"

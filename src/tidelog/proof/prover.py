@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.data.rows import Ids, distinct
 from tidelog.data.rows import Rows as IdRows
-from tidelog.data.rows import distinct
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
     EQUAL,
@@ -49,7 +49,7 @@ from tidelog.proof.member_search import (
 )
 from tidelog.proof.member_search import Fact as MemberFact
 from tidelog.proof.member_search import Node as SearchNode
-from tidelog.proof.proof_search import HOLDS, SCRATCH, Found, Ids, Instances, Rows, Search
+from tidelog.proof.proof_search import HOLDS, SCRATCH, Found, Instances, Rows, Search
 from tidelog.query.magic import ANSWERS, ONCE, batch, relations
 from tidelog.query.strategy import Answers, Place
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite

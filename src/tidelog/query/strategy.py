@@ -24,15 +24,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from tidelog.data.rows import Ids
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Query, Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.join_order import Statistics
 
-Ids = npt.NDArray[np.int32]
 Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
 Guarded = Callable[[Callable[[], Any]], Any]  # does something within limits
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.data.rows import Rows, joined, total, without
+from tidelog.data.rows import Rows, concatenate, total, without
 from tidelog.engine.events import Audience, Listener, Tally
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.engine.limits import Limits
@@ -109,7 +109,7 @@ class Begun:
         removed = self.stated.removed.get(name)
         if removed is None:
             return rows
-        return joined([rows, removed]) if rows.count else removed
+        return concatenate([rows, removed]) if rows.count else removed
 
 
 def is_orderly(error: BaseException | None) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.data.columns import Batch
-from tidelog.data.rows import Keys, Rows, distinct, joined, rows_of, taken, without
+from tidelog.data.rows import Keys, Rows, concatenate, distinct, rows_of, select, without
 from tidelog.engine.columnar.transactions.transactions import TransactionEngine
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.engine.protocol import Flag
@@ -213,7 +213,7 @@ class Change:
             if rows is not None and rows.count:
                 standing = self._engine.standing(name, rows.columns, rows.count)
                 is_explicit = (standing & int(Flag.EXPLICIT)) != 0
-                where.note(name, taken(rows, is_explicit != is_wanted))
+                where.note(name, select(rows, is_explicit != is_wanted))
 
     def become(self, program: Program) -> None:
         """Change the program to this one, resolved as a whole; rules that mean the same are kept.
@@ -376,7 +376,7 @@ class Change:
         """Settle what is said about times; return the facts without times to delete on account of it."""
         timed = self.program.timed.union(name for name, _ in self.times.removed)
         always = {
-            name: taken(rows, given.are_given(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
+            name: select(rows, given.are_given(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
             for name, rows in removed.items()
             if name in timed
         }
@@ -407,11 +407,11 @@ class Change:
         if not (self._standing_of(known) & EXPLICIT).any():
             return rows
         return {
-            name: taken(some, (self._standing(name, some) & EXPLICIT) == 0) for name, some in rows.items()
+            name: select(some, (self._standing(name, some) & EXPLICIT) == 0) for name, some in rows.items()
         }
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
-        return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
+        return select(rows, (self._standing(name, rows) & EXPLICIT) != 0)
 
     def _standing_of(self, rows: Mapping[str, Rows]) -> Any:
         return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})
@@ -491,7 +491,7 @@ class Change:
         types = self.program.types_of(predicate)
         batches = list(waited_for(from_python(data, types, predicate.columns, self._faults)))
         none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
-        return joined([self.encode_batch(batch) for batch in batches]) if batches else none
+        return concatenate([self.encode_batch(batch) for batch in batches]) if batches else none
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """The ids of a few rows; None if something about them takes more care."""

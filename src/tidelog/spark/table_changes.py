@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tidelog.data import decode
 from tidelog.data.columns import Column
 from tidelog.data.relation import Relation
-from tidelog.data.rows import Rows, codes_of, joined, taken
+from tidelog.data.rows import Rows, codes_of, concatenate, select
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
 from tidelog.engine.interrupts import waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
@@ -98,14 +98,14 @@ class Gathered:
 
     def net(self) -> tuple[Rows, Rows]:
         """Return the rows to delete and those to insert: no row is in both."""
-        rows, inserts = joined(self.rows), np.concatenate(self.inserts)
+        rows, inserts = concatenate(self.rows), np.concatenate(self.inserts)
         facts = codes_of(rows)
         places = np.lexsort((inserts, np.concatenate(self.orders), facts))
         last = np.ones(len(places), bool)
         last[:-1] = np.diff(facts[places]) != 0
         decides = np.zeros(len(places), bool)
         decides[places[last]] = True
-        return taken(rows, decides & ~inserts), taken(rows, decides & inserts)
+        return select(rows, decides & ~inserts), select(rows, decides & inserts)
 
 
 def gather(
@@ -124,7 +124,7 @@ def gather(
         for rows, places in _facts(table, shape, encode, faults):
             good = inserts[places] >= 0
             gathered = found.setdefault(shape.predicate, Gathered())
-            gathered.note(taken(rows, good), inserts[places][good] > 0, orders[places][good])
+            gathered.note(select(rows, good), inserts[places][good] > 0, orders[places][good])
 
 
 def _facts(
@@ -353,7 +353,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
         if each is not None:
             kinds = [kind for kind in Kind if types_of_kinds((kind,)) & each]
             fits &= np.isin(dictionary.kind[ids], kinds)
-    some = taken(held, fits)
+    some = select(held, fits)
     try:
         arrays = [
             decode.to_texts(dictionary, ids, "plain")
@@ -363,7 +363,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
         ]
     except Misfit:  # rare, and so not looked into: comparing nothing is right, too
         fits[:] = False
-        some = taken(held, fits)
+        some = select(held, fits)
         arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
     table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
     is_same = np.zeros(some.count, bool)
@@ -372,7 +372,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
         pairs = zip(rows.columns, some.columns, strict=True)
         is_same[places] = np.logical_and.reduce([read == ids[places] for read, ids in pairs])
     fits[fits] = is_same
-    return table.filter(pa.array(is_same)), taken(held, ~fits)
+    return table.filter(pa.array(is_same)), select(held, ~fits)
 
 
 def changed_table(delta: PredicateDelta, types: Schema) -> Any:

@@ -23,6 +23,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.relation import Relation, column_names
+from tidelog.data.rows import Ids
 from tidelog.engine.exchange import Mesh, Task
 from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
@@ -33,7 +34,7 @@ from tidelog.temporal.body_evaluation import STATED, Computer, Evaluation, Viola
 from tidelog.temporal.horizon import Horizon, Outcome
 from tidelog.temporal.interval_fixpoint import Derivation, not_finished, unheard
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Ids, Integers, TimedTable, Timeline, single
+from tidelog.temporal.interval_table import Integers, TimedTable, Timeline, single
 from tidelog.temporal.metric_rules import ReadyRule, direction, make_ready
 from tidelog.temporal.partitioning import Division, Phase, Source, copy_name, divide, outbox, own_outbox
 from tidelog.temporal.temporal import USUAL, TimeSettings

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data.rows import Ids
 from tidelog.logic.intervals import Interval, beyond_range
 from tidelog.temporal import interval_kernels as kernels
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
@@ -280,7 +281,6 @@ def as_integers(values: Any) -> Integers:
 
 # ---- Rows of ids with an index, and groups: rows of a rule's variables, each with a list of intervals.
 
-Ids = npt.NDArray[np.int32]
 Table = npt.NDArray[np.int32]  # one row of the array per column of ids
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, column_names
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.logic.expressions import intervals_of
@@ -25,7 +25,7 @@ from tidelog.maintenance.maintainer import NetChange
 from tidelog.temporal.body_evaluation import Computer, Evaluation, Reading, head_rows, together, violations
 from tidelog.temporal.horizon import Horizon, Outcome, Periods
 from tidelog.temporal.interval_fixpoint import PROCEDURES, Derivation
-from tidelog.temporal.interval_table import Ids, Integers, Lists, RowSet, Table, TimedTable, Timeline, single
+from tidelog.temporal.interval_table import Integers, Lists, RowSet, Table, TimedTable, Timeline, single
 from tidelog.temporal.metric_rules import FORWARD, direction, make_ready, time_cycle
 from tidelog.temporal.periodic import (
     NOT_ADVANCED,
