@@ -133,7 +133,7 @@ def _command(name: str) -> Callable[[Namespace], int]:
 
             return reformat
         case "plan":
-            from tidelog.cli.commands.programs import plan
+            from tidelog.cli.commands.plan_command import plan
 
             return plan
         case "profile":

@@ -1,8 +1,8 @@
 """Files that are complete or absent after a crash: one way to write, sync, rename and lock them.
 
-`write_bytes` and `replacing` are for what must survive a power failure; `replacing_text` is for outputs, which are
-complete or absent but not synced. Everything durable goes through the single operations at the top, so that
-tests can make any of them fail, or end the process at any of them.
+`write_bytes` and `replacing` are for what must survive a power failure; `replacing_text` is for outputs,
+which are complete or absent but not synced. Everything durable goes through the single operations at the top,
+so that tests can make any of them fail, or end the process at any of them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 class HeldError(Exception):
-    """Raised if the lock is held, by another process or this one; `holder` is what that wrote into the file."""
+    """Raised if the lock is held, by another process or this one; `holder` is what the file says."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(holder)
@@ -206,7 +206,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 @contextmanager
 def replacing_text(path: Path, compressed: bool = False) -> Iterator[IO[bytes]]:
-    """Yield a stream whose bytes become the file `path` if the block ends without an exception; not synced."""
+    """Yield a stream whose bytes become the file `path` if the block ends without an exception."""
     try:
         if path.exists() and not path.is_file():  # a pipe or a device
             with path.open("wb") as device, compressing(device, compressed) as inner:

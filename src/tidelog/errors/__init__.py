@@ -1,5 +1,8 @@
-"""Errors: spans and diagnostics as data, the one place where they become text, and text that is safe to
-display.
+"""Errors: spans and diagnostics as data, the one place where they become text, and text safe to display.
+
+Every error that a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
+together in one `TidelogError`; the command line renders them, editors read them as JSON. `codes` has a name for
+each code. Imports nothing of tidelog.
 """
 
 from __future__ import annotations
@@ -11,8 +14,6 @@ from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from unicodedata import combining, east_asian_width
-
-# ---- Texts as people see them: nothing in them moves a cursor or breaks a page, and their width is known.
 
 # What moves a cursor, begins an escape or turns the direction of text: C0 and C1 controls, separators
 # of lines, directional marks, tags, halves of surrogate pairs.
@@ -69,12 +70,6 @@ def shortened(text: str, width: int) -> str:
     while kept and text_width(kept) > width - 1:
         kept = kept[:-1]
     return f"{kept}…"
-
-
-# ---- Spans, error codes and diagnostics as data, and the one place where they become text.
-#
-# Every fault a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
-# together in one `TidelogError`; the command line renders them, editors read them as JSON.
 
 
 @dataclass(frozen=True)

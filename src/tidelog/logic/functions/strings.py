@@ -7,7 +7,6 @@ same. A part of a text keeps the language of the whole.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
 from collections.abc import Callable
@@ -101,6 +100,8 @@ def _define_hash(name: str) -> None:
         text = text_of(whole)
         if text is None:
             return None
+        import hashlib  # here, since most programs compute no digests and its library is slow to load
+
         digest = hashlib.new(name.lower(), text.encode(errors="replace"), usedforsecurity=False)
         return values.string(digest.hexdigest())
 
