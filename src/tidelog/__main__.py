@@ -42,7 +42,7 @@ def _take_interrupts() -> None:
             last = now
             raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody does not want it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the caller handles or ignores it
         signal.signal(signal.SIGINT, interrupt)
 
 

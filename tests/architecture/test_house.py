@@ -15,7 +15,7 @@ SOURCES = Path(__file__).parents[2] / "src"
 ROOT = SOURCES / "tidelog"
 EXCEPTIONS = {"BaseException", "Exception", "RuntimeError", "ValueError", "ArithmeticError", "Warning"}
 # Behind each figure: what is to be reached.
-FILES = 292  # 300
+FILES = 293  # 300
 FILES_AROUND_SPARK = 45  # 45
 MODULES_OF_A_PACKAGE = 18  # 18
 LINES = 911  # 700

@@ -133,7 +133,7 @@ def add_time(parser: argparse.ArgumentParser) -> None:
 
 
 def time_settings(options: Namespace) -> TimeSettings:
-    """What the options ask for; a command without them takes what is usual."""
+    """The settings of the options; the defaults for a command without them."""
     from tidelog.temporal.temporal import TimeSettings
 
     if not hasattr(options, "temporal"):
@@ -182,7 +182,7 @@ def add_maintainer(group: argparse._ArgumentGroup) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """Add what facts come from, besides the program."""
+    """Add the options for sources of facts besides the program."""
     read = parser.add_argument_group("input")
     add_data_files(read, "files named after the predicates whose facts they hold, or folders of them")
     read.add_argument(
@@ -274,7 +274,7 @@ ROWS_HELP: Final = "rows of a table to show, 0 for all (default 100 on a termina
 
 
 def add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
-    """Add how rows are put out."""
+    """Add the options for the output of rows."""
     group.add_argument(
         "-f",
         "--format",
@@ -544,7 +544,7 @@ def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
     if options.program is not None and not _is_program(options.program):
         files.insert(0, options.program)
         options.program = None
-    elif options.program is None and files and _is_program(files[0]):  # an option stood before the question
+    elif options.program is None and files and _is_program(files[0]):  # an option came before the question
         options.program = files.pop(0)
     options.data = [*options.data, *map(Path, files)]
     return [word for word in unknown if word.startswith("-")]

@@ -30,7 +30,7 @@ UNUSED_DATA: Final = "W701"
 
 
 def program_files(names: Sequence[str]) -> list[str]:
-    """The programs that are named; a folder stands for all programs below it."""
+    """The named programs; a folder means all programs below it."""
     files: list[str] = []
     for name in names:
         folder = Path(name)
@@ -56,7 +56,7 @@ def read_source(name: str) -> SourceText:
 
 
 def _near(path: Path) -> str | None:
-    """The program beside the missing one whose name is nearest to it."""
+    """The program in the same folder whose name is nearest to the missing one."""
     try:
         names = [str(child) for child in path.parent.iterdir() if child.suffix == SUFFIX]
     except OSError:
@@ -103,7 +103,7 @@ def resolve_source(
 def load_beside(
     name: str, parameters: Mapping[str, str], files: Sequence[Path], sandbox: Sandbox = OPEN
 ) -> Program:
-    """The program of a name, which may put out what only the data files beside it provide."""
+    """The program of a name, whose output may be predicates that only the data files provide."""
     source = read_source(name)
     try:
         return resolve_source(source, name, parameters, sandbox=sandbox)
@@ -115,13 +115,13 @@ def load_beside(
 
 
 def asks_for_unknown(error: TidelogError) -> bool:
-    """Whether all that is wrong is that a program puts out predicates of which it says nothing."""
+    """Whether the only errors are output predicates that the program does not mention."""
     errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
     return all(item.code == UNKNOWN_PREDICATE for item in errors)
 
 
 def provided(files: Iterable[Path]) -> dict[str, Predicate]:
-    """The predicates that data files hold, by what their first rows tell."""
+    """The predicates of data files, by the first rows of these."""
     found: dict[str, Predicate] = {}
     for path in files:
         name = predicate_of(path, {})
@@ -139,7 +139,7 @@ def shown_name(name: str) -> str:
     return "<stdin>" if name == STANDARD_INPUT else Path(name).name
 
 
-# ---- data files beside a program
+# ---- Data files given with a program.
 
 
 def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""What each rule did, as a table for people and as JSON for programs."""
+"""What each rule did, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tidelog.plan.rule_text import Writing, shortened
 from tidelog.temporal.horizon import sides
 from tidelog.temporal.metric_rules import time_strata
 
-_SHORT: Final = 0.1  # seconds of a rule that nobody waits for
+_SHORT: Final = 0.1  # seconds of a rule that is not worth showing
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
 _RULE_WIDTH: Final = 60  # of the text of a rule, at most
-_COUNTS_WIDTH: Final = 66  # of the columns beside the rules
+_COUNTS_WIDTH: Final = 66  # of the columns next to the rules
 _REASONS: Final = 3  # for one maintainer, at most
 _NOTHING: Final = RuleStatistics()
 
@@ -163,7 +163,7 @@ def peak_memory() -> int:
 
 
 def write_statistics(work: LoadedProgram, path: Path, more: Mapping[str, object] | None = None) -> None:
-    """The statistics are in a file, as JSON, with what else there is to tell."""
+    """Write the statistics to a file, as JSON, with further keys."""
     found = statistics(work) | dict(more or {})
     with replacing_text(path) as stream:
         stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
@@ -203,7 +203,7 @@ def print_statistics(work: LoadedProgram) -> None:
 
 
 def report_statistics(work: LoadedProgram) -> None:
-    """Statistics, where they were asked for."""
+    """Print or write statistics, if they were requested."""
     if work.options.stats == ON_SCREEN:
         print_statistics(work)
     elif work.options.stats is not None:

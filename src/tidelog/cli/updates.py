@@ -83,14 +83,14 @@ def _is_open(text: str) -> bool:
 # ---- Where the updates of a stream come from: files, folders that are being filled, standard input.
 #
 # Files are read when their turn comes, so that a look ahead sees the same in every run. Standard input is
-# read by a thread: whoever looks ahead there sees what has come by then.
+# read by a thread: a look ahead there sees what has arrived by then.
 
 STANDARD_INPUT: Final = "-"
 POLL_SECONDS: Final = 0.1
 
 
 class ScriptSource(Protocol):
-    """A source of scripts that can tell whether there is one without waiting."""
+    """A source of scripts that knows without waiting whether there is one."""
 
     @property
     def has_ended(self) -> bool:
@@ -219,7 +219,7 @@ class ScriptFolder(Iterator[SourceText]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether all have been taken, and nobody waits for more."""
+        """Whether all have been returned, and no more are awaited."""
         return not self._follow and self._files.has_ended
 
     def ready(self) -> bool:
@@ -280,7 +280,7 @@ class ThreadedScripts(Iterator[SourceText]):
         item = self._next.popleft() if self._next else self._queue.get()
         if item is None:
             self.has_ended = True
-            self._next.append(None)  # whoever asks again is told again
+            self._next.append(None)  # for the next call, which ends as well
             raise StopIteration
         if isinstance(item, DataError):
             raise item

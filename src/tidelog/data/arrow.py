@@ -112,7 +112,7 @@ ZERO = number_array([0.0], pa.float64())[0]
 
 
 def join_texts(*parts: Any, separator: str = "") -> Array:
-    """The texts of the columns, row by row, with the separator between two; a text stands for all rows."""
+    """The texts of the columns, row by row, with the separator between two; a `str` is repeated."""
     scalars = [text_scalar(part) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*scalars, text_scalar(separator))
 

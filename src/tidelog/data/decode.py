@@ -65,7 +65,7 @@ def many_texts(dictionary: Dictionary, ids: Ids, form: str, write: Callable[[Ids
 
 
 def _joined(*parts: pa.Array | str) -> pa.Array:
-    """The texts of columns, row by row; a word stands for all rows."""
+    """The texts of columns, row by row; a plain text is repeated in each row."""
     columns = [_large(part) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*columns, _large(""), memory_pool=pool_for_results())
 
@@ -355,7 +355,7 @@ def _of_iris(texts: pa.Array) -> pa.Array:
 
 
 def _rewritten(texts: pa.Array, plain: Flags, write: Callable[[str], str]) -> pa.Array:
-    """The texts, those that are not plain written anew."""
+    """The texts, those that are not plain rewritten."""
     return texts if plain.all() else _replaced(texts, texts, ~plain, write)
 
 

@@ -1,7 +1,7 @@
 """The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself.
 
-Values are only ever added behind those that are there, and columns that grow are copied, not moved: what an
-id stands for can be read without a lock while another thread gives ids to new values.
+Values are only ever added behind those that are there, and columns that grow are copied, not moved: the
+value of an id can be read without a lock while another thread gives ids to new values.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FIRST_CAPACITY = 1024
 LOAD = 0.75
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 FEW = 6  # texts for which an Arrow array is not worth making
-MOST_MET = 1 << 16  # texts from Python that are known by heart
-# Terms that stand for the text between their ends. An IRI that begins with `_` may be a blank node.
+MOST_MET = 1 << 16  # texts from Python whose ids are cached
+# Terms whose text lies between their ends. An IRI that begins with `_` may be a blank node.
 _PLAIN_TERMS = (
     (r"""^<[^_\x00-\x20<>"{}|^`\\][^\x00-\x20<>"{}|^`\\]*>$""", Kind.IRI),
     (r"""^"[^"\\\n\r]*"$""", Kind.STRING),
@@ -48,7 +48,7 @@ class Dictionary:
     """Values as ids 0, 1, 2…, kept in columns that kernels read through `words`."""
 
     def __init__(self) -> None:
-        # Held by whoever gives ids, or asks an engine, from outside of a reasoner: results do.
+        # Held while results, outside of a reasoner, assign ids or read from an engine.
         self.lock: AbstractContextManager[None] = nullcontext()
         self.words = np.zeros(kernels.D_WORDS, np.int64)
         self.kind = memory.zeros(FIRST_CAPACITY, np.uint8)
@@ -84,7 +84,8 @@ class Dictionary:
     def grow(self, rows: int = 1, text: int = 0) -> None:
         """Make room for this many more values and bytes, and for many more than that."""
         count = len(self)
-        held = self.kind, self.payload, self.extent, self.extra, self.heap, self.slots  # until it is told
+        # The old arrays stay alive until the kernels know the new ones.
+        held = self.kind, self.payload, self.extent, self.extra, self.heap, self.slots
         if count + rows > len(self.kind):
             size = max(2 * (count + rows), _larger(self.kind))
             columns = (self.kind, self.payload, self.extent, self.extra)

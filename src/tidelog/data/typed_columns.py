@@ -86,11 +86,12 @@ def _arrow_type(types: Types) -> pa.DataType:
 
 
 MIXED = ("text", "exact", "struct")
-FAITHFUL = (frozenset({Type.STRING}), frozenset({Type.IRI, Type.BLANK}))  # types that plain text tells apart
+# The types of columns that lose nothing as plain text.
+FAITHFUL = (frozenset({Type.STRING}), frozenset({Type.IRI, Type.BLANK}))
 
 
 def with_mixed(schema: Iterable[Contents], mixed: str) -> tuple[Contents, ...]:
-    """Return what columns hold, those of several types in the form that is asked for.
+    """Return what columns hold, those of several types in the requested form.
 
     `text` is plain text; `exact` writes them so that they are read as the same values, and so with all whose
     plain text does not tell which value it is of; `struct` has a field for each type.
@@ -261,7 +262,7 @@ def _of_scale(mantissas: npt.NDArray[np.int64], scale: int) -> pa.Array:
 
 
 def _cast(dictionary: Dictionary, ids: Ids, numbers: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return numbers as decimals of the wanted size; raise `Misfit` for the first that does not fit."""
+    """Return numbers as decimals of the required size; raise `Misfit` for the first that does not fit."""
     try:
         return pc.cast(numbers, wanted)
     except pa.ArrowInvalid:

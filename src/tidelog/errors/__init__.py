@@ -1,8 +1,8 @@
 """Errors: spans and diagnostics as data, the one place where they become text, and text safe to display.
 
 Every error that a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
-together in one `TidelogError`; the command line renders them, editors read them as JSON. `codes` has a name for
-each code. Imports nothing of tidelog.
+together in one `TidelogError`; the command line renders them, editors read them as JSON. `codes` has a name
+for each code. Imports nothing of tidelog.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Diagnostic:
 
     @property
     def location(self) -> str | None:
-        """`file:line:column`, as editors and people read it."""
+        """`file:line:column`, the form that editors understand."""
         if self.span is None:
             return self.place
         line, column = self.span.source.position(self.span.start)
@@ -215,7 +215,7 @@ class Inconsistent(TidelogError):  # noqa: N818 - a finding about the data, not 
     exit_code = 3
 
 
-class Stopped(TidelogError):  # noqa: N818 - asked for by the user
+class Stopped(TidelogError):  # noqa: N818 - the user asked for it
     """A limit or the user stopped the work; the message says how far it got."""
 
     exit_code = 4
@@ -257,7 +257,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """The diagnostic as people read it: place, code, message, source line with caret, help."""
+    """The diagnostic as text: place, code, message, source line with caret, help."""
     head = f"{diagnostic.severity.value}[{diagnostic.code}]: {visible_lines(diagnostic.message)}"
     lines = [head]
     if diagnostic.span is not None:

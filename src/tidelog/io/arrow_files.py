@@ -35,8 +35,8 @@ from tidelog.logic.values import ColumnType, Value, conform
 # ---- Arrow data as columns: of Parquet and Arrow files, and of anything in Python that offers Arrow's
 # interface.
 #
-# Every wanted column is validated in full before a kernel reads it: offsets that point past the values, or
-# text that is not UTF-8, would crash the process. A row with a missing value or NaN is at fault, since
+# Every required column is validated in full before a kernel reads it: offsets that point past the values, or
+# text that is not UTF-8, would crash the process. A row with a missing value or NaN is bad, since
 # neither is a value. A struct with a field for each type holds values of several types. Numbers become
 # doubles and decimals where those are declared; else a column of another type than the declared one is an
 # error, not a conversion.
@@ -50,7 +50,7 @@ _ACCEPTED = {
 
 @dataclass(frozen=True)
 class ColumnRequest:
-    """The columns of Arrow data that are wanted, in the predicate's order; messages call the data `shown`."""
+    """The required columns of Arrow data, in the predicate's order; messages call the data `shown`."""
 
     places: tuple[int, ...]
     types: tuple[ColumnType, ...]
@@ -88,7 +88,7 @@ def _marks(schema: Any, places: Sequence[int]) -> tuple[ColumnType | None, ...]:
 
 
 def read_arrow_data(tables: Iterable[Any], wanted: ColumnRequest, faults: RejectedRows) -> Iterator[Batch]:
-    """The wanted columns of record batches or tables that follow each other."""
+    """The required columns of record batches or tables that follow each other."""
     first_row = 1
     for table in tables:
         places = zip(wanted.places, wanted.names, strict=True)
@@ -159,7 +159,7 @@ def _parts(
 def _faulty(
     pattern: Mapping[int, int], structs: Mapping[int, Sequence[Type]], wanted: ColumnRequest
 ) -> tuple[int, str] | None:
-    """Return the column in which structs are at fault that have these fields, and the reason."""
+    """Return the column with bad structs of these fields, and the reason."""
     for place, number in pattern.items():
         if number == SEVERAL:
             return place, "a struct of several types has exactly one value"

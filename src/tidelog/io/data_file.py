@@ -133,7 +133,7 @@ class Header(Enum):
     """What the first row of a delimited file is."""
 
     NONE = "none"  # data
-    IGNORED = "ignored"  # a header that is passed over
+    IGNORED = "ignored"  # a header that is skipped
     NAMES = "names"  # a header; declared columns are found by their names
     DETECTED = "detected"  # a header if it holds the names of all the predicate's columns, else data
 
@@ -142,7 +142,7 @@ class Header(Enum):
 class InputFile:
     """A file to read, or standard input if there is no path.
 
-    `types` are those of the file's columns, skipped ones included; None means that the first row tells how
+    `types` are those of the file's columns, skipped ones included; None means that the first row decides how
     many columns there are, each of type ANY. `names` are the predicate's columns where they are known.
     """
 
@@ -169,7 +169,7 @@ class InputFile:
 
     @property
     def may_wait(self) -> bool:
-        """Whether reading may have to wait for whoever writes: it is a pipe, a terminal or the like."""
+        """Whether reading may have to wait for a writer: it is a pipe, a terminal or the like."""
         return self.path is None or (self.path.exists() and not self.path.is_file())
 
     def place(self, line: int, column: int | None = None) -> str:
@@ -296,7 +296,7 @@ def transfer_path(transfer: Transfer, folder: Path | None) -> Path | None:
 
 
 class TransferOptions:
-    """The options of an import or export, each checked when it is asked for."""
+    """The options of an import or export, each checked when it is read."""
 
     def __init__(self, transfer: Transfer) -> None:
         self._values: Mapping[str, OptionValue] = transfer.options

@@ -40,10 +40,10 @@ from tidelog.logic.values import ColumnType
 #
 # Mutates its buffers and what it keeps.
 #
-# Touching new memory costs more than reading a file into it. A buffer is filled again once nobody looks at
-# the block that it held: Python lets no `bytearray` change its size while others look at it, which tells.
+# Touching new memory costs more than reading a file into it, so buffers are used again. A buffer is free if
+# it can be resized: Python refuses that while there are views of a `bytearray`.
 
-MOST_KEPT = 3  # the block being read, and those that consumers still look at
+MOST_KEPT = 3  # the block being read, and those that consumers still use
 MANY_BYTES = 1 << 29
 
 _kept: list[bytearray] = []  # buffers of earlier blocks; `pop` and `append` are safe between threads
@@ -94,7 +94,7 @@ def remaining_bytes(stream: IO[bytes]) -> int:
 
 
 def _take(room: int) -> bytearray:
-    """A buffer with this room that nobody looks at."""
+    """A free buffer with this room."""
     for _ in range(len(_kept)):
         try:
             buffer = _kept.pop(0)
@@ -150,7 +150,7 @@ class ChangedLines(io.RawIOBase):
 # ---- The records of delimited text, read with care: where each begins, and what its fields are.
 #
 # This is the slow and exact reading, used for the rows that Arrow refuses; a test compares the two on random
-# texts. A quote opens a field only at its start; inside, two quotes stand for one; what follows the closing
+# texts. A quote opens a field only at its start; inside, two quotes mean one; what comes after the closing
 # quote up to the delimiter belongs to the field. Empty lines are no records.
 
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
@@ -270,7 +270,7 @@ _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
 
 @dataclass(frozen=True)
 class DelimitedLayout:
-    """The columns of a file, and which of them are wanted, in the order of the predicate's columns."""
+    """The columns of a file, and which of them are required, in the order of the predicate's columns."""
 
     types: tuple[ColumnType, ...]
     wanted: tuple[int, ...]
@@ -279,7 +279,7 @@ class DelimitedLayout:
 
     @property
     def wanted_types(self) -> tuple[ColumnType, ...]:
-        """The types of the wanted columns."""
+        """The types of the required columns."""
         return tuple(self.types[index] for index in self.wanted)
 
 
@@ -309,7 +309,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A record of the right width, and the texts of its wanted fields."""
+    """A record of the right width, and the texts of its required fields."""
 
     record: DelimitedRecord
     texts: tuple[str, ...]
@@ -428,7 +428,7 @@ def _columns(
 # ---- CSV, TSV and other delimited text.
 #
 # A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
-# again with care, which finds the exact rows at fault, and the values that Arrow cannot hold. Types are never
+# again with care, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are never
 # guessed: they are those of the columns, and every text is a value, the empty one too.
 
 BLOCK = 1 << 20
@@ -449,7 +449,7 @@ def read_delimited(file: InputFile, faults: RejectedRows, threads: int) -> Itera
 
 
 def _following(stream: IO[bytes], rows: int) -> int:
-    """About how many rows the rest of a plain file has, if what has been read of it has so many."""
+    """About how many rows the rest of a plain file has, given how many were read of it."""
     if not isinstance(stream, io.BufferedReader) or not stream.seekable():
         return 0
     return remaining_bytes(stream) * rows // max(stream.tell(), 1)
@@ -513,7 +513,7 @@ def _whole_records(lines: LineReader, file: InputFile, size: int, line: int, lar
 def layout_of(
     file: InputFile, block: Block, record: DelimitedRecord, end: int
 ) -> tuple[DelimitedLayout, Block]:
-    """What the first record, up to `end`, tells of the columns; the block without it if it is a header."""
+    """The columns by the first record, which goes up to `end`; the block without it if it is a header."""
     types = file.types if file.types is not None else (ColumnType.ANY,) * len(record.fields)
     wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     header = tuple(field.decode("utf-8", "replace") for field in record.fields)
@@ -535,7 +535,7 @@ def _is_header(file: InputFile, fields: tuple[str, ...], width: int) -> bool:
 
 
 def _layout_by_name(file: InputFile, record: DelimitedRecord, header: tuple[str, ...]) -> DelimitedLayout:
-    """The columns as the header orders them; those that the predicate does not name are passed over."""
+    """The columns as the header orders them; those that the predicate does not name are skipped."""
     assert file.types is not None
     types = [ColumnType.SKIP] * len(header)
     wanted: list[int] = []

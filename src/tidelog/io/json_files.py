@@ -204,13 +204,13 @@ def _first_value(text: bytes) -> Any:
     for raw in text.splitlines():
         with suppress(
             ValueError, RecursionError
-        ):  # also for what is not UTF-8; it is told of when it is read
+        ):  # also for what is not UTF-8; it is reported when it is read
             return _DECODER.decode(raw.decode())
     return None
 
 
 def _array_items(file: InputFile) -> Iterator[_Item]:
-    """The elements of the file's array. A fault in it ends the reading: what follows cannot be told."""
+    """The elements of the file's array. An error in it ends the reading: the rest cannot be read."""
     with file.open() as stream:
         text = _decode(stream.read(), file)
     position = _after_space(text, 0)
@@ -315,24 +315,24 @@ class _Shape:
 
     @property
     def fields(self) -> dict[str, ColumnType] | None:
-        """The types of the wanted keys of an object, if keys are known."""
+        """The types of the required keys of an object, if keys are known."""
         if len(self.keys) != len(self.types):
             return None
         return {self.keys[index]: self.types[index] for index in self.wanted}
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """The places of the values that are not passed over."""
+        """The positions of the values that are not skipped."""
         return tuple(index for index, kind in enumerate(self.types) if kind is not ColumnType.SKIP)
 
     @property
     def wanted_types(self) -> tuple[ColumnType, ...]:
-        """The types of the values that are not passed over."""
+        """The types of the values that are not skipped."""
         return tuple(self.types[index] for index in self.wanted)
 
 
 def _rows(chunk: list[_Item], shape: _Shape, file: InputFile, faults: RejectedRows) -> PythonRows:
-    """The items as rows of the wanted values; those of another shape are given to `faults`."""
+    """The items as rows of the required values; those of another shape are given to `faults`."""
     wanted = shape.wanted
     values: list[Sequence[object]] = []
     kept: list[_Item] = []
@@ -356,7 +356,7 @@ def _rows(chunk: list[_Item], shape: _Shape, file: InputFile, faults: RejectedRo
 
 
 def _term(item: object) -> object:
-    """The value that an object of JSON-LD stands for; anything else as it is."""
+    """The value of an object of JSON-LD; anything else as it is."""
     if not isinstance(item, dict):
         return item
     value = read_object(item)

@@ -181,7 +181,7 @@ def _read_term(line: str, position: int, role: str, patterns: Sequence[re.Patter
 # too.
 
 MOST_ENTITIES = 1_000
-LONGEST_ENTITY = 2_000  # characters of what it stands for: entities abbreviate IRIs
+LONGEST_ENTITY = 2_000  # characters of its replacement: entities abbreviate IRIs
 DEEPEST = 10_000  # elements within one another
 _BLOCK = 1 << 20
 _DOCTYPE = re.compile(rb"<!doctype", re.IGNORECASE)
@@ -259,7 +259,7 @@ class _Checker:
 
 # ---- What is wrong with files that should be RDF/XML: where, and in which other language they are written.
 
-_BEGINNING = 1 << 12  # bytes that tell in which language a file is
+_BEGINNING = 1 << 12  # bytes in which the language of a file is found
 _NOT_RDF_XML = (
     (re.compile(r"^\s*(?:#.*\n\s*)*(?:Prefix|Ontology)\s*\("), "OWL's functional syntax"),
     (re.compile(r"^\s*(?:#.*\n\s*)*(?:Prefix|Ontology):"), "OWL's Manchester syntax"),
@@ -411,7 +411,7 @@ def _check(stream: IO[bytes], file: InputFile) -> None:
 
 def _n_quads(pyoxigraph: Any, parser: Any, file: InputFile, faults: RejectedRows) -> Iterator[bytes]:
     """What the parser reads, as N-Quads, many statements at a time."""
-    # An error loses the statements before it that are being written, which matters only if reading goes on.
+    # An error loses the statements before it that are being written, which matters only if reading continues.
     quads = parser if faults.on_error is OnError.FAIL else _recovering(parser, file, faults)
     try:
         while text := pyoxigraph.serialize(islice(quads, _CHUNK), format=pyoxigraph.RdfFormat.N_QUADS):
@@ -433,7 +433,7 @@ def load_pyoxigraph(purpose: str, place: str | None = None) -> Any:
 
 
 def _recovering(parser: Any, file: InputFile, faults: RejectedRows) -> Iterator[Any]:
-    """The parser's quads; after an error it goes on with the next statement it finds, if any."""
+    """The parser's quads; after an error it continues with the next statement that it finds, if any."""
     while True:
         try:
             yield from parser
@@ -498,7 +498,7 @@ class _Renaming:
 def _batch(
     statements: RdfStatements, types: tuple[ColumnType, ...], file: InputFile, faults: RejectedRows
 ) -> Batch:
-    """The wanted columns of the statements, those of a declared type checked."""
+    """The required columns of the statements, those of a declared type checked."""
     wanted = [index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP]
     keep = np.ones(len(statements.terms[0]), bool)
     columns: list[Column] = []

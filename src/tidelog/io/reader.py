@@ -74,7 +74,7 @@ def check_kind(file: InputFile) -> None:
             beginning = stream.read(_BEGINNING)
     except gzip.BadGzipFile:
         raise _wrong(file, None, "gzip") from None
-    except (OSError, EOFError, zlib.error):  # it is told of when it is read
+    except (OSError, EOFError, zlib.error):  # it is reported when it is read
         return
     kind, formats = recognised(beginning)
     if kind is not None and file.format not in formats:

@@ -63,12 +63,12 @@ class RejectedRows:
     skipped: int = 0
     nulls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # file, column, what was done
     advice: str = ADVICE  # how to read the rest in spite of bad rows
-    _more: int = 0  # rows that cannot be read, beside those that are reported
+    _more: int = 0  # rows that cannot be read and are only counted
     _found: list[Diagnostic] = field(default_factory=list)
     _file: TextIO | None = None
 
     def add(self, row: BadRow) -> None:
-        """Note a row that cannot be read; raises when so many are known that reading on is no use."""
+        """Note a row that cannot be read; raises when there are too many to continue."""
         if row.missing is not None:
             self.nulls[(row.diagnostic.place or "").split(":")[0], row.missing, Nulls.DROP_ROW.value] += 1
             return
@@ -114,7 +114,7 @@ class RejectedRows:
     def _write(self, row: BadRow) -> None:
         if self._file is None:
             self.rejects.parent.mkdir(parents=True, exist_ok=True)
-            # Surrogates stand for bytes that are not UTF-8, and become those bytes again.
+            # Surrogates represent bytes that are not UTF-8, and become those bytes again.
             self._file = self.rejects.open("w", encoding="utf-8", errors="surrogateescape", newline="")
             self._write_fields("place", "code", "reason", "row")
         fault = row.diagnostic

@@ -4,8 +4,8 @@
 - `ArrivingFileReader` reads whole files that come one after the other.
 - `SplitLineReader` reads lines that Spark has split: JSON lines, N-Triples, N-Quads.
 - `MessageReader` reads messages, such as those of Kafka, each of which is a record.
-- `RejectedLineReader` looks at rejected rows of lines: which cell, why, and on which line of the file.
-- `RejectedTableReader` looks at rejected rows of tables.
+- `RejectedLineReader` explains rejected lines: which cell, why, and on which line of the file.
+- `RejectedTableReader` explains rejected rows of tables.
 
 Nothing here knows Spark: batches of Arrow come in and go out.
 """
@@ -40,13 +40,13 @@ from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number, fits_size
 
-# Columns beside the values of rows that are read.
+# Columns that rows have besides their values.
 FILE: Final = "_file"  # the address of the file, as Spark writes it
 RAW: Final = "_raw"  # the line, as bytes
 FAULT: Final = "_fault"  # why it is no fact, where a task says so
 LEFT_OUT: Final = "_left_out"  # whether it is only left out, for a value that it lacks
 ROW: Final = "_row"  # its number in the file, where Spark knows it
-NUMBER: Final = "id"  # of a file, in the rows by which tasks are told to read it
+NUMBER: Final = "id"  # of a file, in the rows that make tasks read it
 FAULT_TYPE: Final = pa.struct([(name, pa.string()) for name in ("place", "code", "reason", "row")])
 REJECTS: Final = pa.schema(
     [
@@ -198,14 +198,14 @@ def _said(fault: BadRow) -> dict[str, str]:
 
 
 def shown_text(text: str) -> str:
-    """Return a text in which surrogates stand for bytes that are not UTF-8, as text that Arrow takes."""
+    """Return a text in which surrogates represent bytes that are not UTF-8, as text that Arrow accepts."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def held(value: Value, of: ColumnType) -> Any:
     """Return a value of a declared type as a column of Spark holds it, None if it does not.
 
-    Days and microseconds since 1970 stand for dates and moments.
+    Dates and moments are days and microseconds since 1970.
     """
     match value.kind:
         case Kind.BIG if of is ColumnType.INTEGER:
@@ -341,7 +341,7 @@ class SplitLineReader:
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads messages, each of which is one record; columns `beside` stay as they are."""
+    """Reads messages, each of which is one record; the columns `beside` are passed through."""
 
     file: CarriedFile
     shape: OutputColumns
@@ -410,7 +410,7 @@ class MessageReader:
 
 
 def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
-    """Return the line and the column of a fault, as far as they are told."""
+    """Return the line and the column of an error, as far as they are known."""
     numbers = (row.diagnostic.place or "").removeprefix(shown).split(":")[1:]
     line, column = (*(int(number) for number in numbers), None, None)[:2]
     return line, column
@@ -421,10 +421,10 @@ def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class RejectedLineReader:
-    """Says of rejected lines what is wrong with them, and where they stand.
+    """Explains rejected lines: what is wrong with them, and where they are.
 
     All rejected lines of a file come to one task, which reads the file again to find their numbers, if the
-    machine has it. Otherwise only the file is told.
+    machine has it. Otherwise only the file is known.
     """
 
     files: Mapping[str, CarriedFile]
@@ -522,7 +522,7 @@ def rejected(shown: str, row: BadRow, line: int | None, text: str | None = None)
 
 @dataclass(frozen=True)
 class RejectedTableReader:
-    """Says of rejected rows of tables what is wrong with them."""
+    """Explains rejected rows of tables: what is wrong with them."""
 
     wanted: ColumnRequest
     shown: Mapping[str, str]  # what messages call files, by their addresses

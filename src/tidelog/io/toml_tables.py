@@ -1,4 +1,4 @@
-"""TOML tables read key by key: each value is checked when it is asked for, all faults are gathered, each
+"""TOML tables read key by key: each value is checked when it is read, all errors are collected, each
 with its place.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, SourceText, Span, codes, suggest
 
-# ---- Where the keys and values of a TOML text stand, which the parser of the standard library does not tell.
+# ---- Where the keys and values of a TOML text are, which the parser of the standard library does not report.
 #
-# Only texts that are valid TOML are looked at, so this need not find faults: it follows headers, keys,
-# strings, arrays and inline tables, and notes the places.
+# Only texts that are valid TOML are scanned, so this need not find errors: it follows headers, keys, strings,
+# arrays and inline tables, and records their positions.
 
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]  # start and end
@@ -151,9 +151,9 @@ class _Scanner:
         self.at += 1
 
 
-# ---- TOML tables read key by key: each value is checked when it is asked for, and all faults are gathered.
+# ---- TOML tables read key by key: each value is checked when it is read, and all errors are collected.
 #
-# A key that nobody asked for is unknown. Mutable: a table notes what was asked, a document what is wrong.
+# A key that was never read is unknown. Mutable: a table records what was read, a document what is wrong.
 
 _AT = re.compile(r" ?\(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
@@ -215,7 +215,7 @@ def read_document(path: Path) -> TomlDocument:
 
 
 class TomlTable:
-    """A table of a document; what its keys hold is checked when it is asked for."""
+    """A table of a document; its values are checked when they are read."""
 
     def __init__(
         self, document: TomlDocument, values: Mapping[str, Any], path: tuple[str | int, ...]
@@ -242,7 +242,7 @@ class TomlTable:
         self.document.fault(codes.MISSING_KEY, f"there is no `{key}`{where}", self.path, help, of_key=True)
 
     def close(self) -> None:
-        """Note the keys that nobody asked for."""
+        """Report the keys that were never read."""
         for key in self._values:
             if key not in self._asked:
                 help = suggest(key, self._asked) or f"the keys are {', '.join(self._asked)}"

@@ -36,7 +36,7 @@ class Rules:
         self._rules.setdefault(_outline(rule), []).append(rule)
 
     def find(self, wanted: Rule) -> tuple[Rule, ...]:
-        """All rules that mean the same as the wanted one: names, spelling and order do not matter.
+        """All rules that mean the same as the given one: names, spelling and order do not matter.
 
         >>> from tidelog import parse
         >>> rules = parse("p(?x) :- q(?x, ?y), ~r(?y) . q(1, 2) . r(3) .").rules
@@ -127,16 +127,16 @@ def _words(item: object) -> Iterator[str]:
         yield from map(_blind, parts)
 
 
-# ---- Change scripts: from signed facts and rules to what one transaction takes away and adds.
+# ---- Change scripts: from signed facts and rules to what one transaction deletes and inserts.
 #
-# All errors of a transaction are raised together, as those of a program are. Rules that are taken away are
-# found by what they mean; facts are looked for by whoever has them.
+# All errors of a transaction are raised together, as those of a program are. Rules to delete are
+# found by what they mean; facts are looked up by the caller.
 
 UNSIGNED = "E640"
 NOT_IN_SCRIPTS = "E641"
 COMMIT_INSIDE = "E642"
 RULE_NOT_THERE = "E632"
-SHOWN = 3  # rules that are shown beside one that is not there
+SHOWN = 3  # similar rules that are shown for one that is missing
 
 _IN_SCRIPTS = (
     ast.ClauseNode,
@@ -150,7 +150,7 @@ _IN_SCRIPTS = (
 
 @dataclass(frozen=True, slots=True)
 class RuleChanges:
-    """Rules to take away and to add, as they are written, and the rules that were there before."""
+    """Rules to delete and to add, as they are written, and the rules before."""
 
     before: tuple[Rule, ...]
     wanted: tuple[Rule, ...] = ()
@@ -182,7 +182,7 @@ class RuleChanges:
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """The rules afterwards, those removed, those added, and what could not be taken away."""
+    """The rules afterwards, those deleted, those added, and errors for those that are missing."""
 
     rules: tuple[Rule, ...]
     removed: tuple[Rule, ...] = ()
@@ -192,7 +192,7 @@ class RuleOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RequestedChanges:
-    """What a text asks for in a transaction: facts, and the rules of the transaction so far.
+    """The changes that a script requests in a transaction: facts, and the rules of the transaction so far.
 
     `program` is the program afterwards, without facts.
     """
@@ -232,7 +232,7 @@ def resolve_changes(
     unsigned: str | None = None,
     folder: Path | None = None,
 ) -> RequestedChanges:
-    """What a text asks for on top of a program, which has no facts of its own.
+    """The changes that a script requests of a program, which has no facts of its own.
 
     `earlier` are the rules that the transaction has changed so far. A clause without a sign has the sign
     `unsigned`. Without that it is an error, as are directives that say more than how to read what stands
@@ -263,7 +263,7 @@ class _Resolver(Resolver):
         self.is_plain = True  # only facts of known predicates, so that the program stays as it is
         self._count = len(self.signatures.predicates)
         self._timed = len(self.given_times)
-        # What is taken away says nothing new about predicates, and nobody is warned of it.
+        # A deletion declares nothing about predicates, so there are no warnings of it.
         self._doubts = Report()
         self._known = Signatures(self._doubts, program.predicates)
 
@@ -335,7 +335,7 @@ class _Resolver(Resolver):
 
 
 def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
-    """That a rule cannot be taken away because it is not there."""
+    """The error that a rule cannot be deleted because it is missing."""
     head = wanted.head.predicate
     near = [rule.span for rule in rules if rule.head.predicate == head and rule.span is not None]
     if near:

@@ -156,7 +156,7 @@ class Head:
 
 # ---- Clauses: from the tree of a fact, rule or query to safe rules over terms.
 #
-# Arguments that are expressions become variables, and an equality, an assignment or a test beside the atom.
+# Arguments that are expressions become variables, and an equality, an assignment or a test next to the atom.
 
 TRIPLE = "triple"
 ANSWER = "?-"  # the predicate in the head of a query's rule
@@ -165,7 +165,7 @@ NEVER = Comparison("=", Constant(TRUE), Constant(FALSE))
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the clauses of a file see of the rest of the program."""
+    """What the clauses of a file know of the rest of the program."""
 
     scope: Scope
     parameters: Mapping[str, Value]
@@ -413,7 +413,7 @@ class _Clause:
             yield from self._positive(use, arguments)
 
     def _atom_at(self, atom: ast.AtomNode, at: ast.At, negated: bool) -> Iterator[Literal]:
-        """An atom with a time, in a query: it holds throughout an interval, or at times to be told."""
+        """An atom with a time, in a query: it holds throughout an interval, or its times are asked for."""
         if not self.is_query:
             self._refuse_time(at)
             return
@@ -441,7 +441,7 @@ class _Clause:
                 yield literal
 
     def _metric(self, node: ast.Metric, *, negated: bool) -> Iterator[Literal]:
-        """A metric atom, then what must hold beside it."""
+        """A metric atom, and the literals that must hold with it."""
         self.is_metric = True
         metrics = Metrics(self.times, self._operand)
         metric = metrics.metric(node, is_bound=negated)
@@ -452,7 +452,7 @@ class _Clause:
         yield from metrics.beside
 
     def _operand(self, atom: ast.AtomNode, is_bound: bool) -> tuple[Atom | None, tuple[Literal, ...]]:
-        """An atom under an operator, and what must hold beside it."""
+        """An atom under an operator, and the literals that must hold with it."""
         if atom.at is not None:
             self._refuse_time(atom.at)
             return None, ()

@@ -36,7 +36,7 @@ from tidelog.syntax.lexer import quote, unescape
 #
 # Four ways to write a value:
 #
-# - `plain`: the text alone, without quotes or brackets, as people and spreadsheets want it;
+# - `plain`: the text alone, without quotes or brackets, for tables and spreadsheets;
 # - `field`: a field of a file, as Nemo writes it, that `read_any` reads as the same value: names and numbers
 # as
 #   they are, strings in quotes, all else with its language or datatype;
@@ -334,7 +334,7 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
 # | with a language                   | `{"@value": "chat", "@language": "fr"}`
 # | other literals                    | `{"@value": "2020-12-31", "@type": "http://…#date"}`
 #
-# How a value is written depends on its kind, not on what stands beside it. Text alone is read as it is in the
+# How a value is written depends on its kind, not on the values next to it. Text alone is read as it is in the
 # JSON of others, a name if it has the form of one, else a string; so strings need a form of their own.
 
 _NATIVE = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.BIG, Kind.DOUBLE})

@@ -39,7 +39,7 @@ from tidelog.syntax import ast
 
 # ---- Metric atoms and times: from the tree to operators with exact intervals over atoms.
 
-# The atom that a tree means, and what must hold beside it; whether its variables are bound elsewhere.
+# From a tree, and whether its variables are bound by other literals, to its atom and what must hold with it.
 ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]]]
 _Bound = tuple[Fraction | None, bool, bool]  # the point, whether it is a dateTime, whether it is -inf
 
@@ -139,7 +139,7 @@ class IntervalReader:
 
 
 class Metrics:
-    """Reads metric atoms of one clause. Mutable: it gathers what must hold beside them."""
+    """Reads metric atoms of one clause. Mutable: it collects what must hold with them."""
 
     def __init__(self, times: IntervalReader, read_atom: ReadAtom) -> None:
         self.times = times
@@ -466,7 +466,7 @@ class Expressions:
 
 
 def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
-    """The value of a name, a number or a string; None for what is not so plain, or is at fault."""
+    """The value of a name, a number or a string; None for other expressions and for errors."""
     match node:
         case ast.NameNode(text):
             return Value(Kind.IRI, text if scope.base is None else scope.base + text)
@@ -480,7 +480,7 @@ def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
 def number(node: ast.NumberNode) -> Value | None:
     """The value of a number as written; None for what is beyond the range of doubles.
 
-    >>> number(ast.Number("0xff", ast.NumberKind.BASED)).content
+    >>> number(ast.NumberNode("0xff", ast.NumberKind.BASED)).content
     255
     """
     match node.kind:

@@ -112,7 +112,7 @@ def read_text(
 
 
 def warned(program: Program) -> Program:
-    """Return the program, and tell a caller in Python of what is hardly meant in it."""
+    """Return the program, and issue its warnings as warnings of Python."""
     warn(program.warnings)
     return program
 
@@ -125,7 +125,7 @@ def warn(doubts: Iterable[Diagnostic]) -> None:
 
 
 def _depth() -> int:
-    """How many frames of tidelog stand between a warning and whoever called tidelog."""
+    """How many frames of tidelog lie between a warning and the caller of tidelog."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tidelog"):
         frame, depth = frame.f_back, depth + 1
@@ -153,7 +153,7 @@ def resolve(
 ) -> Program:
     """The program that the document means.
 
-    `parameters` are texts, `known` the predicates whose facts come from elsewhere. Relative paths lie in
+    `parameters` are texts, `known` the predicates whose facts are not in the program. Relative paths lie in
     `folder`; `path` is the document's own, so that it is not read again if a file that it includes
     includes it.
     """
@@ -184,7 +184,7 @@ def resolve_query(
 ) -> Query:
     """The query that asks the program for the named variables of the literals.
 
-    A predicate that neither the program nor `known` has is an error: nobody asks for nothing.
+    A predicate that neither the program nor `known` has is an error: such a query is a mistake.
     """
     resolver = Resolver(program, known or {}, {})
     expected = set(resolver.signatures.predicates)
@@ -411,7 +411,7 @@ class Resolver:
         self.check_times()
 
     def check_times(self) -> None:
-        """Report aggregates over what holds at times: they would have a value for every time point.
+        """Report aggregates over temporal facts: they would have a value for every time point.
 
         On the integer timeline, report intervals without an integer.
         """
@@ -447,7 +447,7 @@ def giving_times(program: Program, names: Iterable[str]) -> Program:
 
 
 def misplaced_times(program: Program) -> list[Diagnostic]:
-    """Return what is wrong with rules that read or derive facts that hold at times: aggregates, equality."""
+    """Return what is wrong with rules that read or derive temporal facts: aggregates, equality."""
     timed, found = program.timed, []
     for rule in program.rules if timed else ():
         read = any(atom.predicate in timed for atom in (*rule.positive, *rule.negated))

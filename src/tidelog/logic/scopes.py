@@ -1,4 +1,4 @@
-"""Names: what a symbol stands for in the file it is written in; files that include others; the diagnostics
+"""Names: what a symbol means in the file it is written in; files that include others; the diagnostics
 of resolving.
 """
 
@@ -30,7 +30,8 @@ from tidelog.syntax.parser import parse_with_faults
 
 # ---- The diagnostics of resolving a program. Mutable: every stage of the resolver adds to one report.
 
-# Stands for a value that could not be resolved, so that the rest can be: never in a program without errors.
+# Takes the place of a value that could not be resolved, so that the rest can be; never in a program without
+# errors.
 UNRESOLVED = Constant(Value(Kind.BLANK, "unresolved"))
 
 
@@ -104,7 +105,7 @@ def by_place(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(diagnostics, key=place))
 
 
-# ---- Names: what a symbol stands for in the file it is written in.
+# ---- Names: what a symbol means in the file it is written in.
 #
 # Prefixes and the base hold in the whole file, wherever in it they are declared. A bare name standing for a
 # constant is the IRI of that text, after the base if there is one, as in Nemo; predicates keep bare names.
@@ -174,7 +175,7 @@ class Scope:
         return self.iri(symbol, report)
 
     def iri(self, symbol: ast.PrefixedNameNode | ast.IriNode, report: Report) -> str:
-        """The IRI that a prefixed name or an IRI in brackets stands for."""
+        """The IRI of a prefixed name or of an IRI in brackets."""
         if isinstance(symbol, ast.IriNode):
             return resolve_iri(symbol.text, self.base)
         if symbol.prefix not in self.prefixes:
@@ -188,7 +189,7 @@ class Scope:
 def written(symbol: ast.Symbol) -> str:
     """The symbol as the program writes it.
 
-    >>> written(ast.PrefixedName("ex", "edge"))
+    >>> written(ast.PrefixedNameNode("ex", "edge"))
     'ex:edge'
     """
     match symbol:
@@ -208,7 +209,7 @@ def _prefix_help(prefix: str, known: dict[str, str]) -> str:
 
 
 def resolve_iri(reference: str, base: str | None) -> str:
-    """The IRI that a reference stands for, after RFC 3986, section 5.2.
+    """The IRI that a reference resolves to, after RFC 3986, section 5.2.
 
     >>> resolve_iri("../c", "https://example.org/a/b")
     'https://example.org/c'
@@ -269,7 +270,7 @@ def _join(
 # ---- Includes: a document with the files it includes, as one sequence of statements, each with its scope.
 #
 # A file is read once, however often and from wherever it is included, so cycles do no harm. It stands in a
-# scope of its own: it sees none of the including file's prefixes, but lends its own to the including file.
+# scope of its own: it sees none of the including file's prefixes, but the including file sees its prefixes.
 # A path that leads nowhere is looked for among the rule sets that come with tidelog.
 
 MOST_BYTES = 256 << 20  # of an included file
@@ -380,7 +381,7 @@ def _text_of(path: Path) -> str | None:
 
 
 def bundled_rules() -> Path:
-    """The folder of the rule sets that come with tidelog: in the package, or beside `src` in a checkout."""
+    """The folder of the rule sets that come with tidelog: in the package, or next to `src` in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "rules"
     return inside if inside.is_dir() else package.parents[1] / "rules"

@@ -155,11 +155,11 @@ class Signatures:
     def __init__(self, report: Report, known: Mapping[str, Predicate]) -> None:
         self.report = report
         self.predicates: dict[str, Predicate] = dict(known)
-        self.filled: set[str] = set(known)  # may hold facts: stated, imported, derived or declared
+        self.filled: set[str] = set(known)  # may hold facts: explicit, imported, derived or declared
         self.refused: set[str] = set()  # built-in predicates that were used with arguments
 
     def refuse_arguments(self, use: Use) -> Use:
-        """Report a built-in predicate with arguments, once; what stands for it from then on has them."""
+        """Report a built-in predicate with arguments, once; its replacement accepts them."""
         if use.name not in self.refused:
             message = f"`{use.name}` is built in, and has no arguments"
             help = f"give the predicate another name, such as `{use.name}_of`"

@@ -22,7 +22,7 @@ from tidelog.temporal.timed_relation import PeriodicRelation, TimedRelation
 # ---- Charts as SVG that needs nothing else: no network, no scripts, light and dark, names of its own.
 #
 # Few lanes have room for a label each, and circles at their ends: filled if the bound is included. Many
-# lanes are as thin as they can be told apart: their labels are thinned, or name groups, and bars fade before
+# lanes are as thin as can be distinguished: their labels are thinned, or name groups, and bars fade before
 # bounds that are left out.
 
 SVG_WIDTH: Final = 1000.0
@@ -35,7 +35,7 @@ _DATES: Final = 14.0
 _HEADING: Final = 24.0
 _LEGEND: Final = 30.0
 _HIGHEST, _LOWEST = 24.0, 3.0  # pixels from lane to lane
-_WANTED: Final = 1_400.0  # pixels of all lanes together, while they can be told apart
+_WANTED: Final = 1_400.0  # pixels of all lanes together, while they can be distinguished
 _ROOMY: Final = 12.0  # from here on every lane has its label
 _TALL: Final = 700.0  # pixels from which on there is an axis below, too
 _FADE: Final = 3.0
@@ -273,7 +273,7 @@ def _labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[s
 
 
 def _group_labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
-    """The first arguments beside all their lanes, as far as there is room."""
+    """The first arguments next to all their lanes, as far as there is room."""
     free = y
     for start, _ in _groups(section):
         top = y + start * layout.pitch
@@ -363,7 +363,7 @@ _NARROWEST = 20  # columns of a lane
 
 
 def chart_lines(chart: Chart, width: int) -> Iterator[str]:
-    """The lines of a chart that is no wider than so many columns, or as narrow as lanes can be."""
+    """The lines of a chart, at most as wide as given, or as narrow as lanes can be."""
     longest = max((text_width(lane.label) for section in chart.sections for lane in section.lanes), default=0)
     labels = max(min(longest, width // 3), 1)
     columns = max(width - labels - 1, _NARROWEST)
@@ -438,7 +438,7 @@ def _draw(span: LaneSpan, cells: list[str]) -> None:
     cells[left : right + 1] = marks
 
 
-# ---- Drawings: charts of relations in every form that they are wanted in.
+# ---- Drawings: charts of relations in every output format.
 
 Time = int | Fraction | Decimal | datetime | date | str
 FORMS = (".svg", ".html")
@@ -447,7 +447,7 @@ NOT_DRAWN = "E629"
 
 
 class Drawing:
-    """Lanes of intervals, to be looked at in a notebook, saved, or put out as text.
+    """Lanes of intervals, to be shown in a notebook, saved, or printed as text.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse("hot(s1)@[0, 10) . alarm(?s) :- boxminus[0, 5] hot(?s) ."))
@@ -478,7 +478,7 @@ class Drawing:
         self._remarks = remarks
 
     def chart(self, places: int = 2_000) -> Chart:
-        """What is drawn, as data; `places` is how many places in a lane can be told apart."""
+        """What is drawn, as data; `places` is how many positions in a lane can be distinguished."""
         return make_chart(
             self._relations,
             self._start,

@@ -20,7 +20,7 @@ from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Integers, Timeline
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- The axis of a chart: the window of time that is shown, and ticks at points that people like to read.
+# ---- The axis of a chart: the window of time that is shown, and ticks at round numbers and calendar units.
 
 _DAY = 86_400
 _MINUTES = (1, 2, 5, 10, 15, 30)
@@ -65,7 +65,7 @@ class Axis:
         return float((point - self.start) / self.length)
 
     def ticks(self, characters: int) -> list[Tick]:
-        """The ticks of an axis that has room for so many characters: as many as can be read.
+        """The ticks of an axis with room for this many characters: as many as can be read.
 
         >>> [tick.text for tick in Axis(Fraction(0), Fraction(30)).ticks(60)]
         ['0', '2', '4', '6', '8', '10', '12', '14', '16', '18', '20', '22', '24', '26', '28', '30']
@@ -99,7 +99,7 @@ class Axis:
 
     def _calendar_steps(self) -> Iterator[list[Tick]]:
         """The ticks at round clocks, days, months and years, finer ones first."""
-        rough = self.length / 200  # nobody draws more ticks than that
+        rough = self.length / 200  # more ticks than that are never drawn
         for step in _clock_steps():
             if step >= rough:
                 yield self._clocks(step)
@@ -122,7 +122,7 @@ class Axis:
         return ticks
 
     def _months(self, step: int) -> list[Tick]:
-        """The ticks at the first days of every so many months; of years, if these are whole ones."""
+        """The ticks at the first days of every few months; of years if these are whole ones."""
         first, last = (_month(point) for point in (self.start, self.end))
         ticks = []
         for month in range(first - first % step, last + 1, step):
@@ -135,7 +135,7 @@ class Axis:
 
 
 def _decimal_steps(least: Fraction) -> Iterator[Fraction]:
-    """1, 2 and 5 times the powers of ten, from about the least one that is wanted on."""
+    """1, 2 and 5 times the powers of ten, from about the least one that is needed."""
     power = len(str(int(least))) - 1 if least >= 1 else -len(str(int(1 / least)))
     for exponent in count(power):
         for digit in (1, 2, 5):
@@ -205,7 +205,7 @@ def _with_apart_dates(ticks: Sequence[Tick], axis: Axis, characters: int) -> lis
 # ---- Charts as data: a lane for each fact, with the spans of time at which it holds. Drawn by others.
 
 MARGIN, MARGIN_OF_INFINITY = Fraction(3, 100), Fraction(8, 100)  # of the window, beyond all bounds
-_ALONE = {False: Fraction(1), True: Fraction(60)}  # beside a single point: a unit, or a minute
+_ALONE = {False: Fraction(1), True: Fraction(60)}  # around a single point: a unit, or a minute
 
 Places = npt.NDArray[np.float64]
 
@@ -228,7 +228,7 @@ class LaneSpan:
     left_end: End
     right_end: End
     text: str
-    intervals: int = 1  # more if they are too short to be told apart
+    intervals: int = 1  # more if they are too short to be distinguished
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def make_chart(
 
 
 def _axis(relations: Sequence[TimedRelation], start: Fraction | None, end: Fraction | None) -> Axis:
-    """The window asked for; where it is not, all bounds and a margin."""
+    """The requested window; by default all bounds and a margin."""
     is_calendar = any(relation.timeline.is_calendar for relation in relations)
     bounds = [bound for relation in relations for bound in _extremes(relation)]
     low, high = min(bounds, default=None), max(bounds, default=None)
@@ -429,7 +429,7 @@ def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[P
     """Where ends are drawn, and how."""
     units = _units(timeline)
     points = _points(ends, sign, timeline)
-    # Integers are subtracted, not doubles: long after 1970 these cannot tell microseconds apart.
+    # Integers are subtracted, not doubles: long after 1970 these do not resolve microseconds.
     origin = max(-INFINITY, min(INFINITY, int(axis.start * units // 1)))
     at = (points - np.int64(origin) - float(axis.start * units - origin)) / float(axis.length * units)
     is_open = np.zeros(len(ends), bool) if timeline.is_integer else (ends & 1) == 1

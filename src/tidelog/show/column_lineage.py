@@ -215,7 +215,7 @@ class _Found:
                 waiting.update(dict.fromkeys(readers.get(rule.head.predicate, ())))
 
     def _grow(self, rule: _RuleLineage) -> bool:
-        """Add what a rule says of its head; return whether any of it is new."""
+        """Add what the columns of a rule's head depend on; return whether any of it is new."""
         name = rule.head.predicate
         rows = self.rows.get(name, _NONE) | rule.rows()
         tables = self.tables.get(name, frozenset()).union(*(self.tables.get(one, ()) for one in rule.reads))
@@ -345,7 +345,7 @@ class _RuleLineage:
         return found
 
     def _is_joined(self, variable: Variable, atom: Atom) -> bool:
-        """Return whether a variable stands in another atom, too, or in a negated one and elsewhere."""
+        """Return whether a variable occurs in another atom, too, or in a negated one and another literal."""
         others = (
             other
             for literal in self.rule.body
@@ -355,7 +355,7 @@ class _RuleLineage:
         return next(others, None) is not None or variable in self.assigned
 
     def _shared(self, atom: Atom) -> Iterator[Variable]:
-        """Yield the variables of a negated atom that are bound elsewhere."""
+        """Yield the variables of a negated atom that are bound by other literals."""
         for term in atom.terms:
             if isinstance(term, Variable) and (term in self.places or term in self.assigned):
                 yield term

@@ -1,4 +1,4 @@
-"""Pictures as data: boxes, arrows and the sections they stand in; plans as trees that people read."""
+"""Pictures as data: boxes, arrows and the sections they are in; plans as trees of text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Named, Writing, unnamed
 from tidelog.rewrite.auxiliary_relations import recognise
 
-# ---- Plans as trees that people read: what is done, to which part of which relation, found in which way.
+# ---- Plans as trees: which operator reads which part of which relation, by which index.
 
 Bound = frozenset[Variable]
 
@@ -34,7 +34,7 @@ Bound = frozenset[Variable]
 class Tree:
     """A node to show: its operator, what it is about, remarks, and the trees it takes its rows from.
 
-    `part` says of an operator that reads a relation which facts it reads: `all`, `old` or `new`.
+    `part` is which facts an operator reads of its relation: `all`, `old` or `new`.
     """
 
     operator: str
@@ -48,7 +48,7 @@ class Tree:
 class ShownRule:
     """A rule and its plans, each with what it is for: `all facts`, `new facts of ancestor`."""
 
-    number: int  # from 1, as people count
+    number: int  # from 1
     text: str
     rule: Rule
     plans: tuple[tuple[str, Tree], ...]
@@ -268,7 +268,7 @@ def stratum_title(stratum: ShownStratum, count: int) -> str:
     return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"
 
 
-# ---- Pictures as data: boxes, arrows and the sections they stand in. `draw` and `page` turn them into text.
+# ---- Pictures as data: boxes, arrows and the sections they are in. `picture_formats` turns them into text.
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ class _Layered:
         return {key: centre - left + MARGIN for key, centre in centres.items()}
 
     def _spaced(self, layer: Sequence[str], wanted: Sequence[float]) -> dict[str, float]:
-        """The centres nearest to those wanted at which the boxes of a layer do not overlap."""
+        """The centres nearest to the preferred ones at which the boxes of a layer do not overlap."""
         offsets = [0.0]
         for left, right in pairwise(layer):
             offsets.append(offsets[-1] + (self.sizes[left][0] + self.sizes[right][0]) / 2 + ACROSS)
@@ -212,7 +212,7 @@ class _Layered:
 
 
 class _Ports:
-    """Where along a box's lower or upper side edges begin and end: in the order in which they go on."""
+    """Where along a box's lower or upper side edges begin and end: in the order of their other ends."""
 
     def __init__(self, layered: _Layered) -> None:
         self._paths = layered.paths
@@ -234,7 +234,7 @@ class _Ports:
 
 
 def isotonic(wanted: Sequence[float]) -> list[float]:
-    """The ascending numbers nearest to those wanted, by least squares: pools of adjacent violators.
+    """The ascending numbers nearest to the preferred ones, by least squares: pools of adjacent violators.
 
     >>> isotonic([1.0, 4.0, 2.0])
     [1.0, 3.0, 3.0]

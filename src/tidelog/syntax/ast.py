@@ -83,7 +83,7 @@ class TextNode(SyntaxNode):
 
 @dataclass(frozen=True, slots=True)
 class FormatStringNode(SyntaxNode):
-    """`f"a {?x} b"`: the texts and the expressions between them, in turn."""
+    """`f"a {?x} b"`: texts and expressions, alternating."""
 
     parts: tuple[str | Expression, ...]
 
@@ -304,7 +304,7 @@ class Note:
 class StatementNode(SyntaxNode):
     """What every statement has: comments on the lines before it, and one behind it on its last line.
 
-    An empty comment stands for an empty line. `notes` are the comments inside the body of a rule or query.
+    An empty comment is an empty line. `notes` are the comments inside the body of a rule or query.
     """
 
     comments: tuple[str, ...] = field(default=(), compare=False, repr=False)

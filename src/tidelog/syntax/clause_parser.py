@@ -269,7 +269,7 @@ class ExpressionParser:
         return self._unescaped(*_content(self.text[start:end], start))
 
     def format_string(self, text: str, span: Span) -> FormatStringNode:
-        """A format string: texts, and expressions in braces; doubled braces stand for themselves."""
+        """A format string: texts, and expressions in braces; doubled braces are literal ones."""
         content, start = _content(text[1:], span.start + 1)
         position, end = start, start + len(content)
         parts: list[str | Expression] = []

@@ -113,7 +113,7 @@ _ESCAPED = {resolved: escape for escape, resolved in _RESOLVED.items() if resolv
 
 
 class BadEscapeError(ValueError):
-    """An escape that stands for no character; `start` and `end` are its place in the text."""
+    """An escape of no character; `start` and `end` are its position in the text."""
 
     def __init__(self, start: int, end: int) -> None:
         super().__init__(start, end)
@@ -122,7 +122,7 @@ class BadEscapeError(ValueError):
 
 
 def unescape(text: str) -> str:
-    r"""The text with every escape replaced by what it stands for; raises `BadEscapeError`.
+    r"""The text with every escape replaced by its character; raises `BadEscapeError`.
 
     >>> unescape(r"a\tb\u00e9")
     'a\tbé'
@@ -171,9 +171,9 @@ def _escape_character(character: str) -> str:
     return f"\\u{point:04X}" if point <= 0xFFFF else f"\\U{point:08X}"
 
 
-# ---- Faults in the characters of a program: what is wrong, and where reading goes on.
+# ---- Errors in the characters of a program: what is wrong, and where reading continues.
 #
-# Most are habits from other languages, and get the help that a newcomer needs.
+# Most are the syntax of other languages, so their help says what this one has instead.
 
 _HELP_FOR_CHARACTER: Final = {
     "!": "negation is written `~p(?x)`",
@@ -217,7 +217,7 @@ _IRI_CHARACTERS: Final = re.compile(r"""<[^\s<>"{}|^`\\]*""")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A diagnostic, and where reading goes on."""
+    """A diagnostic, and where reading continues."""
 
     diagnostic: Diagnostic
     resume: int
@@ -538,7 +538,7 @@ class Lexer:
         return kind, start, end
 
     def _skip(self, tokens: Tokens, fault: Fault) -> tuple[str, int]:
-        """Report a fault and go on behind it; it ends the statement if it took its full stop along."""
+        """Report an error and continue after it; the statement ends if the error contains its full stop."""
         # The closing quotes of a string in several lines would seem to open another.
         if not (tokens.broken and fault.diagnostic.code == codes.UNTERMINATED_STRING):
             self.diagnostics.append(fault.diagnostic)

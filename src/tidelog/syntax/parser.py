@@ -70,7 +70,7 @@ from tidelog.syntax.lexer import (
 )
 from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
 
-# ---- Which comment belongs to what, so that the formatter can put each back near where it stood.
+# ---- Which comment belongs to what, so that the formatter can write each near its former place.
 
 
 class StatementParts(TypedDict):
@@ -163,7 +163,7 @@ _TERM: Final = re.compile("|".join(rf"({term})(?=\s*[,)])" for term in _TERMS))
 
 
 def read_fact(source: SourceText, position: int) -> ClauseNode | None:
-    """The plain fact that stands next and has the rest of its line to itself, or None."""
+    """The next plain fact if nothing else is on the rest of its line, else None."""
     found = _FACT.match(source.text, position)
     if found is None or found[2] in METRIC_WORDS:
         return None
@@ -237,7 +237,7 @@ def parse(source: SourceText) -> DocumentNode:
 
 
 def parse_with_faults(source: SourceText) -> DocumentNode:
-    """The tree of what can be read of a program, and its syntax errors; for whoever looks for more errors.
+    """The tree of what can be read of a program, and its syntax errors, for callers that check further.
 
     A statement that only lacks its full stop is there.
     """

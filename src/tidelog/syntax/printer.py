@@ -94,7 +94,7 @@ from tidelog.syntax.lexer import (
 # ---- Trees to text, in the one layout of the formatter: `parse(print(tree)) == tree`.
 #
 # One statement a line; a rule longer than `WIDTH` has one line for each literal of its body. Parentheses
-# stand only where the tree asks for them. Comments stay where they were.
+# are written only where the tree needs them. Comments stay where they were.
 
 WIDTH: Final = 100
 _INDENT: Final = "    "
@@ -234,7 +234,7 @@ def _part(node: SyntaxNode) -> str:
         case OptionNode(name, value):
             return f"{name} = {print_node(value)}"
         case NamesNode(names):
-            # One name in parentheses is an expression: the comma tells the two apart.
+            # One name in parentheses is an expression: the comma makes it a list of names.
             return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
         case _:
             raise TypeError(f"no text for {type(node).__name__}")

@@ -1,6 +1,6 @@
 """Faults in the order of tokens: from `expected this, found that` to what was probably meant.
 
-The known mistakes are tried in turn, the first that fits explains the fault.
+The known mistakes are tried one after the other; the first that fits explains the error.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class UnexpectedToken:
 
 
 def explain(found: UnexpectedToken) -> Diagnostic:
-    """The diagnostic that tells best what is wrong at a token."""
+    """The diagnostic that explains best what is wrong at a token."""
     for mistake in _MISTAKES:
         diagnostic = mistake(found)
         if diagnostic is not None:

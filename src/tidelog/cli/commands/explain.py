@@ -300,7 +300,7 @@ def _check(options: Namespace) -> None:
 
 
 def _asked(reasoner: Reasoner, options: Namespace) -> str:
-    """Return the explanation that is asked for, in the format that is asked for."""
+    """Return the requested explanation in the requested format."""
     form = format_of(options)
     if options.what_if is not None:
         return _changed(reasoner.what_if(options.what_if, name="<what-if>"), form)

@@ -53,7 +53,7 @@ def _text(stage: Stage, format: str) -> str:
 
 
 def _stage(options: Namespace, source: SourceText | None, messages: Messages) -> Stage:
-    """The stage that the options ask for."""
+    """The stage of the options."""
     name = shown_name(options.program) if options.store is None else str(options.store)
     has_sizes = options.run or options.data or options.store
     if options.stage == "plan" and has_sizes and options.engine != "spark":
@@ -143,7 +143,7 @@ def _on_spark(stage: Stage, options: Namespace, source: SourceText) -> Stage:
 
 
 def _with_equality(program: Program, options: Namespace) -> Program:
-    """What a program means by the treatment of equality that is asked for."""
+    """The effective program under the requested treatment of equality."""
     if not has_equality(program.predicates):
         return program
     if options.equality == "rewrite":

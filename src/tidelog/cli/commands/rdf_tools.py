@@ -66,7 +66,7 @@ _STATEMENTS: Final = Form("nt")
 def sparql(options: Namespace) -> int:
     """The exit code of `tidelog sparql`."""
     query = read_source(options.query[1:]).text if options.query.startswith("@") else options.query
-    SparqlStore([]).query(query)  # a query that is not well written is told of before the work
+    SparqlStore([]).query(query)  # a syntax error in the query is reported before the work
     work = LoadedProgram(options)
     work.warn()
     work.derive()
@@ -92,7 +92,7 @@ def _statements(work: LoadedProgram) -> list[pa.Table]:
 
 
 def _form(answer: Answer, asked: str | None) -> str:
-    """The format of an answer; a usage error if it cannot have the one that is asked for."""
+    """The format of an answer; a usage error if it cannot have the requested one."""
     if answer.is_graph:
         if asked not in (None, *GRAPHS):
             raise UsageError(f"a graph cannot be written as {asked}", "choose --format nt or ttl")

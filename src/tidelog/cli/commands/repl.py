@@ -1,4 +1,4 @@
-"""`tidelog repl`: facts and rules come and go, and queries are answered, as they are typed."""
+"""`tidelog repl`: facts and rules are inserted and deleted, and queries answered, as they are typed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMANDS: Final = {
     ":load": "FILE   add a program, or the facts in a data file",
     ":quit": "leave; so does Ctrl-D",
 }
-# What people type who know other prompts.
+# Commands of other prompts.
 _OTHER_NAMES: Final = {
     "help": ":help",
     "?": ":help",
@@ -127,7 +127,7 @@ class Session:
         self._add(waiting, folder)
 
     def _add(self, statements: list[ast.Statement], folder: Path | None) -> None:
-        """Add and take away what statements say, as one transaction."""
+        """Apply the insertions and deletions of statements as one transaction."""
         if not statements:
             return
         document = ast.DocumentNode(tuple(statements))

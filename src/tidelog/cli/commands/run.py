@@ -56,7 +56,7 @@ def run(options: Namespace) -> int:
 
 
 def _run(work: LoadedProgram, form: Form) -> None:
-    """Derive everything, and put out what is asked for."""
+    """Derive everything, and write the requested output."""
     options = work.options
     work.warn()
     exports = exports_of(work)
@@ -80,7 +80,7 @@ def _run(work: LoadedProgram, form: Form) -> None:
 
 
 def _watch(work: LoadedProgram, form: Form) -> int:
-    """Apply edits until Ctrl-C, and put out what they change; the exit code."""
+    """Apply edits until Ctrl-C, and write what they change; the exit code."""
     work.reasoner.runtime.started = None  # the timeout is for each edit, not for the session
 
     def show(delta: Delta | None) -> None:
@@ -269,7 +269,7 @@ def _report_left_out(work: LoadedProgram, triples: int) -> None:
 
 
 def _report_edit(work: LoadedProgram, delta: Delta | None) -> None:
-    """What maintainer was chosen and why, where statistics were asked for; in a file all of them."""
+    """What maintainer was chosen and why, if statistics were requested; in a file all of them."""
     work.reasoning = delta.seconds if delta is not None else None
     if work.options.stats == ON_SCREEN:
         for line in choices(work.tally):

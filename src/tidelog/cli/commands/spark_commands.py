@@ -165,7 +165,7 @@ def choice_of(options: Namespace, program: Program) -> Choice:
 def report_statistics(
     options: Namespace, choice: Choice, seconds: float, facts: Mapping[str, int], skipped: int = 0
 ) -> None:
-    """Report where a program ran and why, and what it derived, if that was asked for."""
+    """Report where a program ran and why, and what it derived, if that was requested."""
     if options.stats is None:
         return
     if options.stats == ON_SCREEN:
@@ -212,7 +212,7 @@ def _program(options: Namespace) -> Program:
 
 
 def start_session(options: Namespace) -> SparkSession:
-    """The session that the options ask for."""
+    """The session of the options."""
     from tidelog.spark.session import SessionSettings, load_pyspark
 
     for key, _ in options.conf:
@@ -228,7 +228,7 @@ def start_session(options: Namespace) -> SparkSession:
 
 
 def _files(options: Namespace, program: Program, needed: Callable[[str], bool] | None = None) -> Files:
-    """The program with the frames of its imports and data files, in the session that the options ask for."""
+    """The program with the frames of its imports and data files, in the session of the options."""
     from tidelog.spark.reading.folders import read_program
 
     session = start_session(options)
@@ -246,14 +246,14 @@ def _files(options: Namespace, program: Program, needed: Callable[[str], bool] |
 
 
 def _warn(given: Given, options: Namespace, messages: Messages) -> None:
-    """Say what is doubtful about the program and its inputs."""
+    """Print the warnings about the program and its inputs."""
     files = existing_data(options.data)
     said = (*warnings(given.program, files), *unused(given.program, files).values())
     messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
 
 
 def _told_before(doubts: object) -> None:
-    """Say nothing: queries of the program are looked at with its rules."""
+    """Print nothing: queries of the program are checked with its rules."""
 
 
 def _export(path: Path, form: Form, columns: int) -> Export:
@@ -294,7 +294,7 @@ def _on_error(options: Namespace) -> str:
 
 
 def _report_rejects(files: Files, derived: Derived, options: Namespace, messages: Messages) -> int:
-    """Say how many rows were left out, write them to a file if that is asked for, and return their number.
+    """Say how many rows were left out, write them to a file if that is requested, and return their number.
 
     Spark rejects most of them as it reads files, and tasks some that only they understand.
     """
@@ -322,13 +322,13 @@ def _report_rejects(files: Files, derived: Derived, options: Namespace, messages
 # them.
 #
 # Each micro-batch is one transaction of the store, applied exactly once: its number is kept there, and in a
-# checkpoint beside the store.
+# checkpoint next to the store.
 
 DRIVER = Choice(
     "driver", 0, "a change costs what it touches: the driver keeps facts and what follows in a store"
 )
 POLL = "100 milliseconds"
-LOOK = 0.1  # seconds between two looks at whether a stream has ended
+LOOK = 0.1  # seconds between two checks whether a stream has ended
 # Options that only a stream of change scripts has.
 STREAM_REFUSED = {
     "data": ("--data", "add it by `tidelog run --store {store} --data FILE`"),
@@ -384,7 +384,7 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
 
 
 def _maintained(options: Namespace, batches: BatchReport) -> Maintained:
-    """The store of the options, kept right by batches."""
+    """The store of the options, maintained by batches."""
     from tidelog.spark.maintenance import maintain
 
     return maintain(
@@ -421,7 +421,7 @@ def _follow(
                 with telling():
                     changes = maintained.apply(changes=selections(selected, frame), batch_id=batch_id)
                 batches.take(changes, batch_id, perf_counter() - start)
-            except BaseException as error:  # noqa: BLE001 - Spark would only tell its text
+            except BaseException as error:  # noqa: BLE001 - Spark would only keep its text
                 if not (options.keep_going and isinstance(error, TidelogError)):
                     faults.append(error)
                     raise RuntimeError(f"batch {batch_id} failed") from None  # so that it comes again
@@ -508,12 +508,12 @@ class BatchReport:
         self.messages.say(f"batch {batch_id}: {changes.delta}  {duration(seconds)}")
 
     def tell_failure(self) -> None:
-        """Say what holds although the stream ends with an error."""
+        """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         self.messages.say(f"stopped after {counted(done, 'batch', 'batches')}: the next one failed")
 
     def summarise(self) -> None:
-        """Report the whole stream, with statistics where they were asked for."""
+        """Report the whole stream, with statistics if they were requested."""
         self._faults.close()
         if self._faults.skipped:
             kept = f"; see {self._rejects}" if self.on_error is OnError.COLLECT else ""

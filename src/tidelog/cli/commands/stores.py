@@ -44,7 +44,7 @@ TOLD = (
     "maintained",
     "derived again",
     "set aside",
-)  # steps that are told while they are done
+)  # steps that are reported while they run
 
 
 def pipeline(options: Namespace) -> int:
@@ -309,7 +309,7 @@ def _store(target: Path | str) -> Store:
 
 
 def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:
-    """The predicates to tell of; raises `ProgramError` if one of them is unknown."""
+    """The predicates to report; raises `ProgramError` if one of them is unknown."""
     if wanted is None:
         return delta.predicates
     return tuple(delta[name].predicate for name in wanted)

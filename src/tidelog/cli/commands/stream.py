@@ -27,7 +27,7 @@ from tidelog.reasoner.delta import Delta, counts
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 from tidelog.rewrite.representatives import MARK
 
-# ---- What transactions did in each stratum, as a table for people and as JSON for programs.
+# ---- What transactions did in each stratum, as a table and as JSON.
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
@@ -129,7 +129,7 @@ def stream(options: Namespace) -> int:
 
 
 def _stream(work: LoadedProgram, updates: Updates, commits: Commits, form: Form) -> int:
-    """Apply all updates, and put out what is asked for; the exit code."""
+    """Apply all updates, and write the requested output; the exit code."""
     options = work.options
     work.reasoner.runtime.started = None  # the timeout is for each transaction, not for the stream
     work.warn()
@@ -191,7 +191,7 @@ class Commits:
     def __init__(self, options: Namespace, form: Form) -> None:
         self.tally = Tally()  # over all transactions, where the reasoner's own is for the last
         self.strata = StrataTally()
-        # To be told of every stratum costs a compiled loop a pause at each.
+        # An event for every stratum interrupts a compiled loop at each.
         self.listeners: list[Listener] = [self.tally, *([] if options.stats is None else [self.strata])]
         self.added = self.removed = 0
         self.seconds: list[float] = []
@@ -200,7 +200,7 @@ class Commits:
         self._prints = options.format == "jsonl" and options.deltas is None and options.output is None
 
     def begin(self, work: LoadedProgram, seconds: float) -> None:
-        """Report what holds before the first commit."""
+        """Report the facts before the first commit."""
         facts = work.reasoner.statistics
         work.reasoning = sum(stratum.seconds for stratum in facts.strata.values())
         work.messages.say(
@@ -233,12 +233,12 @@ class Commits:
         rules.update({**new, **kept})
 
     def tell_failure(self, work: LoadedProgram) -> None:
-        """Say what holds although the stream ends with an error."""
+        """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         work.messages.say(f"stopped after {counted(done, 'commit')}: the next one failed")
 
     def summarise(self, work: LoadedProgram) -> None:
-        """Report the whole stream, with statistics where they were asked for."""
+        """Report the whole stream, with statistics if they were requested."""
         done = len(self.seconds)
         total = duration(sum(self.seconds))
         work.messages.say(f"{counted(done, 'commit')}: {counts(self.added, self.removed)}  {total}")

@@ -67,7 +67,7 @@ class ProgramWatch:
     def __init__(self, work: LoadedProgram, show: Callable[[Delta | None], None]) -> None:
         self.work = work
         self._show = show  # what to do when the facts have changed
-        self._sources = _sources(work.program)  # files of rules that are looked at besides the program
+        self._sources = _sources(work.program)  # files of rules that are watched besides the program
         self._good = WatchedFiles(work.program, work.files, {})
         self._good = WatchedFiles(work.program, work.files, self._stamps())
         self._tried = self._seen = self._good.stamps
@@ -129,7 +129,7 @@ class ProgramWatch:
         self._tried = self._good.stamps
 
     def _loaded(self, files: Sequence[Path]) -> Program:
-        """The program as it is now; what it puts out may have lost its last rule, and is empty then."""
+        """The program as it is now; an output predicate may have lost its last rule, and is empty then."""
         options = self.work.options
         try:
             return load_beside(options.program, parameters(options), files, sandbox_of(options))
@@ -216,7 +216,7 @@ class ProgramWatch:
 
 
 def _asked(program: Program) -> list[str]:
-    """The predicates that a program puts out."""
+    """The output predicates of a program."""
     return list(dict.fromkeys((*program.outputs, *(export.predicate for export in program.exports))))
 
 
