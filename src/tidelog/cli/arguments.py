@@ -33,9 +33,9 @@ from tidelog.cli.options import (
     add_tables,
     add_triples,
     command,
+    complete,
     positive,
     row_count,
-    settle,
     wrong_store_options,
 )
 from tidelog.errors import suggest
@@ -314,7 +314,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         raise SystemExit(2)
     _check_command(arguments[0], commands)
     options, unknown = parser.parse_known_args(_programs_first(arguments))
-    unknown = settle(options, unknown)
+    unknown = complete(options, unknown)
     if unknown:
         known = [name for action in commands[options.command]._actions for name in action.option_strings]
         help = suggest(unknown[0], known) or f"`tidelog {options.command} --help` lists the options"

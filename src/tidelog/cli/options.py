@@ -530,8 +530,11 @@ def add_triples(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """The arguments that make no sense; with an ontology, and for SPARQL, those that are files are data."""
+def complete(options: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Complete options that depend on others; return the arguments that make no sense.
+
+    With an ontology, and for SPARQL, arguments that are files are data.
+    """
     if hasattr(options, "equality"):
         options.is_equality_said = options.equality is not None
         options.same_as = options.equality or SAME_AS

@@ -143,7 +143,7 @@ class Staging:
             raise _cannot_write(folder, error.strerror or str(error)) from error
         self._folders += missing
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Give all files their own names."""
         for path, staged in self.places.items():
             try:
@@ -166,7 +166,7 @@ def staging(inputs: frozenset[Path] = frozenset()) -> Iterator[Staging]:
     staged = Staging(inputs)
     try:
         yield staged
-        staged.settle()
+        staged.commit()
     except BaseException:
         staged.clear()
         raise

@@ -23,7 +23,7 @@ from tidelog.io.data_file import data_file, data_files, predicate_of
 from tidelog.logic.program import OPEN, Predicate, Program, Sandbox
 from tidelog.logic.resolve import SUFFIX, resolve
 from tidelog.logic.values import ColumnType
-from tidelog.syntax.parser import parse_with_faults
+from tidelog.syntax.parser import parse_with_errors
 
 STANDARD_INPUT: Final = "-"
 UNUSED_DATA: Final = "W701"
@@ -91,7 +91,7 @@ def resolve_source(
     """The program of a text that was read under this name."""
     path = None if name == STANDARD_INPUT else Path(name)
     return resolve(
-        parse_with_faults(source),
+        parse_with_errors(source),
         parameters=parameters,
         folder=Path() if path is None else path.parent,
         known=known,
@@ -108,13 +108,13 @@ def load_beside(
     try:
         return resolve_source(source, name, parameters, sandbox=sandbox)
     except ProgramError as error:
-        known = provided(files) if asks_for_unknown(error) else {}
+        known = provided(files) if outputs_unknown(error) else {}
         if not known:
             raise
     return resolve_source(source, name, parameters, known, sandbox)
 
 
-def asks_for_unknown(error: TidelogError) -> bool:
+def outputs_unknown(error: TidelogError) -> bool:
     """Whether the only errors are output predicates that the program does not mention."""
     errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
     return all(item.code == UNKNOWN_PREDICATE for item in errors)

@@ -206,8 +206,8 @@ class ScriptFolder(Iterator[SourceText]):
         self._follow = follow
         self._wait = wait
         self._sizes = dict.fromkeys(self._present(), -1)
-        self._taken: set[Path] = set(self._sizes)
-        self._files = ScriptFiles(sorted(self._taken))
+        self._seen: set[Path] = set(self._sizes)
+        self._files = ScriptFiles(sorted(self._seen))
 
     def _present(self) -> list[Path]:
         """The change scripts in the folder; hidden files are still being written."""
@@ -225,21 +225,21 @@ class ScriptFolder(Iterator[SourceText]):
     def ready(self) -> bool:
         """Whether there is one now."""
         if self._files.has_ended and self._follow:
-            self._look()
+            self._poll()
         return self._files.ready()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Take the files that are complete and were not taken before."""
-        sizes = {path: path.stat().st_size for path in self._present() if path not in self._taken}
+        sizes = {path: path.stat().st_size for path in self._present() if path not in self._seen}
         complete = sorted(path for path, size in sizes.items() if self._sizes.get(path) == size)
         self._sizes = sizes
         if complete:
-            self._taken.update(complete)
+            self._seen.update(complete)
             self._files = ScriptFiles(complete)
 
     def __next__(self) -> SourceText:
         while self._files.has_ended and self._follow:
-            self._look()
+            self._poll()
             if self._files.has_ended:
                 self._wait(POLL_SECONDS)
         return next(self._files)

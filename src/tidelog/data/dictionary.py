@@ -57,7 +57,7 @@ class Dictionary:
         self.extra = memory.zeros(FIRST_CAPACITY, np.int32)
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
-        self._hold(FIRST_CAPACITY)
+        self._make_text_buffer(FIRST_CAPACITY)
         self._met: defaultdict[ColumnType, dict[str | Value, int]] = defaultdict(dict)
         self.publish()
 
@@ -133,7 +133,7 @@ class Dictionary:
         text = str(value.content).encode()
         size, kind = len(text), int(value.kind)
         if size > len(self._text):
-            self._hold(2 * size)
+            self._make_text_buffer(2 * size)
         self._text[:size] = text
         while True:
             found = int(kernels.intern_text(self.words, self._text_address, size, kind, extra))
@@ -141,7 +141,7 @@ class Dictionary:
                 return found
             self.grow(1, size)
 
-    def _hold(self, size: int) -> None:
+    def _make_text_buffer(self, size: int) -> None:
         """Have a place of this size where kernels read the text of one value."""
         place = np.zeros(size, np.uint8)
         self._text, self._text_address = place.data, place.ctypes.data

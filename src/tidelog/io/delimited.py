@@ -62,7 +62,7 @@ class LineReader:
         self._rest = b""
         room = len(start) + min(size, remaining_bytes(self._stream) + 1)
         while True:
-            buffer = _take(room)
+            buffer = _free_buffer(room)
             buffer[: len(start)] = start
             end = self._fill(buffer, len(start), room)
             is_last = end < room
@@ -93,7 +93,7 @@ def remaining_bytes(stream: IO[bytes]) -> int:
         return MANY_BYTES
 
 
-def _take(room: int) -> bytearray:
+def _free_buffer(room: int) -> bytearray:
     """A free buffer with this room."""
     for _ in range(len(_kept)):
         try:

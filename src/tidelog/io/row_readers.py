@@ -95,7 +95,7 @@ class PendingRejects(RejectedRows):
         """Keep a row."""
         self.kept.append(row)
 
-    def taken(self) -> list[BadRow]:
+    def drain(self) -> list[BadRow]:
         """Return what was kept, and forget it."""
         found, self.kept = self.kept, []
         return found
@@ -173,7 +173,7 @@ class OutputColumns:
         found, misfits = [], {}
         for place, text in enumerate(exact_array(column).to_pylist()):
             value = conversions.read_exact(text)
-            found.append(None if value == NULL else held(value, of))
+            found.append(None if value == NULL else arrow_value(value, of))
             if found[-1] is None and value != NULL:
                 misfits[place] = value
         if pa.types.is_temporal(wanted):
@@ -202,7 +202,7 @@ def shown_text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def held(value: Value, of: ColumnType) -> Any:
+def arrow_value(value: Value, of: ColumnType) -> Any:
     """Return a value of a declared type as a column of Spark holds it, None if it does not.
 
     Dates and moments are days and microseconds since 1970.
@@ -308,8 +308,8 @@ def whole_rows(file: CarriedFile, address: str, shape: OutputColumns) -> Iterato
     faults = PendingRejects()
     for found in read(file, faults):
         yield from shape.rows(found, address, file.shown)
-        yield from shape.faults(faults.taken(), address)
-    yield from shape.faults(faults.taken(), address)
+        yield from shape.faults(faults.drain(), address)
+    yield from shape.faults(faults.drain(), address)
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class SplitLineReader:
         )
         for found in read(file, faults):
             yield from self.shape.rows(found, address, file.shown)
-        bad = faults.taken()
+        bad = faults.drain()
         own = [lines[number - 1] for number in (place_of(each, file.shown)[0] or 1 for each in bad)]
         yield from self.shape.faults(bad, address, own)
 
@@ -385,7 +385,7 @@ class MessageReader:
         faults = PendingRejects()
         file = replace(self.file, content=b"\n".join(lines) + b"\n")
         made = [part for found in read(file, faults) for part in self.shape.rows(found, "", file.shown)]
-        bad = faults.taken()
+        bad = faults.drain()
         if len(places) == 1 and sum(part.num_rows for part in made) + len(bad) != 1:
             said = Diagnostic(codes.WRONG_WIDTH, "a message is one record, and this one has several")
             yield from self._faults(places, [BadRow(said, "")], lines)
@@ -440,7 +440,7 @@ class RejectedLineReader:
             for row in rows:
                 key = row[FILE], row[RAW]
                 numbers = lines.get(key, ())
-                told.append(self._told(row, numbers[seen[key]] if seen[key] < len(numbers) else None))
+                told.append(self._explained(row, numbers[seen[key]] if seen[key] < len(numbers) else None))
                 seen[key] += 1
             yield pa.RecordBatch.from_pylist(told, REJECTS)
 
@@ -460,7 +460,7 @@ class RejectedLineReader:
                             found[address, line].append(number)
         return found
 
-    def _told(self, row: Mapping[str, Any], line: int | None) -> dict[str, Any]:
+    def _explained(self, row: Mapping[str, Any], line: int | None) -> dict[str, Any]:
         file, fault = self.files[row[FILE]], row[FAULT]
         if fault is not None:
             said = Diagnostic(fault["code"], fault["reason"], place=fault["place"])
@@ -474,7 +474,7 @@ class RejectedLineReader:
         kept, layout = PendingRejects(), self.layouts[row[FILE]]
         block = Block(row[RAW] + b"\n", line or 1)
         read_block(block, layout, file, kept)
-        bad = kept.taken() or [self._not_held(row[RAW], layout, file, line or 1)]
+        bad = kept.drain() or [self._not_held(row[RAW], layout, file, line or 1)]
         column = place_of(bad[0], file.shown)[1]
         shown = bad[0].diagnostic.place if line is not None else file.shown
         found = replace(bad[0], diagnostic=replace(bad[0].diagnostic, place=shown))
@@ -496,7 +496,7 @@ class RejectedLineReader:
             text = fields[index].decode("utf-8", "replace")
             value = conversions.read_typed(text, of)
             if of not in (ColumnType.ANY, ColumnType.TERM) and (
-                held(value, of) is None or value.kind in (Kind.DATE, Kind.DATETIME)
+                arrow_value(value, of) is None or value.kind in (Kind.DATE, Kind.DATETIME)
             ):
                 said = not_held(text.strip(), of, names[index] or "", file.place(line, index + 1))
                 return BadRow(said, raw.decode("utf-8", "surrogateescape"))
@@ -535,16 +535,18 @@ class RejectedTableReader:
             for place in range(batch.num_rows):
                 one = batch.slice(place, 1)
                 address, number = (one.column(name)[0].as_py() for name in (FILE, ROW))
-                told.append(self._told(one, self.shown.get(address, address or self.wanted.shown), number))
+                told.append(
+                    self._explained(one, self.shown.get(address, address or self.wanted.shown), number)
+                )
             yield pa.RecordBatch.from_pylist(told, REJECTS)
 
-    def _told(self, one: Any, shown: str, number: int | None) -> dict[str, Any]:
+    def _explained(self, one: Any, shown: str, number: int | None) -> dict[str, Any]:
         kept = PendingRejects()
         wanted = replace(self.wanted, shown=shown)
         table = pa.table([one.column(name) for name in wanted.names], names=list(wanted.names))
         for _ in read_arrow_data([table], replace(wanted, places=tuple(range(len(wanted.names)))), kept):
             pass
-        bad = kept.taken()
+        bad = kept.drain()
         if not bad:
             reason = "a value is beyond what a column of Spark holds"
             texts = [str(table.column(place)[0].as_py()) for place in range(table.num_columns)]

@@ -31,7 +31,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
 @dataclass
-class Places:
+class TomlPositions:
     """The places of keys and of values, by path; elements of arrays are numbered from 0."""
 
     keys: dict[KeyPath, Place] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Places:
         return 0, 0
 
 
-def find_places(text: str) -> Places:
+def find_positions(text: str) -> TomlPositions:
     """The places of all keys and values of a valid TOML text.
 
-    >>> places = find_places('[a]\\nb = [1, "two"]')
+    >>> places = find_positions('[a]\\nb = [1, "two"]')
     >>> places.keys["a", "b"], places.values["a", "b", 1]
     ((4, 5), (12, 17))
     """
@@ -63,10 +63,10 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.found = Places()
+        self.found = TomlPositions()
         self.counts: dict[KeyPath, int] = {}  # of the tables of each array of tables
 
-    def scan(self) -> Places:
+    def scan(self) -> TomlPositions:
         table: KeyPath = ()
         while self.skip(_BLANK) < len(self.text):
             table = self.header() if self.text[self.at] == "[" else self.pair(table)
@@ -168,7 +168,7 @@ class TomlDocument:
         self.faults: list[Diagnostic] = []
         try:
             self.values = tomllib.loads(source.text)
-            self.places: Places = find_places(source.text)
+            self.places: TomlPositions = find_positions(source.text)
         except tomllib.TOMLDecodeError as error:
             raise DataError(_not_toml(error, source)) from None
         except RecursionError:

@@ -16,7 +16,7 @@ from tidelog.logic.expressions import IntervalReader
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Fact, MetricRule, Program, Rule, Variable
 from tidelog.logic.resolve import Resolver
-from tidelog.logic.scopes import Placed, Report, Scope
+from tidelog.logic.scopes import Report, Scope, ScopedStatement
 from tidelog.logic.signatures import Signatures
 from tidelog.syntax import ast
 
@@ -280,7 +280,7 @@ class _Resolver(Resolver):
             self.report.check()
         return super().resolve(document, folder)
 
-    def statement(self, placed: Placed) -> None:
+    def statement(self, placed: ScopedStatement) -> None:
         """Take what a statement says."""
         statement = placed.statement
         is_fact = isinstance(statement, ast.ClauseNode) and not statement.body

@@ -44,13 +44,23 @@ from tidelog.logic.program import (
     TimedFact,
     Transfer,
 )
-from tidelog.logic.scopes import UNRESOLVED, Includes, Placed, Report, Scope, by_place, label, reason, written
+from tidelog.logic.scopes import (
+    UNRESOLVED,
+    Includes,
+    Report,
+    Scope,
+    ScopedStatement,
+    by_position,
+    label,
+    reason,
+    written,
+)
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
 from tidelog.logic.type_inference import infer
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
-from tidelog.syntax.parser import parse_with_faults
+from tidelog.syntax.parser import parse_with_errors
 
 EMPTY = Program({})
 SUFFIX = ".rls"
@@ -71,7 +81,7 @@ def load(
     except (OSError, UnicodeDecodeError) as fault:
         message = f"cannot read the program: {reason(fault)}"
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
-    document = parse_with_faults(SourceText(str(path), text))
+    document = parse_with_errors(SourceText(str(path), text))
     return resolve(
         document, parameters=parameters, folder=path.parent, known=known, path=path, sandbox=sandbox
     )
@@ -107,7 +117,7 @@ def read_text(
         help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
         raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
     place = None if folder is None else Path(folder)
-    document = parse_with_faults(SourceText(name, text))
+    document = parse_with_errors(SourceText(name, text))
     return resolve(document, parameters=parameters, folder=place, sandbox=sandbox)
 
 
@@ -162,7 +172,7 @@ def resolve(
         resolver.includes.scopes[path.resolve()] = resolver.scope
     program = resolver.resolve(document, folder)
     doubtful = infer(program).warnings
-    return replace(program, warnings=by_place((*program.warnings, *doubtful))) if doubtful else program
+    return replace(program, warnings=by_position((*program.warnings, *doubtful))) if doubtful else program
 
 
 def extend(document: ast.DocumentNode, program: Program, *, folder: Path | None = None) -> Program:
@@ -267,7 +277,7 @@ class Resolver:
 
     # ---- declarations, which hold for the whole program
 
-    def _declare(self, statements: Iterable[Placed]) -> None:
+    def _declare(self, statements: Iterable[ScopedStatement]) -> None:
         for placed in statements:
             match placed.statement:
                 case ast.ParameterDirectiveNode():
@@ -305,7 +315,7 @@ class Resolver:
 
     # ---- statements
 
-    def statement(self, placed: Placed) -> None:
+    def statement(self, placed: ScopedStatement) -> None:
         """Take what a statement says."""
         statement, scope = placed.statement, placed.scope
         match statement:
@@ -366,7 +376,9 @@ class Resolver:
             if isinstance(fact, TimedFact):
                 self.given_times.add(fact.predicate)
 
-    def _transfer(self, directive: ast.ImportDirectiveNode | ast.ExportDirectiveNode, placed: Placed) -> None:
+    def _transfer(
+        self, directive: ast.ImportDirectiveNode | ast.ExportDirectiveNode, placed: ScopedStatement
+    ) -> None:
         expressions = Expressions(placed.scope, self.parameters, self.report)
         reader = DirectiveReader(
             self.report,

@@ -26,7 +26,7 @@ from tidelog.errors.codes import MISSING_FULL_STOP
 from tidelog.logic.program import OPEN, Constant, Sandbox
 from tidelog.logic.values import Kind, Value
 from tidelog.syntax import ast
-from tidelog.syntax.parser import parse_with_faults
+from tidelog.syntax.parser import parse_with_errors
 
 # ---- The diagnostics of resolving a program. Mutable: every stage of the resolver adds to one report.
 
@@ -68,12 +68,12 @@ class Report:
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """The warnings, by place."""
-        return by_place(item for item in self._found if item.severity is Severity.WARNING)
+        return by_position(item for item in self._found if item.severity is Severity.WARNING)
 
     def check(self, ignored: Container[str] = ()) -> None:
         """Raise everything found, by place, if any of it is an error; without what is to be ignored."""
         if self.errors:
-            raise ProgramError(by_place(item for item in self._found if item.code not in ignored))
+            raise ProgramError(by_position(item for item in self._found if item.code not in ignored))
 
 
 def label(span: Span | None, text: str) -> tuple[Label, ...]:
@@ -91,7 +91,7 @@ def ending(span: Span | None, text: str) -> Span | None:
     return span and Span(span.source, span.end - len(text), span.end)
 
 
-def by_place(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def by_position(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """The diagnostics in order of their places, file by file as the files first occur."""
     files: dict[str, int] = {}
     diagnostics = tuple(diagnostics)
@@ -277,7 +277,7 @@ MOST_BYTES = 256 << 20  # of an included file
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ScopedStatement:
     """A statement, the names it sees, and the folder in which its relative paths lie."""
 
     statement: ast.Statement
@@ -294,21 +294,23 @@ class Includes:
     scopes: dict[Path, Scope] = field(default_factory=dict)
     complete: bool = True  # every statement of every file could be read
 
-    def gather(self, document: ast.DocumentNode, scope: Scope, folder: Path | None) -> list[Placed]:
+    def gather(self, document: ast.DocumentNode, scope: Scope, folder: Path | None) -> list[ScopedStatement]:
         """The statements of the document and all that it includes, in place of the includes."""
         _declare(document, scope, self.report)
         return list(self._placed(document, scope, folder))
 
-    def _placed(self, document: ast.DocumentNode, scope: Scope, folder: Path | None) -> Iterator[Placed]:
+    def _placed(
+        self, document: ast.DocumentNode, scope: Scope, folder: Path | None
+    ) -> Iterator[ScopedStatement]:
         for statement in document.statements:
             if isinstance(statement, ast.IncludeDirectiveNode):
                 yield from self._include(statement, scope, folder)
             else:
-                yield Placed(statement, scope, folder)
+                yield ScopedStatement(statement, scope, folder)
 
     def _include(
         self, directive: ast.IncludeDirectiveNode, scope: Scope, folder: Path | None
-    ) -> Iterator[Placed]:
+    ) -> Iterator[ScopedStatement]:
         try:
             shown = self._find(directive, folder or Path())
             path = Path(os.path.realpath(shown))
@@ -349,7 +351,7 @@ class Includes:
         if text is None:
             self._refuse(directive, f"it is not a file of at most {MOST_BYTES >> 20} MiB")
             return None
-        document = parse_with_faults(SourceText(str(path), text))
+        document = parse_with_errors(SourceText(str(path), text))
         self.note_faults(document)
         return document
 

@@ -41,7 +41,7 @@ from tidelog.logic.program import (
     atoms_of,
     variables_of,
 )
-from tidelog.logic.scopes import by_place
+from tidelog.logic.scopes import by_position
 from tidelog.logic.types import (
     ANY,
     NEVER,
@@ -102,7 +102,7 @@ def infer(
         checked = _Rule(rule, known)
         checked.head()
         warnings.update(dict.fromkeys(checked.warnings))
-    return Inferred(known.columns, by_place(warnings))
+    return Inferred(known.columns, by_position(warnings))
 
 
 def infer_columns(
@@ -424,7 +424,7 @@ class _Rule:
         function = builtins.lookup(expression.function)
         assert function is not None
         for place, types in enumerate(arguments):
-            taken = function.types.taken(place)
+            taken = function.types.accepted(place)
             if not types & taken:
                 message = (
                     f"`{function.name}` never has a value: argument {place + 1} is {written(types)}, "

@@ -166,13 +166,13 @@ class Signature:
     takes: tuple[Types, ...]
     gives: Callable[[Sequence[Types]], Types]
 
-    def taken(self, place: int) -> Types:
+    def accepted(self, place: int) -> Types:
         """Return the types that the argument at a place may have for the function to have a value."""
         return self.takes[min(place, len(self.takes) - 1)]
 
     def result(self, arguments: Sequence[Types]) -> Types:
         """Return the types of the value, for arguments of these types; none if there is never a value."""
-        used = [types & self.taken(place) for place, types in enumerate(arguments)]
+        used = [types & self.accepted(place) for place, types in enumerate(arguments)]
         return self.gives(used) if all(used) else NEVER
 
 

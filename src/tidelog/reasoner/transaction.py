@@ -39,7 +39,7 @@ from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_chang
 from tidelog.logic.intervals import Point, point_at
 from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
 from tidelog.logic.resolve import giving_times
-from tidelog.logic.scopes import by_place
+from tidelog.logic.scopes import by_position
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.rule_text import Writing
@@ -390,7 +390,7 @@ class Change:
     def _report_missing(self) -> tuple[Diagnostic, ...]:
         faulty = (*self._faulty, *self._outcome.missing)
         if faulty and self._missing == "error":
-            raise ProgramError(by_place(faulty))
+            raise ProgramError(by_position(faulty))
         return tuple(replace(item, severity=Severity.WARNING) for item in faulty)
 
     # ---- sets of rows

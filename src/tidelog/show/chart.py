@@ -103,7 +103,7 @@ def svg_text(chart: Chart, *, is_alone: bool = True) -> str:
     lines: list[str] = []
     top = 0.0
     if is_alone:
-        lines += [*_title(chart), _moved(_TITLE, _axis(chart, layout))]
+        lines += [*_title(chart), _shifted(_TITLE, _axis(chart, layout))]
         top = _TITLE + _axis_height(chart)
     placed, y = _placed(chart, layout, top)
     for section, start in placed:
@@ -114,13 +114,13 @@ def svg_text(chart: Chart, *, is_alone: bool = True) -> str:
             lines.append(_text("tide-heading", _EDGE, start - 7, shortened(section.title, 110)))
         lines += _section(section, layout, start)
     if y - top > _TALL:
-        lines.append(_moved(y, _axis(chart, layout, is_below=True)))
+        lines.append(_shifted(y, _axis(chart, layout, is_below=True)))
         y += _axis_height(chart)
     lines += _legend(chart, layout, y)
     return _document(lines, y + _LEGEND, chart.title)
 
 
-def _moved(y: float, lines: Iterable[str]) -> str:
+def _shifted(y: float, lines: Iterable[str]) -> str:
     return f'<g transform="translate(0 {y:g})">{"".join(lines)}</g>'
 
 

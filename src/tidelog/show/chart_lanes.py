@@ -207,7 +207,7 @@ def _with_apart_dates(ticks: Sequence[Tick], axis: Axis, characters: int) -> lis
 MARGIN, MARGIN_OF_INFINITY = Fraction(3, 100), Fraction(8, 100)  # of the window, beyond all bounds
 _ALONE = {False: Fraction(1), True: Fraction(60)}  # around a single point: a unit, or a minute
 
-Places = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.float64]
 
 
 class End(StrEnum):
@@ -425,7 +425,7 @@ def _spans(
     return spans
 
 
-def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[Places, list[End]]:
+def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[Positions, list[End]]:
     """Where ends are drawn, and how."""
     units = _units(timeline)
     points = _points(ends, sign, timeline)
@@ -443,7 +443,7 @@ def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[P
     return np.clip(at, 0, 1), kinds
 
 
-def _starts(lanes: Integers, left: Places, right: Places, shortest: float) -> Any:
+def _starts(lanes: Integers, left: Positions, right: Positions, shortest: float) -> Any:
     """The rows that begin a span: those that are not short and close behind another short one."""
     is_short = right - left < shortest
     is_joined = np.zeros(len(lanes), bool)

@@ -230,13 +230,13 @@ _MOST_READ_AGAIN: Final = 200_000
 
 def parse(source: SourceText) -> DocumentNode:
     """The tree of a program; raises `ProgramError` with all its syntax errors."""
-    document = parse_with_faults(source)
+    document = parse_with_errors(source)
     if document.faults:
         raise ProgramError(document.faults)
     return document
 
 
-def parse_with_faults(source: SourceText) -> DocumentNode:
+def parse_with_errors(source: SourceText) -> DocumentNode:
     """The tree of what can be read of a program, and its syntax errors, for callers that check further.
 
     A statement that only lacks its full stop is there.

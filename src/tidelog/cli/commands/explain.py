@@ -280,7 +280,7 @@ def explain(options: Namespace) -> int:
         work.warn(about_unused=False)
         with work.showing_progress(), work.keeping_rejects():
             work.read()
-            text = _asked(work.reasoner, options)
+            text = _explanation(work.reasoner, options)
         work.report_rejects()
     write_text(text, options.output, work.messages)
     return 0
@@ -299,7 +299,7 @@ def _check(options: Namespace) -> None:
             raise UsageError(f"--{name} 0 leaves nothing to explain")
 
 
-def _asked(reasoner: Reasoner, options: Namespace) -> str:
+def _explanation(reasoner: Reasoner, options: Namespace) -> str:
     """Return the requested explanation in the requested format."""
     form = format_of(options)
     if options.what_if is not None:

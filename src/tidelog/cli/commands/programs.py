@@ -43,7 +43,7 @@ def reformat(options: Namespace) -> int:
             failed += 1
             continue
         changed += text != source.text
-        _put_out(name, source, text, options, messages)
+        _output(name, source, text, options, messages)
     if programs != [STANDARD_INPUT]:
         verb = "would change" if options.check or options.diff else "changed"
         messages.say(f"{changed} of {counted(len(programs), 'program')} {verb}")
@@ -62,7 +62,7 @@ def formatted(source: SourceText) -> str:
     return text
 
 
-def _put_out(name: str, source: SourceText, text: str, options: Namespace, messages: Messages) -> None:
+def _output(name: str, source: SourceText, text: str, options: Namespace, messages: Messages) -> None:
     """Write the program back, or say what would change."""
     if options.diff:
         before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)

@@ -136,9 +136,9 @@ class Session:
         # Here rules often come before their facts.
         doubts = [item for item in change.program.warnings if item.code != EMPTY_PREDICATE]
         self.work.messages.diagnose(doubts)
-        self._tell(change.delta)
+        self._print_delta(change.delta)
 
-    def _tell(self, delta: Delta) -> None:
+    def _print_delta(self, delta: Delta) -> None:
         if self._is_talkative:
             what = f"  ({by_predicate(delta)})" if delta else ""
             self.work.messages.say(f"{delta}{what}  {duration(delta.seconds)}")

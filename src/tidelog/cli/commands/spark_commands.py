@@ -420,7 +420,7 @@ def _follow(
                 start = perf_counter()
                 with telling():
                     changes = maintained.apply(changes=selections(selected, frame), batch_id=batch_id)
-                batches.take(changes, batch_id, perf_counter() - start)
+                batches.record(changes, batch_id, perf_counter() - start)
             except BaseException as error:  # noqa: BLE001 - Spark would only keep its text
                 if not (options.keep_going and isinstance(error, TidelogError)):
                     faults.append(error)
@@ -493,7 +493,7 @@ class BatchReport:
         if self._prints:
             print_lines(changes.delta, self._form, batch=batch_id)
 
-    def take(self, changes: Changes, batch_id: int, seconds: float) -> None:
+    def record(self, changes: Changes, batch_id: int, seconds: float) -> None:
         """Report a batch that is committed."""
         if changes.delta is None:
             self.repeated += 1

@@ -181,7 +181,7 @@ def _take_all(work: LoadedProgram, updates: Updates, commits: Commits) -> int:
             work.messages.diagnose(error.diagnostics)
             worst = max(worst, error.exit_code)
         else:
-            commits.take(delta, work)
+            commits.record(delta, work)
             commits.renumber(rules, work.reasoner.rules)
 
 
@@ -207,7 +207,7 @@ class Commits:
             f"{counted(facts.loaded, 'fact')} loaded, {facts.derived:,} derived  {duration(seconds)}"
         )
 
-    def take(self, delta: Delta, work: LoadedProgram) -> None:
+    def record(self, delta: Delta, work: LoadedProgram) -> None:
         """Report a commit, and write what it changes."""
         self.tally.begin_transaction()
         self.added += delta.added

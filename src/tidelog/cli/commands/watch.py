@@ -17,10 +17,10 @@ from typing import Final
 from tidelog.cli.options import UsageError
 from tidelog.cli.program_sources import (
     STANDARD_INPUT,
-    asks_for_unknown,
     existing_data,
     load_beside,
     load_program,
+    outputs_unknown,
     sandbox_of,
     unused,
     warnings,
@@ -80,12 +80,12 @@ class ProgramWatch:
         try:
             while True:
                 wait(POLL_SECONDS)
-                self.look()
+                self.poll()
         except KeyboardInterrupt:
             say("no longer watching")
         return 0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Apply what has been edited, once it has been left alone for a moment."""
         now = self._stamps()
         if now == self._seen and now != self._tried:
@@ -134,14 +134,14 @@ class ProgramWatch:
         try:
             return load_beside(options.program, parameters(options), files, sandbox_of(options))
         except TidelogError as error:
-            if not asks_for_unknown(error):
+            if not outputs_unknown(error):
                 raise
         before = self._good.program
-        known = {name: replace(before.predicates[name], span=None) for name in _asked(before)}
+        known = {name: replace(before.predicates[name], span=None) for name in _outputs(before)}
         program = load_program(options.program, parameters(options), known, sandbox_of(options))
         stated = {fact.predicate for fact in program.facts}
         filled = {*program.derived, *stated, *(transfer.predicate for transfer in program.imports)}
-        left = [item for name, item in known.items() if name not in filled and name in _asked(program)]
+        left = [item for name, item in known.items() if name not in filled and name in _outputs(program)]
         self.work.messages.diagnose([_empty(predicate) for predicate in left])
         return program
 
@@ -215,7 +215,7 @@ class ProgramWatch:
                 yield from read(data_file(path, program.predicates.get(name), header), faults)
 
 
-def _asked(program: Program) -> list[str]:
+def _outputs(program: Program) -> list[str]:
     """The output predicates of a program."""
     return list(dict.fromkeys((*program.outputs, *(export.predicate for export in program.exports))))
 
