@@ -1,4 +1,4 @@
-"""The arguments of the command line. Imports nothing that takes time: `tidelog --version` does not wait."""
+"""The arguments of the command line. Imports the standard library only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelog.cli.options import Commands
 
 
-# ---- The arguments of the commands that explain. Imports nothing that takes time.
+# ---- The arguments of the commands that explain.
 
 
 def add_explain(commands: Commands) -> None:
@@ -101,7 +101,7 @@ def add_profile(commands: Commands) -> None:
     add_maintainer(add_limits(profile))
 
 
-# ---- The arguments of the commands around pipelines. Imports nothing that takes time.
+# ---- The arguments of the commands for pipelines.
 
 KEPT_VERSIONS: Final = 10
 FAILED: Final = "failed"  # a version that was set aside
@@ -257,7 +257,7 @@ def _versions(text: str) -> int:
     return int(text)
 
 
-# ---- The arguments of `tidelog timeline`. Imports nothing that takes time.
+# ---- The arguments of `tidelog timeline`.
 
 
 def add_timeline(commands: Commands) -> None:
@@ -294,7 +294,7 @@ def _point(text: str) -> Fraction:
     return point
 
 
-# ---- The arguments of the command line. Imports nothing that takes time: `tidelog --version` does not wait.
+# ---- The whole command line.
 
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")

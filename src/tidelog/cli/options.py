@@ -1,6 +1,4 @@
-"""Options that several commands share, and what is wrong with a command line. Imports nothing that takes
-time.
-"""
+"""Options that several commands share, and errors of usage. Imports the standard library only."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
     from tidelog.temporal.temporal import TimeSettings
 
 
-# ---- What is wrong with a command line is said here: commands, and the types of their arguments.
-#
-# Imports nothing that takes time.
+# ---- Errors of usage, and the types of arguments.
 
 
 class UsageError(Exception):
@@ -113,7 +109,7 @@ def seconds(text: str) -> float:
     return number
 
 
-# ---- The options of rules over time.
+# ---- The options of temporal rules.
 
 PROCEDURES: Final = ("optimised", "seminaive", "naive")  # as in tidelog.temporal, which --help need not load
 
@@ -161,7 +157,7 @@ def _horizon(text: str) -> Interval:
         raise argparse.ArgumentTypeError(f"{fault}; write it like 0,100") from None
 
 
-# ---- Options that several commands share. Imports nothing that takes time.
+# ---- Options that several commands share.
 
 ENGINES: Final = ("columnar", "spark")
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
@@ -372,7 +368,7 @@ def add_statistics(group: argparse._ArgumentGroup) -> None:
     )
 
 
-# ---- The arguments of stores: `--store` and its kin, and `tidelog store`. Imports nothing that takes time.
+# ---- The arguments of stores: `--store` and related options, and `tidelog store`.
 
 DURABILITY: Final = ("full", "fast")
 READING: Final = ("explain", "plan", "timeline", "sparql")  # commands that change no store

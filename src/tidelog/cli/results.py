@@ -1,4 +1,4 @@
-"""Results, and what commits change, on standard output and in files, in every format."""
+"""Results and the changes of commits, on standard output and in files, in every format."""
 
 from __future__ import annotations
 

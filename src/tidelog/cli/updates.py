@@ -1,6 +1,4 @@
-"""Where the updates of a stream come from: files, folders that are being filled, standard input; change
-scripts.
-"""
+"""The updates of a stream: change scripts from files, folders that are being filled, standard input."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from tidelog.errors import DataError, Diagnostic, SourceText, codes, suggest
 from tidelog.io.data_file import is_compressed
 from tidelog.syntax.lexer import END, Lexer
 
-# ---- Change scripts from files and streams of lines, transaction by transaction: none waits for the next.
+# ---- Change scripts from files and streams of lines, each transaction as soon as it is complete.
 
 SUFFIXES = (".rls", ".rls.gz")
 _COMMIT = re.compile(r"@commit\s*\.")
@@ -80,9 +78,9 @@ def _is_open(text: str) -> bool:
     return any(item.code in unterminated for item in lexer.diagnostics)
 
 
-# ---- Where the updates of a stream come from: files, folders that are being filled, standard input.
+# ---- The sources of a stream: files, folders that are being filled, standard input.
 #
-# Files are read when their turn comes, so that a look ahead sees the same in every run. Standard input is
+# Files are read one after the other, so that a look ahead sees the same in every run. Standard input is
 # read by a thread: a look ahead there sees what has arrived by then.
 
 STANDARD_INPUT: Final = "-"

@@ -1,4 +1,4 @@
-"""A reasoner made from the options of the command line, and what it says while it works."""
+"""A reasoner made from the options of the command line, and its messages and progress."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def progress_line(tally: Tally, seconds: float) -> str:
     return f"stratum {stratum.number + 1} of {stratum.count} · round {tally.round + 1} · {facts} · {names}"
 
 
-# ---- A reasoner made from the options of the command line, and what it says while it works.
+# ---- A reasoner made from the options of the command line.
 
 QUAD: Final = "quad"
 TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)

@@ -1,6 +1,4 @@
-"""Columns and batches: the form in which data enters the engine; missing values, marks of fields, forms of
-terms.
-"""
+"""Columns and batches: the form in which data enters an engine; missing values, marks, forms of terms."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ from tidelog.logic import conversions as terms
 from tidelog.logic.conversions import exact, read_any, read_exact, to_python
 from tidelog.logic.values import XSD, ColumnType, Kind, Value, order_key, string
 
-# ---- Many values as texts: Arrow's kernels write those of which the dictionary has the text.
+# ---- Many values as texts: those whose text is in the dictionary are written by Arrow's kernels.
 #
-# IRIs, strings and other literals are most of what RDF is made of; none of these becomes a Python value.
+# These are IRIs, strings and other literals, most of RDF; none of them becomes a Python value.
 
 Flags = npt.NDArray[np.bool_]
 Written = tuple[pa.Array, Flags]  # texts, and which of them are right

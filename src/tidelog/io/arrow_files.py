@@ -1,4 +1,10 @@
-"""Arrow data as columns: Parquet and Arrow files, and anything in Python that offers Arrow's interface."""
+"""Arrow data as columns: Parquet and Arrow files, and anything in Python that offers Arrow's interface.
+
+Every required column is validated in full before a kernel reads it: offsets that point past the values, or
+text that is not UTF-8, would crash the process. A row with a missing value or NaN is bad, since neither is a
+value. A struct with a field for each type holds values of several types. Numbers become doubles and decimals
+where those are declared; else a column of another type than the declared one is an error, not a conversion.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +37,6 @@ from tidelog.logic import conversions
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.types import Type, column_of, types_of_column
 from tidelog.logic.values import ColumnType, Value, conform
-
-# ---- Arrow data as columns: of Parquet and Arrow files, and of anything in Python that offers Arrow's
-# interface.
-#
-# Every required column is validated in full before a kernel reads it: offsets that point past the values, or
-# text that is not UTF-8, would crash the process. A row with a missing value or NaN is bad, since
-# neither is a value. A struct with a field for each type holds values of several types. Numbers become
-# doubles and decimals where those are declared; else a column of another type than the declared one is an
-# error, not a conversion.
 
 _INT32_OFFSETS = 2**31 - 1
 _ACCEPTED = {

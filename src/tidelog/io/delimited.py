@@ -35,10 +35,7 @@ from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType
 
-# ---- Text read in blocks of whole lines, into memory that is used again, and lines changed as they are
-# written.
-#
-# Mutates its buffers and what it keeps.
+# ---- Text read in blocks of whole lines, and lines changed as they are written. Mutates its buffers.
 #
 # Touching new memory costs more than reading a file into it, so buffers are used again. A buffer is free if
 # it can be resized: Python refuses that while there are views of a `bytearray`.
@@ -147,9 +144,9 @@ class ChangedLines(io.RawIOBase):
         self._stream.flush()
 
 
-# ---- The records of delimited text, read with care: where each begins, and what its fields are.
+# ---- The records of delimited text: where each begins, and what its fields are.
 #
-# This is the slow and exact reading, used for the rows that Arrow refuses; a test compares the two on random
+# This is the slow path, used for the blocks that Arrow refuses; a test compares it with Arrow on random
 # texts. A quote opens a field only at its start; inside, two quotes mean one; what comes after the closing
 # quote up to the delimiter belongs to the field. Empty lines are no records.
 
@@ -428,8 +425,8 @@ def _columns(
 # ---- CSV, TSV and other delimited text.
 #
 # A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
-# again with care, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are never
-# guessed: they are those of the columns, and every text is a value, the empty one too.
+# again on the slow path, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are
+# never guessed: they are those of the columns, and every text is a value, the empty one too.
 
 BLOCK = 1 << 20
 CAREFUL_BLOCK = 1 << 15

@@ -25,7 +25,7 @@ from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import read_object
 from tidelog.logic.values import ColumnType, Value, number_of_text
 
-# ---- How deeply text from outside is nested: parsers that recurse would end the process, or never end.
+# ---- The depth of nested text: parsers that recurse would crash the process, or never end.
 
 JSON_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OPENING, _CLOSING = b"([{", b")]}"

@@ -27,7 +27,7 @@ from tidelog.logic.values import ColumnType, Value, conform
 
 # ---- N-Triples and N-Quads.
 #
-# Blocks of plain triples are taken apart by `plain_triples`, other statements in the usual form, one space
+# Blocks of plain triples are split by `data.text_kernels`, other statements in the usual form, one space
 # between terms, by Arrow's kernels, and every distinct term is checked; only blocks with other lines are read
 # line by line. No package is needed for any of these.
 

@@ -1,4 +1,4 @@
-"""Reading: the rows of a file of any format, as batches of columns; what a file is by its first bytes."""
+"""Reading: the rows of a file of any format, as batches of columns; formats by the first bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
-# ---- What a file is by its first bytes: its name, or the program, may say something else.
+# ---- The format by the first bytes of a file: its name, or the program, may be wrong.
 
 _BEGINNING: Final = 1 << 10  # bytes
 _TEXTS: Final = frozenset(EXTENSIONS) - {"parquet", "arrow"}

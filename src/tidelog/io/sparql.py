@@ -17,11 +17,10 @@ from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
 from tidelog.io.write import write_statements
 
-# ---- The text of SPARQL queries: how large one may be, what is wrong with one, and the columns of `SELECT
-# *`.
+# ---- The text of SPARQL queries: how large one may be, syntax errors, and the columns of `SELECT *`.
 #
-# The parser behind `io.sparql` says where it stopped, and lists words that it would have taken there. What a
-# person got wrong is mostly found in the tokens alone.
+# The parser reports where it stopped and a long list of words that it expected there. The actual mistake is
+# mostly found in the tokens alone.
 
 FORMS: Final = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 UPDATES: Final = ("INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH")

@@ -20,7 +20,7 @@ from tidelog.logic.scopes import Report, Scope, ScopedStatement
 from tidelog.logic.signatures import Signatures
 from tidelog.syntax import ast
 
-# ---- What a rule means, whatever its variables are called and in whatever order its literals stand.
+# ---- Rules compared by meaning: names of variables and the order of literals do not matter.
 
 
 class Rules:

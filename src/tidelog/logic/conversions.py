@@ -32,21 +32,18 @@ from tidelog.logic.values import (
 )
 from tidelog.syntax.lexer import quote, unescape
 
-# ---- Text to value and value to text.
-#
 # Four ways to write a value:
 #
 # - `plain`: the text alone, without quotes or brackets, for tables and spreadsheets;
-# - `field`: a field of a file, as Nemo writes it, that `read_any` reads as the same value: names and numbers
-# as
-#   they are, strings in quotes, all else with its language or datatype;
+# - `field`: a field of a file, as Nemo writes it, that `read_any` reads as the same value: names and
+#   numbers as they are, strings in quotes, all else with its language or datatype;
 # - `exact`: a term of the rule language that reads back as the same value, `read_exact(exact(v)) == v`;
 # - `ntriples`: a term of N-Triples.
 #
 # Three ways to read one: `read_exact` for the last two, `read_typed` for a field of a column with a type, and
 # `read_any` for a field of a column without one, which follows Nemo:
 #
-# | the field, white space around it gone                 | is read as                                    |
+# | the field, without white space around it              | is read as                                    |
 # |-------------------------------------------------------|-----------------------------------------------|
 # | empty                                                 | the empty string                              |
 # | `12`, `+07`: digits                                   | an integer                                    |

@@ -269,7 +269,7 @@ def _join(
 
 # ---- Includes: a document with the files it includes, as one sequence of statements, each with its scope.
 #
-# A file is read once, however often and from wherever it is included, so cycles do no harm. It stands in a
+# A file is read once, however often and from wherever it is included, so cycles do no harm. It has a
 # scope of its own: it sees none of the including file's prefixes, but the including file sees its prefixes.
 # A path that leads nowhere is looked for among the rule sets that come with tidelog.
 

@@ -13,7 +13,7 @@ from tidelog.logic.scopes import UNRESOLVED, Report, ending, label
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind
 from tidelog.syntax import ast
 
-# ---- Column types: their names, and whether what stands in a column can be of its declared type.
+# ---- Column types: their names, and whether a term in a column can be of its declared type.
 
 TYPES = {
     "any": ColumnType.ANY,

@@ -133,7 +133,7 @@ _INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
 }
 
 
-# ---- constructors: the only value for what they are given
+# ---- constructors: equal arguments give equal values
 
 
 def boolean(truth: bool) -> Value:

@@ -19,7 +19,7 @@ from tidelog.show.chart_lanes import Axis, Chart, End, Lane, LaneSpan, RelationL
 from tidelog.show.picture_formats import document
 from tidelog.temporal.timed_relation import PeriodicRelation, TimedRelation
 
-# ---- Charts as SVG that needs nothing else: no network, no scripts, light and dark, names of its own.
+# ---- Charts as self-contained SVG: no network, no scripts, light and dark.
 #
 # Few lanes have room for a label each, and circles at their ends: filled if the bound is included. Many
 # lanes are as thin as can be distinguished: their labels are thinned, or name groups, and bars fade before

@@ -1,4 +1,4 @@
-"""Pictures placed and drawn: a page of HTML that needs nothing else, and text for Graphviz and Mermaid."""
+"""Pictures laid out and drawn: a self-contained page of HTML, and text for Graphviz and Mermaid."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from typing import Final
 from tidelog.show.picture import Arrow, Box, Figure, Picture, PictureEntry, PictureGraph, PictureSection
 from tidelog.syntax.printer import PLAIN, highlight
 
-# ---- Where the boxes of a graph stand and how its arrows run, in layers from top to bottom.
+# ---- The positions of the boxes and arrows of a graph, in layers from top to bottom.
 #
 # Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures, IEEE
-# Transactions on Systems, Man, and Cybernetics 1981: arrows that close cycles are turned round, boxes go into
-# layers, long arrows get a place in each layer they cross, and each layer is ordered by where its neighbours
-# stand.
+# Transactions on Systems, Man, and Cybernetics 1981: arrows that close cycles are reversed, boxes get
+# layers, long arrows get a position in each layer they cross, and each layer is ordered by its neighbours.
 
 MARGIN: Final = 14.0
 ACROSS: Final = 26.0  # between two boxes of a layer
@@ -416,7 +415,7 @@ def _caption(title: str, figure: Figure) -> str:
     return f"{title} ({figure.caption})" if figure.caption else title
 
 
-# ---- Pictures as a page of HTML that needs nothing else: no network, no scripts, light and dark.
+# ---- Pictures as a self-contained page of HTML: no network, no scripts, light and dark.
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 # Widths of a character of the style sheet's fonts, in pixels; monospaced fonts have 0.6 of their size.

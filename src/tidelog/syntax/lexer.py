@@ -1,4 +1,4 @@
-"""Text to tokens, one statement at a time: kinds of tokens, escapes in quoted text, faults in characters."""
+"""Text to tokens, one statement at a time: kinds of tokens, escapes in quoted text, errors in characters."""
 
 from __future__ import annotations
 
@@ -352,15 +352,15 @@ def _line_end(text: str, start: int, end: int) -> int:
 
 # ---- Text to tokens, one statement at a time.
 #
-# The tokens are those of the grammar, with its priorities. Two of them depend on what stands before, and the
-# lexer looks one token back to tell them apart:
+# The tokens are those of the grammar, with its priorities. Two of them depend on the token before, so the
+# lexer looks one token back:
 #
 # - A sign belongs to a number only where a value may begin: `?x -1` and `?x-1` are subtractions,
 #   `?x = -1` and `?x - -1` hold the number -1. (`n-1` is a name: names may contain `-`.)
 # - `<` begins an IRI only where a value may begin: `?x<?y, ?z>3` are two comparisons.
 #
-# A full stop ends a statement wherever it stands outside numbers, strings, IRIs and comments, so a fault
-# never spreads further than its statement.
+# A full stop outside numbers, strings, IRIs and comments always ends a statement, so an error never spreads
+# further than its statement.
 #
 # Beyond the grammar: `-0xff` is read as `-` and `0xff`, strings may stand in the braces of a format string in
 # single quotes, as in Nemo, and `_` and the Booleans are what they are before `:-` too, not names.
@@ -422,7 +422,7 @@ _LONGEST_INTERVAL: Final = 12
 
 
 class Lexer:
-    """Reads a source, or a part of it, statement by statement; keeps its place and the faults found."""
+    """Reads a source, or a part of it, statement by statement; keeps its position and the errors found."""
 
     def __init__(self, source: SourceText, start: int = 0, end: int | None = None) -> None:
         self.source = source

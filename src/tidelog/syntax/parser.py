@@ -138,10 +138,10 @@ def _note(
     return Note(literal + (comment.index == following), written, is_behind=False)
 
 
-# ---- Plain facts, read by one pattern: the short way through files of many facts.
+# ---- Plain facts, read by one pattern: the fast path for files of many facts.
 #
 # A plain fact is a name and constants, perhaps with a time: `edge(1, 2) .`, `+ name(alice, "Alice") .`,
-# `hot(s1)@[0, 10) .` What the patterns do not match takes the long way through lexer and parser, which gives
+# `hot(s1)@[0, 10) .` What the patterns do not match takes the slow path through lexer and parser, which gives
 # the same tree for what they do match.
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
@@ -216,10 +216,10 @@ def _term(source: SourceText, found: re.Match[str]) -> Expression:
 
 # ---- Tokens to the tree of a program, by recursive descent.
 #
-# A fault ends the parsing of its statement only; `parse` raises all faults of a text together.
+# An error ends the parsing of its statement only; `parse` raises all errors of a text together.
 #
 # Stricter than the grammar: metric words are reserved before `[` and `(` everywhere, an equality in a head
-# stands under no box, a bound is no Boolean and no format string, and the escapes and braces of strings are
+# cannot be under a box, a bound is no Boolean and no format string, and the escapes and braces of strings are
 # checked. Beyond the grammar: `!x` gives an `Existential`, for the resolver to reject, and the space in
 # `@prefix ex: <…>` may be missing.
 

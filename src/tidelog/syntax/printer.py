@@ -1,4 +1,10 @@
-"""Trees to text, in the one layout of the formatter; what each piece of a text is, for colours."""
+"""Trees to text, in the one layout of the formatter; the classes of tokens, for colours.
+
+One statement a line; a rule longer than `WIDTH` has one line for each literal of its body. Parentheses are
+written only where the tree needs them. Comments stay where they were.
+
+Invariant: `parse(print(tree)) == tree`.
+"""
 
 from __future__ import annotations
 
@@ -90,11 +96,6 @@ from tidelog.syntax.lexer import (
     escape,
     quote,
 )
-
-# ---- Trees to text, in the one layout of the formatter: `parse(print(tree)) == tree`.
-#
-# One statement a line; a rule longer than `WIDTH` has one line for each literal of its body. Parentheses
-# are written only where the tree needs them. Comments stay where they were.
 
 WIDTH: Final = 100
 _INDENT: Final = "    "
@@ -342,7 +343,7 @@ def _format_text(text: str, is_triple: bool) -> str:
     return written.replace('\\"', "\\u0022") if is_triple else written
 
 
-# ---- What each piece of a program's text is, for colours in terminals and on pages.
+# ---- The class of each piece of a program's text, for colours in terminals and on pages.
 
 # The classes of pieces, as style sheets name them.
 PLAIN: Final = "plain"

@@ -28,7 +28,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.show.chart import WIDTH, Drawing
 from tidelog.show.picture_formats import code, document
 
-# ---- `tidelog profile`: what each rule did in each phase, in which order it joins, and what indexes take.
+# ---- `tidelog profile`: the work of each rule in each phase, its join order, and the memory of indexes.
 
 _COUNTS: Final = ("attempts", "given", "matches", "new", "duplicates", "no_value", "seconds")
 
@@ -52,7 +52,7 @@ def profile(options: Namespace) -> int:
     return 0
 
 
-# ---- what was found, as plain values
+# ---- the profile as plain values
 
 
 def _record(work: LoadedProgram, found: Profile, commits: int) -> dict[str, Any]:

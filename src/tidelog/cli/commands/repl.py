@@ -203,7 +203,7 @@ def _text(source: SourceText, statement: ast.Statement) -> str:
     return "\n" * (line - 1) + " " * (column - 1) + statement.span.text
 
 
-# ---- where texts come from
+# ---- the source of texts
 
 
 def is_command(text: str) -> bool:

@@ -254,7 +254,7 @@ def _write_export(
     written[export.path] = write(place, export.format, table.column_names, [table], options)
 
 
-# ---- what was done
+# ---- reports
 
 
 def report_files(work: LoadedProgram, written: dict[Path, int]) -> None:

@@ -386,7 +386,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
     }
 
 
-# ---- `tidelog store`: looking after a store.
+# ---- `tidelog store`: inspecting, checking and repairing a store.
 
 
 def store(options: Namespace) -> int:

@@ -1,6 +1,4 @@
-"""`tidelog stream`: changes are applied as they come, and what each commit changes is reported, stratum by
-stratum.
-"""
+"""`tidelog stream`: apply changes as they arrive, and report what each commit changes, stratum by stratum."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from tidelog.reasoner.delta import Delta, counts
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 from tidelog.rewrite.representatives import MARK
 
-# ---- What transactions did in each stratum, as a table and as JSON.
+# ---- The work of transactions in each stratum, as a table and as JSON.
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
@@ -101,7 +99,7 @@ def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
     ]
 
 
-# ---- `tidelog stream`: changes are applied as they come, and what each commit changes is reported.
+# ---- `tidelog stream` itself.
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
 APPLICATIONS = {
