@@ -17,7 +17,7 @@ from tests.corpus import cases as corpus
 from tests.strategies import EVERYTHING, Case, cases
 from tidelog.__main__ import main
 from tidelog.data.typed_columns import arrow_type
-from tidelog.errors import ProgramWarning, Source
+from tidelog.errors import ProgramWarning, SourceText
 from tidelog.logic.type_inference import infer
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.syntax.parser import parse
@@ -223,7 +223,7 @@ def test_files_have_schemas_without_rows(tmp_path: Path) -> None:
 
 def test_sizes_are_printed_and_described() -> None:
     text = "@declare price(item: string, amount: decimal(12, 2)) .\n"
-    assert print_document(parse(Source("p", text))) == text
+    assert print_document(parse(SourceText("p", text))) == text
     program = tl.parse(text + '@import q :- csv{ resource = "q.csv", format = (int, decimal(4,1)) } .')
     assert arrow_type(infer(program).schema(program.predicates["price"])[1]) == pa.decimal128(12, 2)
     assert [kind.value for kind in program.imports[0].types or ()] == ["int", "decimal(4, 1)"]

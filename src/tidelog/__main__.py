@@ -42,7 +42,7 @@ def _take_interrupts() -> None:
             last = now
             raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody does not want it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the caller handles or ignores it
         signal.signal(signal.SIGINT, interrupt)
 
 
@@ -133,7 +133,7 @@ def _command(name: str) -> Callable[[Namespace], int]:
 
             return reformat
         case "plan":
-            from tidelog.cli.commands.programs import plan
+            from tidelog.cli.commands.plan_command import plan
 
             return plan
         case "profile":

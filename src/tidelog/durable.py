@@ -1,5 +1,8 @@
-"""Files that are complete or absent after a crash: one way to write, to force to the disk, to rename and
-to lock.
+"""Files that are complete or absent after a crash: one way to write, sync, rename and lock them.
+
+`write_bytes` and `replacing` are for what must survive a power failure; `replacing_text` is for outputs,
+which are complete or absent but not synced. Everything durable goes through the single operations at the top,
+so that tests can make any of them fail, or end the process at any of them.
 """
 
 from __future__ import annotations
@@ -15,13 +18,6 @@ from weakref import WeakSet
 
 from tidelog.errors import DataError, Diagnostic, codes
 
-# ---- Files that are there after a crash: one way to write, to force to the disk, to rename and to lock.
-#
-# Everything that must survive is changed through the functions of the first part, each a single operation, so
-# that tests can make any of them fail, or end the process at any of them.
-
-# ---- single operations
-
 
 def create(path: Path, *, truncate: bool = True) -> int:
     """Open a file for reading and writing, create it if it is missing, and return its descriptor."""
@@ -29,7 +25,7 @@ def create(path: Path, *, truncate: bool = True) -> int:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all bytes where the file stands."""
+    """Write all bytes at the position of the file."""
     rest = memoryview(data)
     while len(rest):
         rest = rest[os.write(descriptor, rest) :]
@@ -43,18 +39,18 @@ def write_at(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def truncate(descriptor: int, size: int) -> None:
-    """Cut a file to a size, and stand at its end."""
+    """Cut a file to a size, and move to its end."""
     os.ftruncate(descriptor, size)
     os.lseek(descriptor, size, os.SEEK_SET)
 
 
 def sync(descriptor: int) -> None:
-    """Force the content of an open file to the disk."""
+    """Sync the content of an open file to the disk."""
     os.fdatasync(descriptor)
 
 
 def sync_folder(path: Path) -> None:
-    """Force the names in a folder to the disk."""
+    """Sync the names in a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -73,15 +69,12 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder in a folder that is there."""
+    """Create a folder in an existing folder."""
     path.mkdir(exist_ok=True)
 
 
-# ---- what consists of them
-
-
 def rename(path: Path, name: Path) -> None:
-    """Give a file or a folder another name, on the disk too."""
+    """Give a file or a folder another name, and sync that."""
     replace(path, name)
     sync_folder(name.parent)
     if path.parent != name.parent:
@@ -89,7 +82,7 @@ def rename(path: Path, name: Path) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Create a folder and those above it that are missing, on the disk too."""
+    """Create a folder and its missing parents, and sync them."""
     for folder in reversed((path, *path.parents)):
         if not folder.is_dir():
             make_folder(folder)
@@ -97,7 +90,7 @@ def make_folders(path: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Force the content of a file to the disk."""
+    """Sync the content of a file to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         sync(descriptor)
@@ -107,9 +100,9 @@ def sync_file(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[int]:
-    """Give a descriptor whose bytes are the file `path`, on the disk, once the block ends well.
+    """Yield a descriptor whose bytes become the file `path`, synced, if the block ends without an exception.
 
-    Until then, and after any fault, the file is what it was before.
+    Until then, and after any exception, the file is what it was before.
     """
     temporary = temporary_of(path)
     try:
@@ -126,7 +119,7 @@ def replacing(path: Path) -> Iterator[int]:
 
 
 def temporary_of(path: Path) -> Path:
-    """Return the name under which a file is written before it gets its own."""
+    """The name under which a file is written before it is renamed."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -141,28 +134,8 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append a line to a file, on the disk when this returns.
-
-    It is written in one call to a file that is open for appending, so that lines of two processes do not mix.
-    An unfinished line before it, left by a crash, is ended first.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        is_unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        write_all(descriptor, b"\n" * is_unfinished + line + b"\n")
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-# ---- locks
-
-
 class HeldError(Exception):
-    """Raised where another process, or this one, has the lock; `holder` is what it says of itself."""
+    """Raised if the lock is held, by another process or this one; `holder` is what the file says."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(holder)
@@ -177,7 +150,7 @@ class Lock:
     """
 
     def __init__(self, path: Path, holder: str) -> None:
-        """Take the lock, and say who has it; raises `HeldError` at once if somebody else does."""
+        """Take the lock and write `holder` into the file; raise `HeldError` without waiting if it is held."""
         self._descriptor = create(path, truncate=False)
         self._process = os.getpid()
         try:
@@ -193,7 +166,7 @@ class Lock:
         self._sign(holder)
 
     def _sign(self, holder: str) -> None:
-        """Say who has the lock; a full disk does not matter to that."""
+        """Write who holds the lock, unless the disk is full: it is for messages only."""
         try:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{holder}\n".encode(), 0)
@@ -208,9 +181,8 @@ class Lock:
     def release(self) -> None:
         """Release the lock; do nothing in a process that does not hold it."""
         if self.is_held:
-            fcntl.flock(
-                self._descriptor, fcntl.LOCK_UN
-            )  # also where a copy of the descriptor is open elsewhere
+            # Closing is not enough: another process may have a copy of the descriptor.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._close()
 
     def _close(self) -> None:
@@ -223,7 +195,7 @@ _HELD: WeakSet[Lock] = WeakSet()
 
 
 def _leave_to_parent() -> None:
-    """Close the locks of the parent in a process that was forked just now."""
+    """Close the descriptors of the parent's locks in a forked process."""
     for lock in list(_HELD):
         lock._close()
     _HELD.clear()
@@ -232,14 +204,11 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-# ---- Files that are complete or absent: written beside their place under another name, then renamed.
-
-
 @contextmanager
 def replacing_text(path: Path, compressed: bool = False) -> Iterator[IO[bytes]]:
-    """A stream whose bytes are the file `path` once the block ends well; else nothing of them is left."""
+    """Yield a stream whose bytes become the file `path` if the block ends without an exception."""
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device takes what it is given
+        if path.exists() and not path.is_file():  # a pipe or a device
             with path.open("wb") as device, compressing(device, compressed) as inner:
                 yield inner
             return
@@ -258,13 +227,13 @@ def _temporary(path: Path) -> Iterator[IO[bytes]]:
         with temporary.open("wb") as stream:
             yield stream
         temporary.replace(path)
-    finally:  # also for Ctrl-C; after the renaming there is nothing to remove
+    finally:  # also for Ctrl-C; after the renaming it is missing
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def compressing(stream: IO[bytes], compressed: bool) -> Iterator[IO[bytes]]:
-    """The stream itself, or one that compresses into it: the same bytes for the same content, always."""
+    """Yield the stream, or one that compresses into it: equal content gives equal bytes."""
     if not compressed:
         yield stream
         return

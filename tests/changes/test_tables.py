@@ -19,7 +19,7 @@ import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, held
 from tests.strategies import EVERYTHING, Case, cases, distinct
 from tidelog.data.typed_columns import EXACT
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
 from tidelog.spark import table_changes as tables

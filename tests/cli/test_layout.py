@@ -7,20 +7,20 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.show.picture import Arrow, Box, Graph
-from tidelog.show.picture_formats import Layout, lay_out
+from tidelog.show.picture import Arrow, Box, PictureGraph
+from tidelog.show.picture_formats import GraphLayout, lay_out
 
 KEYS = [f"n{number}" for number in range(8)]
 ARROWS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)), max_size=16, unique=True)
 
 
-def graph(ends: list[tuple[str, str]]) -> Graph:
+def graph(ends: list[tuple[str, str]]) -> PictureGraph:
     """A graph of all boxes and these arrows."""
     boxes = tuple(Box(key, "derived", key) for key in KEYS)
-    return Graph(boxes, tuple(Arrow(source, target) for source, target in ends))
+    return PictureGraph(boxes, tuple(Arrow(source, target) for source, target in ends))
 
 
-def placed(whole: Graph) -> Layout:
+def placed(whole: PictureGraph) -> GraphLayout:
     """The layout of a graph whose boxes have different sizes."""
     return lay_out(whole, lambda box: (40.0 + 13 * int(box.key[1:]), 20.0 + 7 * (int(box.key[1:]) % 3)))
 

@@ -14,7 +14,7 @@ from tests.cli.conftest import Done, Tidelog, Write
 from tidelog.cli.arguments import parse_arguments
 from tidelog.cli.commands.prompt import Completing, Highlighting, _history
 from tidelog.cli.commands.repl import Session, is_complete, is_ready
-from tidelog.cli.work import Work
+from tidelog.cli.work import LoadedProgram
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_whole_texts(text: str, is_whole: bool) -> None:
 @pytest.fixture
 def session() -> Session:
     """A session with a program."""
-    return Session(Work(parse_arguments(["repl", "family.rls"])), is_talkative=True)
+    return Session(LoadedProgram(parse_arguments(["repl", "family.rls"])), is_talkative=True)
 
 
 def completed(session: Session, text: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
-from tidelog.cli.work import Progress, progress_line
+from tidelog.cli.work import ProgressLine, progress_line
 from tidelog.engine.events import Tally
 
 
@@ -361,7 +361,7 @@ def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sys.stderr", said := Terminal())
     monkeypatch.setattr("tidelog.cli.work.WAIT", 0.01)
     for quiet in (True, False):
-        with Progress(partial(progress_line, Tally(loaded=1200)), quiet):
+        with ProgressLine(partial(progress_line, Tally(loaded=1200)), quiet):
             time.sleep(0.3)
         assert bool(said.getvalue()) is not quiet
     assert "reading · 1,200 facts · 0.0 s" in said.getvalue()
@@ -371,7 +371,7 @@ def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch)
 def test_other_text_stands_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", said := Terminal())
     monkeypatch.setattr("tidelog.cli.work.WAIT", 0.0)
-    with Progress("at {:.0f}".format) as progress:
+    with ProgressLine("at {:.0f}".format) as progress:
         while "at 0" not in said.getvalue():
             time.sleep(0.01)
         with progress.aside():
@@ -382,10 +382,10 @@ def test_other_text_stands_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 def test_a_log_gets_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", said := io.StringIO())
     monkeypatch.setattr("tidelog.cli.work.LOGGED", 0.01)
-    with Progress("at {:.0f}".format):
+    with ProgressLine("at {:.0f}".format):
         time.sleep(0.05)
     assert said.getvalue() == ""
-    with Progress("at {:.0f}".format, logged=True):
+    with ProgressLine("at {:.0f}".format, logged=True):
         while said.getvalue().count("at 0\n") < 2:
             time.sleep(0.01)
 

@@ -14,8 +14,8 @@ from threading import Thread
 import pytest
 
 from tests.cli.conftest import Done, Tidelog, Write
-from tidelog.cli.updates import Arriving, Folder, Updates, split_scripts
-from tidelog.errors import Source
+from tidelog.cli.updates import ScriptFolder, ThreadedScripts, Updates, split_scripts
+from tidelog.errors import SourceText
 
 CHANGES = """\
 + parent(carol, dave) .
@@ -258,7 +258,7 @@ def test_a_folder_that_is_being_filled(folder: Path, write: Write) -> None:
         elif len(waits) == 5:
             raise KeyboardInterrupt
 
-    source = Folder(folder / "updates", follow=True, wait=wait)
+    source = ScriptFolder(folder / "updates", follow=True, wait=wait)
     assert source.ready()
     assert next(source).text == "+ p(1) ."
     assert not source.ready()
@@ -273,14 +273,14 @@ def test_what_arrives_is_ready_when_it_has_come() -> None:
     steps: list[str] = []
     lines = iter(lambda: steps.pop(0) if steps else "", "never")
 
-    def arriving() -> Iterator[Source]:
+    def arriving() -> Iterator[SourceText]:
         for line in lines:
             if line == "end":
                 return
             if line:
-                yield Source("x", line)
+                yield SourceText("x", line)
 
-    source = Arriving(arriving())
+    source = ThreadedScripts(arriving())
     assert not source.ready()
     steps.append("+ p(1) .")
     assert next(source).text == "+ p(1) ."

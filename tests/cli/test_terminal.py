@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.__main__ import main
-from tidelog.errors import Diagnostic, Label, Source, Span, render, visible, visible_lines
+from tidelog.errors import Diagnostic, Label, SourceText, Span, render, visible, visible_lines
 
 BAD = "\x1b]0;title\x07\x1b[31m\x9b1m\u202eevil\u2066\x7f"
 OWN = re.compile(r"\x1b\[[0-9;]*m|\r\x1b\[2K")  # colours, and the line of progress
@@ -106,7 +106,7 @@ def test_data_in_pipes_is_exact(work: Path, capfdbinary: pytest.CaptureFixture[b
 @given(st.text(), st.text(), st.text(), st.integers(0, 40), st.integers(0, 40))
 def test_diagnostics_never_act(message: str, text: str, name: str, start: int, length: int) -> None:
     start = min(start, len(text))
-    span = Span(Source(name, text), start, min(start + length, len(text)))
+    span = Span(SourceText(name, text), start, min(start + length, len(text)))
     fault = Diagnostic("E101", message, span, message, (Label(span, message),), place=name)
     assert ACTS.findall(render(fault)) == []
     render(fault).encode()
@@ -120,5 +120,5 @@ def test_text_that_does_not_act_is_as_it_is(text: str) -> None:
 
 def test_marks_stand_under_what_is_shown() -> None:
     text = "a\x1bb?\tX"
-    shown = render(Diagnostic("E101", "m", Span(Source("s", text), 3, 4))).splitlines()
+    shown = render(Diagnostic("E101", "m", Span(SourceText("s", text), 3, 4))).splitlines()
     assert shown[-2:] == ["1 | a\\x1bb?\tX", "  |       ^"]

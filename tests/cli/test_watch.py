@@ -43,7 +43,7 @@ def watch(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Do
                 seen[path] = path.read_bytes()
                 os.utime(path, ns=(10**18 + turn, 10**18 + turn))
 
-        monkeypatch.setattr("tidelog.cli.commands.watch.Watch.run.__defaults__", (wait,))
+        monkeypatch.setattr("tidelog.cli.commands.watch.ProgramWatch.run.__defaults__", (wait,))
         return tidelog("run", *arguments, "--watch")
 
     return run

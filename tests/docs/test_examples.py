@@ -17,7 +17,7 @@ import pytest
 
 import tidelog as tl
 from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, links, matches, matches_timed
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 
@@ -142,7 +142,7 @@ def test_example_program(path: Path) -> None:
     program = tl.load(path)
     assert not program.warnings
     text = path.read_text(encoding="utf-8")
-    assert print_document(parse(Source(path.name, text))) == text
+    assert print_document(parse(SourceText(path.name, text))) == text
     reasoner = tl.Reasoner(program)
     assert all(reasoner[program.predicates[name].written] for name in program.outputs)
 

@@ -23,9 +23,9 @@ import pyarrow.parquet
 import tidelog as tl
 from tidelog.__main__ import main
 from tidelog.cli.arguments import parse_arguments
-from tidelog.errors import Source, TidelogError
+from tidelog.errors import SourceText, TidelogError
 from tidelog.io.data_file import EXTENSIONS
-from tidelog.io.sparql import Store
+from tidelog.io.sparql import SparqlStore
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.store_repair import repair
@@ -80,8 +80,8 @@ def _program(data: bytes) -> None:
     if "@export" in text or "resource" in text:  # nothing is written, and nothing read but what is here
         tl.parse(text)
         return
-    document = parse(Source("<fuzz>", text))
-    assert parse(Source("<printed>", print_document(document))) == document
+    document = parse(SourceText("<fuzz>", text))
+    assert parse(SourceText("<printed>", print_document(document))) == document
     reasoner = Reasoner(tl.parse(text), **LIMITS)
     reasoner.materialise()
     for name in reasoner.program.predicates:
@@ -124,9 +124,9 @@ QUERIES = (
 
 
 @cache
-def _sparql_store() -> Store:
+def _sparql_store() -> SparqlStore:
     terms = [["<http://e/a>", "<http://e/b>"], ["<http://e/p>"] * 2, ["<http://e/b>", '"1"']]
-    return Store([pa.table([pa.array(column) for column in terms], names=["s", "p", "o"])])
+    return SparqlStore([pa.table([pa.array(column) for column in terms], names=["s", "p", "o"])])
 
 
 def _sparql(data: bytes) -> None:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tidelog.data.columns import Batch, Column
-from tidelog.io.data_file import DataFile
+from tidelog.io.data_file import InputFile
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic import conversions, values
 from tidelog.logic.values import ColumnType, Value
 
@@ -73,7 +73,7 @@ def read_rows() -> ReadRows:
         types: tuple[ColumnType, ...] | None = None,
         *,
         name: str = "edge.csv",
-        faults: Faults | None = None,
+        faults: RejectedRows | None = None,
         threads: int = 1,
         file_format: str | None = None,
         **options: object,
@@ -81,6 +81,6 @@ def read_rows() -> ReadRows:
         path = Path(name)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         format_name = file_format or path.suffix[1:]
-        return exact_rows(read(DataFile(path, format_name, types, **options), faults, threads))  # type: ignore[arg-type]
+        return exact_rows(read(InputFile(path, format_name, types, **options), faults, threads))  # type: ignore[arg-type]
 
     return reader

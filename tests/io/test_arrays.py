@@ -39,7 +39,7 @@ def test_numbers_that_do_not_fit() -> None:
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 9))
 def test_truth_values(truths: list[bool], offset: int) -> None:
-    array = arrow.mask(np.array(truths, bool))
+    array = arrow.mask_of(np.array(truths, bool))
     assert array == pa.array(truths, pa.bool_())
     assert arrow.number_array(truths, pa.bool_()) == array
     assert arrow.flags_of(array.slice(offset)).tolist() == truths[offset:]
@@ -50,9 +50,9 @@ import io, sys
 from pathlib import Path
 import pyarrow as pa
 from tidelog.data.arrow import number_array, text_array
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import RejectedRows, OnError
 from tidelog.io.python_data import from_python
-from tidelog.io.data_file import DataFile
+from tidelog.io.data_file import InputFile
 from tidelog.io.reader import read
 from tidelog.io.write import write
 from tidelog.logic.values import ColumnType as T
@@ -67,12 +67,12 @@ texts = {
 for name, text in texts.items():
     Path("x." + name).write_text(text)
     types = (T.ANY, T.INTEGER, T.BOOLEAN, T.DOUBLE, T.DATE)
-    assert count(read(DataFile(Path("x." + name), name, types), Faults(OnError.SKIP))) == 2
+    assert count(read(InputFile(Path("x." + name), name, types), RejectedRows(OnError.SKIP))) == 2
 Path("x.ttl").write_text("<a> <b> [ <c> 5 ] , 'd' .")
-assert count(read(DataFile(Path("x.ttl"), "turtle", (T.ANY,) * 4))) == 3
+assert count(read(InputFile(Path("x.ttl"), "turtle", (T.ANY,) * 4))) == 3
 Path("x.nt").write_text("# comment\\n<a> <b> <c> .")
-assert count(read(DataFile(Path("x.nt"), "ntriples", (T.IRI,) * 4))) == 1
-assert count(from_python([("a", 1, 2.5, True, None)], (T.ANY,) * 5, faults=Faults(OnError.SKIP))) == 0
+assert count(read(InputFile(Path("x.nt"), "ntriples", (T.IRI,) * 4))) == 1
+assert count(from_python([("a", 1, 2.5, True, None)], (T.ANY,) * 5, faults=RejectedRows(OnError.SKIP))) == 0
 assert count(from_python([("a", 1, 2.5, True, "1")], (T.ANY,) * 5)) == 1
 texts, numbers = text_array(["<a>", '"']), number_array([1, 2], pa.int64())
 table = pa.Table.from_arrays([texts, texts, numbers], names=list("spo"))

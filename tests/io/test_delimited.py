@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tidelog.data.columns import Batch
 from tidelog.errors import DataError
 from tidelog.io import delimited
-from tidelog.io.data_file import DataFile, Header
-from tidelog.io.delimited import Block, Layout, _parse, count_lines, ends_open, read_block, records
+from tidelog.io.data_file import Header, InputFile
+from tidelog.io.delimited import Block, DelimitedLayout, _parse, count_lines, ends_open, read_block, records
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]
@@ -102,7 +102,7 @@ def test_hexadecimal_digits_never_become_a_negative_number(read_rows: ReadRows) 
 def test_typed_columns_are_arrow_columns(folder: Path) -> None:
     Path("t.csv").write_text("1,2.5,true,2020-01-01,2020-01-01T00:00:00Z,a\n")
     types = (T.INTEGER, T.DOUBLE, T.BOOLEAN, T.DATE, T.DATETIME, T.STRING)
-    (batch,) = read(DataFile(Path("t.csv"), "csv", types))
+    (batch,) = read(InputFile(Path("t.csv"), "csv", types))
     arrow = [pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us", "UTC"), pa.string()]
     assert [column.values.type for column in batch.columns] == arrow
     assert [column.type for column in batch.columns] == list(types)
@@ -211,10 +211,10 @@ def test_numbered_header_is_detected(read_rows: ReadRows) -> None:
 @example('"a""', 1)
 def test_records_are_those_of_arrow(text: str, width: int) -> None:
     block = text.encode()
-    layout = Layout((T.STRING,) * width, tuple(range(width)))
-    file = DataFile(None, "csv", layout.types)
+    layout = DelimitedLayout((T.STRING,) * width, tuple(range(width)))
+    file = InputFile(None, "csv", layout.types)
     fast = _parse(Block(block, 1), layout, file, 1)
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     careful = read_block(Block(block, 1), layout, file, faults)
     if fast is not None and not ends_open(block, b","):
         assert _texts(fast) == _texts(careful)

@@ -15,7 +15,7 @@ from tidelog.io import rejects as faults_module
 from tidelog.io.data_file import Header, data_file
 from tidelog.io.python_data import from_python
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults, OnError, ReadReport
+from tidelog.io.rejects import OnError, ReadReport, RejectedRows
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]
@@ -243,13 +243,13 @@ def test_a_first_row_that_looks_like_a_header_is_told_of(
 
 
 def test_skip_counts(read_rows: ReadRows) -> None:
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     assert read_rows(DIRTY, NUMBERS, faults=faults) == [("1", "2"), ("4", "5"), ("8", "9")]
     assert faults.report == ReadReport(rows=3, skipped=3)
 
 
 def test_collect_keeps_the_rows_as_they_stand(read_rows: ReadRows, folder: Path) -> None:
-    with Faults(OnError.COLLECT, folder / "kept" / "rejects.csv") as faults:
+    with RejectedRows(OnError.COLLECT, folder / "kept" / "rejects.csv") as faults:
         assert read_rows(DIRTY, NUMBERS, faults=faults) == [("1", "2"), ("4", "5"), ("8", "9")]
     assert faults.report == ReadReport(rows=3, skipped=3, rejects=folder / "kept" / "rejects.csv")
     assert (folder / "kept" / "rejects.csv").read_bytes() == (
@@ -261,7 +261,7 @@ def test_collect_keeps_the_rows_as_they_stand(read_rows: ReadRows, folder: Path)
 
 
 def test_collect_makes_no_file_without_rejects(read_rows: ReadRows, folder: Path) -> None:
-    with Faults(OnError.COLLECT) as faults:
+    with RejectedRows(OnError.COLLECT) as faults:
         read_rows("1,2\n", NUMBERS, faults=faults)
     assert faults.report == ReadReport(rows=1, skipped=0)
     assert not Path("rejects.csv").exists()
@@ -273,7 +273,7 @@ def test_one_bad_block_does_not_slow_or_spoil_the_others(
     monkeypatch.setattr(delimited, "BLOCK", 64)
     lines = [f"{number},{number}\n" for number in range(200)]
     lines[100] = "bad,1\n"
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     rows = read_rows("".join(lines), NUMBERS, faults=faults)
     assert len(rows) == 199
     assert faults.skipped == 1
@@ -302,7 +302,7 @@ def test_an_open_quote_takes_in_all_that_follows(
     monkeypatch.setattr(delimited, "CAREFUL_BLOCK", 32)
     monkeypatch.setattr(delimited, "LARGEST_BLOCK", 512)
     assert faults_of(read_rows, text, NUMBERS) == expected
-    assert len(read_rows(text, NUMBERS, faults=Faults(OnError.SKIP))) == 99
+    assert len(read_rows(text, NUMBERS, faults=RejectedRows(OnError.SKIP))) == 99
 
 
 def test_every_code_is_tested() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.errors import DataError
 from tidelog.io import json_files
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]
@@ -57,7 +57,7 @@ def test_empty(read_rows: ReadRows) -> None:
 
 
 def test_bad_lines_are_skipped(read_rows: ReadRows) -> None:
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     rows = read_rows("[1, 2]\n[1]\nno\n[3, null]\n[5, 6]\n", PAIR, name="x.jsonl", faults=faults)
     assert rows == [("1", "2"), ("5", "6")]
     assert faults.skipped == 3
@@ -85,7 +85,7 @@ def test_lines_parsed_by_arrow_are_those_read_one_by_one(
 ) -> None:
     lines = [json.dumps(item) for item in objects]
     text, array = "\n".join(lines), "[" + ",".join(lines) + "]"
-    fast, slow = Faults(OnError.SKIP), Faults(OnError.SKIP)
+    fast, slow = RejectedRows(OnError.SKIP), RejectedRows(OnError.SKIP)
     rows = read_rows(text, (kind, kind), name="x.jsonl", faults=fast, threads=threads)
     assert rows == read_rows(array, (kind, kind), name="x.json", faults=slow)
     assert fast.skipped == slow.skipped
@@ -106,5 +106,5 @@ def test_lines_are_right_over_blocks(read_rows: ReadRows, monkeypatch: pytest.Mo
     lines[20] = "\n{}\n"
     with pytest.raises(DataError, match=r"x.jsonl:22"):
         read_rows("".join(lines), PAIR, name="x.jsonl")
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     assert len(read_rows("".join(lines), PAIR, name="x.jsonl", faults=faults)) == 29

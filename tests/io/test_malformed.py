@@ -234,7 +234,7 @@ def test_json_ld_that_is_nested_too_deeply(read_rows: ReadRows) -> None:
 def test_queries_that_are_too_large_for_the_parser(before: str, part: str, after: str) -> None:
     pytest.importorskip("pyoxigraph")
     with pytest.raises(ProgramError) as error:
-        sparql.Store([]).query(before + part * 20_000 + after)
+        sparql.SparqlStore([]).query(before + part * 20_000 + after)
     (fault,) = error.value.diagnostics
     assert fault.code == "E521"
     assert fault.span is not None
@@ -245,4 +245,4 @@ def test_long_lists_in_queries_are_answered(tmp_path: Path) -> None:
     rows = " ".join(f'("{number}.,;+" <http://e.org/{number}>)' for number in range(5_000))
     numbers = ", ".join(map(str, range(5_000)))
     query = f"SELECT ?x WHERE {{ VALUES (?x ?y) {{ {rows} }} FILTER(1 IN ({numbers})) }}"
-    assert len(list(sparql.Store([]).query(query))) == 5_000
+    assert len(list(sparql.SparqlStore([]).query(query))) == 5_000

@@ -16,7 +16,7 @@ from tidelog.data.columns import Batch
 from tidelog.errors import DataError
 from tidelog.io import python_data
 from tidelog.io.python_data import from_python
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.values import ColumnType as T
 
 RowsOf = Callable[[Iterable[Batch]], list[tuple[str, ...]]]
@@ -225,7 +225,7 @@ def test_faults(data: object, types: tuple[T, ...], faults: list[str]) -> None:
 
 
 def test_bad_rows_are_skipped(rows_of: RowsOf) -> None:
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     assert rows_of(from_python([("a", 1), ("b",), (None, 1), ("c", 2)], PAIR, faults=faults)) == [
         ("a", "1"),
         ("c", "2"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.errors import DataError
 from tidelog.io import rdf
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.values import ColumnType as T
 
 pyoxigraph = pytest.importorskip("pyoxigraph")
@@ -95,7 +95,7 @@ def test_blank_nodes_without_label_are_numbered_in_the_name_of_the_file(read_row
 
 def test_declared_types(read_rows: ReadRows) -> None:
     text = '<a> <p> "1"^^<http://www.w3.org/2001/XMLSchema#int> .\n<a> <p> "2.5" .\n_:b <p> 3 .\n'
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     rows = read_rows(text, (T.IRI, T.SKIP, T.DOUBLE), name="x.nt", file_format="ntriples", faults=faults)
     assert rows == [("a", "1.0E0")]
     with pytest.raises(DataError) as caught:
@@ -163,7 +163,7 @@ def test_places_in_other_formats(
 
 def test_turtle_goes_on_after_an_error(read_rows: ReadRows, folder: Path) -> None:
     text = "<a> <b> <c> .\n<a> x:b <c> .\n<d> <e> <f> .\n"
-    with Faults(OnError.COLLECT, Path("rejects.csv")) as faults:
+    with RejectedRows(OnError.COLLECT, Path("rejects.csv")) as faults:
         rows = read_rows(text, name="x.ttl", file_format="turtle", faults=faults)
     assert rows == [("a", "b", "c"), ("d", "e", "f")]
     assert Path("rejects.csv").read_text().splitlines()[1] == (

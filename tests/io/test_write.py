@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tidelog.data.columns import Batch
 from tidelog.errors import DataError
-from tidelog.io.data_file import DataFile, Header, data_file
+from tidelog.io.data_file import Header, InputFile, data_file
 from tidelog.io.rdf import DEFAULT_GRAPH
 from tidelog.io.reader import read
 from tidelog.io.write import WriteOptions, write
@@ -74,7 +74,7 @@ def test_plain_text_has_no_quotes() -> None:
 def test_any_delimiter(rows_of: RowsOf, folder: Path, delimiter: str) -> None:
     table = pa.table({"x": [f"a{delimiter}b", "c", '"'], "y": ["", delimiter, "d"]})
     write(folder / "x.dsv", "dsv", ("x", "y"), [table], WriteOptions(header=False, delimiter=delimiter))
-    file = DataFile(folder / "x.dsv", "dsv", (T.STRING, T.STRING), delimiter=delimiter)
+    file = InputFile(folder / "x.dsv", "dsv", (T.STRING, T.STRING), delimiter=delimiter)
     (batch,) = read(file)
     assert [column.values.to_pylist() for column in batch.columns] == [
         table["x"].to_pylist(),
@@ -125,7 +125,7 @@ def test_decimals(rows_of: RowsOf, folder: Path) -> None:
     for extension in ("json", "jsonl", "parquet", "arrow"):
         path = folder / f"x.{extension}"
         write(path, extension, ("x",), [whole])
-        assert rows_of(read(DataFile(path, extension, (T.ANY,)))) == [("2.0",), ("100.0",), ("0.0",)]
+        assert rows_of(read(InputFile(path, extension, (T.ANY,)))) == [("2.0",), ("100.0",), ("0.0",)]
 
 
 def test_nullary(rows_of: RowsOf, folder: Path) -> None:
@@ -169,7 +169,7 @@ def test_all_text_reads_back(folder: Path, rows: list[tuple[str, str]], name: st
     path = folder / f"x.{name}"
     write(path, name, tuple(columns), [pa.table(columns)])
     delimiter = "\t" if name == "tsv" else ","
-    file = DataFile(path, name, (T.STRING,) * width, header=Header.IGNORED, delimiter=delimiter)
+    file = InputFile(path, name, (T.STRING,) * width, header=Header.IGNORED, delimiter=delimiter)
     found = [
         row
         for batch in read(file)
@@ -230,7 +230,7 @@ EXPECTED = {
 def test_statements_read_back(rows_of: RowsOf, folder: Path, name: str) -> None:
     path = folder / "x.gz"
     write(path, name, TRIPLES.column_names, [TRIPLES, TRIPLES.slice(1)])
-    assert set(rows_of(read(DataFile(path, name, (T.ANY,) * 3, compressed=True)))) == EXPECTED
+    assert set(rows_of(read(InputFile(path, name, (T.ANY,) * 3, compressed=True)))) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_statements_read_back(rows_of: RowsOf, folder: Path, name: str) -> None:
 def test_graphs_read_back(rows_of: RowsOf, folder: Path, name: str, read_as: str) -> None:
     path = folder / "x"
     write(path, name, QUADS.column_names, [QUADS, QUADS.slice(1)])
-    rows = set(rows_of(read(DataFile(path, read_as, (T.ANY,) * 4))))
+    rows = set(rows_of(read(InputFile(path, read_as, (T.ANY,) * 4))))
     assert {row[1:] for row in rows} == EXPECTED
     assert {row[0] for row in rows} == {"<http://e.org/g>", DEFAULT_GRAPH, "<http://e.org/h>"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidelog as tl
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.logic.scopes import bundled_rules
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
@@ -35,7 +35,7 @@ def test_bundled_rules_are_sound(path: Path) -> None:
     # Rows of the tables have names; what they need beside the triples is ours.
     assert all(rule.name for rule in program.rules if not rule.head.predicate.startswith(OWN))
     text = path.read_text(encoding="utf-8")
-    assert print_document(parse(Source(path.name, text))) == text
+    assert print_document(parse(SourceText(path.name, text))) == text
 
 
 def test_bundled_rules_are_found_by_name(tmp_path: Path) -> None:

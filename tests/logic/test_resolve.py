@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, Source
+from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText
 from tidelog.logic.conversions import exact
 from tidelog.logic.program import (
     Atom,
@@ -302,7 +302,7 @@ def test_additions_must_fit_what_is_there() -> None:
 
 
 def ask(text: str, of: Program) -> tuple[str, ...]:
-    return resolve_query(parse_literals(Source("<query>", text)), of, text).variables
+    return resolve_query(parse_literals(SourceText("<query>", text)), of, text).variables
 
 
 def test_queries_ask_for_their_named_variables() -> None:

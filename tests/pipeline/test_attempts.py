@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from tidelog.engine.exchange.sockets import lost
-from tidelog.errors import DataError, Diagnostic, Inconsistent, Interrupted, Source, Stopped, codes
-from tidelog.io.toml_tables import Document
+from tidelog.errors import DataError, Diagnostic, Inconsistent, Interrupted, SourceText, Stopped, codes
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline import job_settings
 from tidelog.pipeline.guards import GuardFailed
 from tidelog.pipeline.job_settings import Retry, attempt, exit_code, is_temporary, read_retry
@@ -94,10 +94,12 @@ def test_other_errors_are_not_tried_again() -> None:
 
 
 def test_the_settings_in_a_job_file() -> None:
-    document = Document(Source("job.toml", '[retry]\nattempts = 3\nwait = "30 s"\nlongest-wait = "1 h"\n'))
+    document = TomlDocument(
+        SourceText("job.toml", '[retry]\nattempts = 3\nwait = "30 s"\nlongest-wait = "1 h"\n')
+    )
     assert read_retry(document.root.table("retry")) == Retry(3, timedelta(seconds=30), timedelta(hours=1))
     assert read_retry(None) == Retry() and Retry().delay(1) is None
-    wrong = Document(Source("job.toml", '[retry]\nattempts = 0\nwait = "soon"\nwaits = 3\n'))
+    wrong = TomlDocument(SourceText("job.toml", '[retry]\nattempts = 0\nwait = "soon"\nwaits = 3\n'))
     read_retry(wrong.root.table("retry"))
     assert sorted(fault.code for fault in wrong.faults) == ["E802", "E803", "E803"]
 

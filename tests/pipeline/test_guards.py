@@ -42,7 +42,7 @@ ORDERS = SourceMeasure("orders.csv", "order", 1000, newest=NOW - timedelta(hours
 
 def read(text: str) -> Guards:
     """The guards of a job file; those of its sources are named by their paths."""
-    document = Document(Source("job.toml", text))
+    document = TomlDocument(SourceText("job.toml", text))
     root = document.root
     sources = {}
     for table in root.tables("source"):

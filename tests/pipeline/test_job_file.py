@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import DataError
-from tidelog.io.toml_tables import find_places
+from tidelog.io.toml_tables import find_positions
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import load_settings, parse_settings
 
@@ -120,7 +120,7 @@ def test_every_key_and_value_has_its_place(first: dict[str, str], tables: list[d
     if "many" in first:
         return
     tomllib.loads(text)
-    places = find_places(text)
+    places = find_positions(text)
     for key, value in first.items():
         start, end = places.values[key,]
         assert text[start:end] == value

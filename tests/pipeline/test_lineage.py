@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.strategies import EVERYTHING, Case, Features, Row, cases
 from tidelog.errors import TidelogError
-from tidelog.show.column_lineage import Column, Dependency, How, Lineage, lineage, published_dependencies
+from tidelog.show.column_lineage import (
+    How,
+    Lineage,
+    PredicateColumn,
+    PredicateDependency,
+    lineage,
+    published_dependencies,
+)
 
 DECLARED = (
     "@declare order(id: int, who: string, amount: int) .\n@declare person(who: string, city: string) .\n"
@@ -83,7 +90,9 @@ def test_recursion_goes_round() -> None:
         )
     ).of("hops")
     assert {origin.column.name for origin in found["x"]} == {"c1", "c2"}
-    assert (Column("limit", "c1"), How.TRANSFORMATION) in {(one.column, one.how) for one in found["c3"]}
+    assert (PredicateColumn("limit", "c1"), How.TRANSFORMATION) in {
+        (one.column, one.how) for one in found["c3"]
+    }
 
 
 def test_two_steps_keep_how_the_first_one_was() -> None:
@@ -138,16 +147,16 @@ def test_dependencies_go_across_what_is_not_published() -> None:
         "hidden(?x) :- a(?x), ~b(?x) .\nlast(?x) :- hidden(?x) .\nlast(?x) :- last(?x), a(?x) ."
     )
     assert published_dependencies(program, ("a", "b", "last")) == (
-        Dependency("a", "last", ""),
-        Dependency("b", "last", "~"),
-        Dependency("last", "last", ""),
+        PredicateDependency("a", "last", ""),
+        PredicateDependency("b", "last", "~"),
+        PredicateDependency("last", "last", ""),
     )
 
 
 # ---- what lineage does not name does not matter
 
 
-def values_of(case: Case) -> dict[Column, frozenset[object]] | None:
+def values_of(case: Case) -> dict[PredicateColumn, frozenset[object]] | None:
     """The values in each column of each predicate, or None if they cannot be computed."""
     program = tl.parse(case.text)
     reasoner = tl.Reasoner(program)
@@ -155,11 +164,11 @@ def values_of(case: Case) -> dict[Column, frozenset[object]] | None:
         reasoner.materialise()
     except TidelogError:
         return None  # an overflow, most likely
-    found: dict[Column, frozenset[object]] = {}
+    found: dict[PredicateColumn, frozenset[object]] = {}
     for predicate in program.predicates.values():
         rows = list(reasoner[predicate.name])
         for place, name in enumerate(predicate.names):
-            found[Column(predicate.name, name)] = frozenset(row[place] for row in rows)
+            found[PredicateColumn(predicate.name, name)] = frozenset(row[place] for row in rows)
     return found
 
 
@@ -196,14 +205,14 @@ def check_changes(case: Case, data: st.DataObject, features: Features) -> None:
 
 
 def spared_columns(
-    case: Case, found: Lineage, values: dict[Column, frozenset[object]]
-) -> dict[tuple[str, int], list[Column]]:
+    case: Case, found: Lineage, values: dict[PredicateColumn, frozenset[object]]
+) -> dict[tuple[str, int], list[PredicateColumn]]:
     """For each input column, the columns that are derived, not empty and do not depend on it, if any."""
-    spared: dict[tuple[str, int], list[Column]] = {}
+    spared: dict[tuple[str, int], list[PredicateColumn]] = {}
     for name, rows in case.facts.items():
         for place in range(len(rows[0]) if rows else 0):
             for column, origins in found.columns.items():
-                if Column(name, f"c{place}") in {origin.column for origin in origins}:
+                if PredicateColumn(name, f"c{place}") in {origin.column for origin in origins}:
                     continue
                 is_derived = column.predicate.startswith("p")
                 if is_derived and values[column] and name in found.tables[column.predicate]:

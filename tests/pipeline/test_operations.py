@@ -78,7 +78,7 @@ Rows = Sequence[tuple[object, ...]]
 
 def read_job() -> tuple[Guards, dict[str, str]]:
     """The guards of the job, and the predicate of each source."""
-    document = Document(Source("job.toml", JOB))
+    document = TomlDocument(SourceText("job.toml", JOB))
     root = document.root
     limits, predicates = {}, {}
     for table in root.tables("source"):

@@ -11,7 +11,7 @@ import tidelog as tl
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
 from tidelog.io.python_data import from_python
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.pipeline.job_settings import Stream
 from tidelog.pipeline.stream_records import Records, RecordShape, TimedRecords
 
@@ -32,7 +32,7 @@ def test_batches_of_records(batches: list[list[tuple[str, str, int, int]]], has_
     held = {("a", 0)}
     highest: str | None = None
     for batch in batches:
-        faults = Faults(OnError.SKIP)
+        faults = RejectedRows(OnError.SKIP)
         records = Records(shape, reasoner.engine, faults, highest)
         take(records, table(batch, has_order), shape)
         changed = records.changed()
@@ -95,7 +95,7 @@ def test_records_with_times(batches: list[list[tuple[str, str, int, int]]], igno
     shape = RecordShape.of(stream, reasoner.program.predicates["p"], reasoner.program)
     held = {("a", time) for time in (1, 2, 3)}
     for batch in batches:
-        faults = Faults(OnError.SKIP)
+        faults = RejectedRows(OnError.SKIP)
         records = TimedRecords(reasoner.time, shape, reasoner.engine, faults, None, ignores_missing)
         take(records, timed_table(batch), shape)
         with reasoner.change(missing="ignore") as change:

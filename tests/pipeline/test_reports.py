@@ -30,7 +30,7 @@ from tidelog.pipeline.run_reports import (
     read_report,
     report_text,
 )
-from tidelog.show.column_lineage import Dependency
+from tidelog.show.column_lineage import PredicateDependency
 
 REPORT = RunReport(
     "orders.toml",
@@ -194,7 +194,9 @@ def test_the_picture_goes_from_sources_to_sinks() -> None:
 
 def test_a_picture_that_would_be_too_large_is_left_out() -> None:
     many = tuple(PredicateReport(f"p{number}", 1) for number in range(MOST_BOXES + 1))
-    page = Page(report_page(replace(REPORT, predicates=many, dependencies=(Dependency("p1", "p2"),))))
+    page = Page(
+        report_page(replace(REPORT, predicates=many, dependencies=(PredicateDependency("p1", "p2"),)))
+    )
     assert "84 boxes are too many for a picture." in page.text and "svg" not in page.tags
 
 
@@ -246,9 +248,9 @@ def test_files_that_are_no_reports(tmp_path: Path) -> None:
 
 
 def test_the_folder_in_a_job_file() -> None:
-    document = Document(Source("job.toml", '[report]\nfolder = "reports"\n'))
+    document = TomlDocument(SourceText("job.toml", '[report]\nfolder = "reports"\n'))
     assert read_report_folder(document.root.table("report")) == "reports"
     assert read_report_folder(None) is None
-    wrong = Document(Source("job.toml", "[report]\n"))
+    wrong = TomlDocument(SourceText("job.toml", "[report]\n"))
     assert read_report_folder(wrong.root.table("report")) is None
     assert [fault.code for fault in wrong.faults] == ["E804"]

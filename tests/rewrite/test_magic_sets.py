@@ -12,7 +12,7 @@ from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.logic.program import Atom, Program, Rule
 from tidelog.logic.resolve import resolve_query
 from tidelog.plan.rule_text import Writing
@@ -28,7 +28,7 @@ NONLINEAR = "tc(?x, ?y) :- e(?x, ?y) . tc(?x, ?z) :- tc(?x, ?y), tc(?y, ?z) ."
 
 def asking(program: Program, text: str, name: str = "answer") -> Rule:
     """The rule of a query, its answers in a relation of this name."""
-    rule = resolve_query(parse_literals(Source("<query>", text)), program, text).rule
+    rule = resolve_query(parse_literals(SourceText("<query>", text)), program, text).rule
     return replace(rule, head=Atom(name, rule.head.terms))
 
 

@@ -20,9 +20,9 @@ import tidelog
 from tidelog.data.columns import Batch
 from tidelog.data.decode import exact_array
 from tidelog.errors import DataError
-from tidelog.io.data_file import DataFile, data_file
+from tidelog.io.data_file import InputFile, data_file
 from tidelog.io.reader import read
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.program import Program
 from tidelog.spark.session import find_java
 
@@ -40,7 +40,7 @@ PROGRAM = """
 """
 
 
-class Kept(Faults):
+class Kept(RejectedRows):
     """Faults in memory."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def program() -> Program:
     return tidelog.parse(PROGRAM)
 
 
-def own(files: list[DataFile]) -> tuple[list[Any], list[Any]]:
+def own(files: list[InputFile]) -> tuple[list[Any], list[Any]]:
     """Return facts and rejected rows as tidelog's own readers have them."""
     facts, kept = [], Kept()
     for file in files:
@@ -93,7 +93,7 @@ def on_spark(reading: SourceRows) -> tuple[list[Any], list[Any]]:
 
 def check(session: SparkSession, predicate: str, files: list[Path], **more: Any) -> SourceRows:
     """Check that both read the same, and return what Spark reads."""
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = program()
@@ -101,7 +101,7 @@ def check(session: SparkSession, predicate: str, files: list[Path], **more: Any)
     own_files = [data_file(path, found, more.get("header")) for path in files]
     delimiter = {"delimiter": more["delimiter"]} if "delimiter" in more else {}
     own_files = [replace(each, quoting=more.get("quoting", True), **delimiter) for each in own_files]
-    source = Source(predicate, tuple(map(str, files)), **more)
+    source = FactSource(predicate, tuple(map(str, files)), **more)
     reading = read_source(session, source, known)
     assert on_spark(reading) == own(own_files)
     return reading
@@ -184,27 +184,27 @@ def test_delimited_on_connect(connect: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "_SUCCESS").write_text("")
     (tmp_path / "a.csv").write_text("x,y\n1,b\n")
     (tmp_path / "b.csv").write_text("x,y\n2,b\n")
     for path in (str(tmp_path), f"file://{tmp_path}", f"{tmp_path}/*.csv"):
-        found = read_source(spark, Source("pair", path), program())
+        found = read_source(spark, FactSource("pair", path), program())
         assert sorted(row.x for row in found.frame.collect()) == ["1", "2"]
-    found = read_source(spark, Source("pair", "."), program(), tmp_path)
+    found = read_source(spark, FactSource("pair", "."), program(), tmp_path)
     assert found.columns == ("x", "y")
     (tmp_path / "c.json").write_text("[]")
     with pytest.raises(DataError, match="several formats: csv, json"):
-        read_source(spark, Source("pair", str(tmp_path)), program())
+        read_source(spark, FactSource("pair", str(tmp_path)), program())
     with pytest.raises(DataError, match="there is no file"):
-        read_source(spark, Source("pair", str(tmp_path / "d")), program())
+        read_source(spark, FactSource("pair", str(tmp_path / "d")), program())
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet", "orc"])
 def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare city(name: string, country: string, code: int) .")
@@ -219,7 +219,7 @@ def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str
             session.createDataFrame(
                 [(f"{country} 1",), (f"{country}\n2",), (f"{country} 3",)], "name string"
             ).coalesce(1).write.format(name).mode("overwrite").save(str(inside))
-    found = read_source(session, Source("city", str(folder)), known)
+    found = read_source(session, FactSource("city", str(folder)), known)
     rows = sorted(map(tuple, found.frame.collect()))
     assert rows == [
         ("D E\n2", "D E", 7),
@@ -236,20 +236,20 @@ def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str
 
 
 def test_an_extra_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "a.csv").write_text("")
     (tmp_path / "b.csv").write_text("x,y\n1,b\n")
     (tmp_path / "c.csv").write_text("y,x,z\nb,2,b\n")
-    found = read_source(spark, Source("pair", str(tmp_path)), program())
+    found = read_source(spark, FactSource("pair", str(tmp_path)), program())
     assert sorted(map(tuple, found.frame.collect())) == [("1", "b"), ("2", "b")]
     assert found.columns == ("x", "y", "z")
     (warning,) = found.warnings
     assert "has `z` besides" in warning.message
     (tmp_path / "d.csv").write_text("x\n1\n")
     with pytest.raises(DataError, match="no column `y`"):
-        read_source(spark, Source("pair", str(tmp_path), header=True), program())
+        read_source(spark, FactSource("pair", str(tmp_path), header=True), program())
 
 
 # ---- JSON and RDF
@@ -296,11 +296,11 @@ def test_json(session: SparkSession, tmp_path: Path, seed: int) -> None:
 
 def check_except_misfits(session: SparkSession, predicate: str, files: list[Path]) -> None:
     """Check the same, but for integers beyond 64 bits, which Spark's type rejects."""
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = program()
-    reading = read_source(session, Source(predicate, tuple(map(str, files))), known)
+    reading = read_source(session, FactSource(predicate, tuple(map(str, files))), known)
     facts, rejects = on_spark(reading)
     own_facts, own_rejects = own([data_file(path, known.predicates[predicate]) for path in files])
     beyond = [row for row in own_facts if row[0] == str(10**20)]
@@ -369,53 +369,53 @@ def test_parquet(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_decimals_are_never_rounded(spark: SparkSession) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare price(x: decimal(5, 2)) .")
     frame = spark.sql(
         "SELECT CAST(x AS decimal(20, 3)) AS x FROM VALUES (1.5), (1.255), (1000), (NULL) AS t(x)"
     )
-    found = read_source(spark, Source("price", frame=frame), known)
+    found = read_source(spark, FactSource("price", frame=frame), known)
     assert [str(row.x) for row in found.frame.collect()] == ["1.50"]
     assert found.counts.get == {"read": 4, "rejected": 3, "left_out": 0, "filtered": 0, "files": []}
     assert [row.text for row in found.rejects.orderBy("text").collect()] == [None, "1.255", "1000.000"]
 
 
 def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     spark.range(3).createOrReplaceTempView("numbers")
     known = tidelog.parse("@declare number(x: int) . @declare name(x: string) .")
-    found = read_source(spark, Source("number", format="table", table="numbers"), known)
+    found = read_source(spark, FactSource("number", format="table", table="numbers"), known)
     assert sorted(row.x for row in found.frame.collect()) == [0, 1, 2]
     for source, told in (
-        (Source("name", format="table", table="numbers"), "is of the type bigint, not string"),
-        (Source("number", format="table", table="nothing"), "cannot be read"),
-        (Source("number", format="jdbc", url="jdbc:none:x", table="t"), "cannot be read"),
-        (Source("numbre", format="table", table="numbers"), "no predicate `numbre`"),
+        (FactSource("name", format="table", table="numbers"), "is of the type bigint, not string"),
+        (FactSource("number", format="table", table="nothing"), "cannot be read"),
+        (FactSource("number", format="jdbc", url="jdbc:none:x", table="t"), "cannot be read"),
+        (FactSource("numbre", format="table", table="numbers"), "no predicate `numbre`"),
     ):
         with pytest.raises(DataError, match=told):
             read_source(spark, source, known)
 
 
 def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "a.avro").write_bytes(b"")
     with pytest.raises(DataError, match="does not have Avro"):
-        read_source(spark, Source("pair", str(tmp_path)), program())
+        read_source(spark, FactSource("pair", str(tmp_path)), program())
 
 
 def test_text(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
     known = tidelog.parse("@declare line(text: string) .")
-    found = read_source(spark, Source("line", str(tmp_path)), known)
+    found = read_source(spark, FactSource("line", str(tmp_path)), known)
     assert sorted(row.text for row in found.frame.collect()) == ["", "one", "two words"]
 
 
@@ -446,7 +446,7 @@ ROWS = [
 def test_filters(
     spark: SparkSession, tmp_path: Path, name: str, literals: str, wanted: list[int], is_sql: bool
 ) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare sale(id: int, who: string, day: date, price: decimal(5, 2)) .")
@@ -457,7 +457,7 @@ def test_filters(
         pq.write_table(
             pa.table(dict(zip(("id", "who", "day", "price"), zip(*ROWS, strict=True), strict=True))), path
         )
-    found = read_source(spark, Source("sale", str(path), filter=literals), known)
+    found = read_source(spark, FactSource("sale", str(path), filter=literals), known)
     assert (found.filtering.condition is not None) is is_sql
     assert sorted(row.id for row in found.frame.collect()) == wanted
     counts = found.counts.get
@@ -467,12 +467,12 @@ def test_filters(
 
 
 def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare number(x: int, y: int) .")
     pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, None, 3], "z": [1, 2, 3]}), tmp_path / "a.parquet")
-    found = read_source(spark, Source("number", str(tmp_path), filter="?x > 2"), known)
+    found = read_source(spark, FactSource("number", str(tmp_path), filter="?x > 2"), known)
     plan = found.frame._jdf.queryExecution().toString()
     assert "PushedFilters: [Or(" in plan
     assert "z#" not in plan.split("== Optimized Logical Plan ==")[1].split("ReadSchema")[1]
@@ -484,20 +484,20 @@ def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("literals", "told"), [("?q > 1", "binds variable"), ("?x >", "not well formed")])
 def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     frame = spark.range(1).toDF("x")
     known = tidelog.parse("@declare number(x: int) .")
     with pytest.raises(DataError, match=told):
-        read_source(spark, Source("number", frame=frame, filter=literals), known)
+        read_source(spark, FactSource("number", frame=frame, filter=literals), known)
 
 
 # ---- several sources
 
 
 def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.logic.type_inference import infer
     from tidelog.spark.reading.source_frames import combine_sources, read_source
     from tidelog.spark.stages import BoundProgram, types_in
@@ -511,7 +511,7 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
         for part in "ab":
             (tmp_path / name / f"{part}.csv").write_text(f"{name} {part},{len(name)}\n{name}\n")
     readings = {
-        name: read_source(spark, Source(name, str(tmp_path / name), header=False), known)
+        name: read_source(spark, FactSource(name, str(tmp_path / name), header=False), known)
         for name in ("road", "rail", "toll")
     }
     found = combine_sources(readings)
@@ -531,7 +531,7 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     """Spark lists and reads files of which this process knows nothing."""
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     rng = random.Random(3)
@@ -544,27 +544,27 @@ def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     (lake / "triples" / "a.ttl").write_text(TURTLE)
     spark.conf.set("fs.viewfs.mounttable.lake.link./in", f"file://{lake}")
     known = program()
-    found = read_source(spark, Source("line", "viewfs://lake/in/lines", header=True), known)
+    found = read_source(spark, FactSource("line", "viewfs://lake/in/lines", header=True), known)
     facts, rejects = on_spark(found)
     own_facts, own_rejects = own([data_file(path, known.predicates["line"], True) for path in files])
     assert facts == own_facts
     assert sorted(row[1:] for row in rejects) == sorted(row[1:] for row in own_rejects)
-    found = read_source(spark, Source("triple", "viewfs://lake/in/triples"), known)
+    found = read_source(spark, FactSource("triple", "viewfs://lake/in/triples"), known)
     assert len(on_spark(found)[0]) == len(
         own([data_file(lake / "triples" / "a.ttl", known.predicates["triple"])])[0]
     )
     with pytest.raises(DataError, match="there is no file"):
-        read_source(spark, Source("line", "viewfs://lake/in/nothing"), known)
+        read_source(spark, FactSource("line", "viewfs://lake/in/nothing"), known)
 
 
 def test_rejects_are_looked_for_in_some_files(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.io.data_file import Source
+    from tidelog.io.data_file import FactSource
     from tidelog.spark.reading.source_frames import read_source
 
     known = tidelog.parse("@declare number(x: int) .")
     for part in "abc":
         (tmp_path / f"{part}.csv").write_text(f"x\n1\n{part if part == 'b' else 2}\n")
-    found = read_source(spark, Source("number", str(tmp_path)), known)
+    found = read_source(spark, FactSource("number", str(tmp_path)), known)
     assert found.frame.count() == 5
     (file,) = found.counts.get["files"]
     (row,) = found.rejects_of([file]).collect()
@@ -581,11 +581,11 @@ def test_a_session_without_a_python(tmp_path: Path) -> None:
 import tidelog
 from pyspark.sql import SparkSession
 from tidelog.spark.reading.source_frames import read_source
-from tidelog.io.data_file import Source
+from tidelog.io.data_file import FactSource
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 path = {str(tmp_path / "a.jsonl")!r}
 open(path, "w").write('{{"x": 1}}')
-found = read_source(spark, Source("a", path), tidelog.parse("@declare a(x: int) ."))
+found = read_source(spark, FactSource("a", path), tidelog.parse("@declare a(x: int) ."))
 print("rows:", found.frame.collect())
 """
     java = str(find_java(tmp_path))

@@ -13,7 +13,7 @@ from typing import Any
 
 from lark import Lark, LarkError, Token, Transformer
 
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax import ast
 from tidelog.syntax.ast import NumberKind
 from tidelog.syntax.lexer import unescape
@@ -42,9 +42,9 @@ def accepts(text: str) -> bool:
     return True
 
 
-def read(text: str) -> ast.Document:
+def read(text: str) -> ast.DocumentNode:
     """The program as the grammar reads it; raises `LarkError`."""
-    document: ast.Document = ToTree().transform(grammar().parse(_spaced(text)))
+    document: ast.DocumentNode = ToTree().transform(grammar().parse(_spaced(text)))
     return document
 
 
@@ -60,152 +60,152 @@ def unquoted(token: str) -> str:
 
 def symbol_of(token: Token) -> ast.Symbol:
     if token.type == "IRI":
-        return ast.Iri(token[1:-1])
+        return ast.IriNode(token[1:-1])
     if token.type == "PNAME":
         prefix, _, local = token.partition(":")
-        return ast.PrefixedName(prefix, local)
-    return ast.Name(str(token))
+        return ast.PrefixedNameNode(prefix, local)
+    return ast.NameNode(str(token))
 
 
 class ToTree(Transformer[Any, Any]):
     """Lark's trees to ours: one method for each rule of the grammar."""
 
-    def program(self, children: list[Any]) -> ast.Document:
-        return ast.Document(tuple(children))
+    def program(self, children: list[Any]) -> ast.DocumentNode:
+        return ast.DocumentNode(tuple(children))
 
     def directive_statement(self, children: list[Any]) -> ast.Statement:
         statement: ast.Statement = children[0]
         return statement
 
-    def clause_statement(self, children: list[Any]) -> ast.Clause:
+    def clause_statement(self, children: list[Any]) -> ast.ClauseNode:
         heads, body = children[-1]
         signs = [str(child) for child in children if isinstance(child, Token)]
-        attributes = tuple(child for child in children if isinstance(child, ast.Attribute))
-        return ast.Clause(heads, body, signs[0] if signs else None, attributes)
+        attributes = tuple(child for child in children if isinstance(child, ast.AttributeNode))
+        return ast.ClauseNode(heads, body, signs[0] if signs else None, attributes)
 
-    def query(self, children: list[Any]) -> ast.Query:
-        return ast.Query(children[0])
+    def query(self, children: list[Any]) -> ast.QueryNode:
+        return ast.QueryNode(children[0])
 
-    def attribute(self, children: list[Any]) -> ast.Attribute:
-        return ast.Attribute(str(children[0]), given(children[1:]))
+    def attribute(self, children: list[Any]) -> ast.AttributeNode:
+        return ast.AttributeNode(str(children[0]), given(children[1:]))
 
     # ---- directives
 
-    def prefix(self, children: list[Any]) -> ast.PrefixDirective:
-        return ast.PrefixDirective(str(children[0])[:-1], ast.Iri(children[1][1:-1]))
+    def prefix(self, children: list[Any]) -> ast.PrefixDirectiveNode:
+        return ast.PrefixDirectiveNode(str(children[0])[:-1], ast.IriNode(children[1][1:-1]))
 
-    def base(self, children: list[Any]) -> ast.BaseDirective:
-        return ast.BaseDirective(ast.Iri(children[0][1:-1]))
+    def base(self, children: list[Any]) -> ast.BaseDirectiveNode:
+        return ast.BaseDirectiveNode(ast.IriNode(children[0][1:-1]))
 
-    def declare(self, children: list[Any]) -> ast.DeclareDirective:
-        return ast.DeclareDirective(children[0], children[1] or ())
+    def declare(self, children: list[Any]) -> ast.DeclareDirectiveNode:
+        return ast.DeclareDirectiveNode(children[0], children[1] or ())
 
-    def parameter(self, children: list[Any]) -> ast.ParameterDirective:
-        return ast.ParameterDirective(str(children[0])[1:], children[1])
+    def parameter(self, children: list[Any]) -> ast.ParameterDirectiveNode:
+        return ast.ParameterDirectiveNode(str(children[0])[1:], children[1])
 
-    def import_(self, children: list[Any]) -> ast.ImportDirective:
-        return ast.ImportDirective(*children)
+    def import_(self, children: list[Any]) -> ast.ImportDirectiveNode:
+        return ast.ImportDirectiveNode(*children)
 
-    def export(self, children: list[Any]) -> ast.ExportDirective:
-        return ast.ExportDirective(*children)
+    def export(self, children: list[Any]) -> ast.ExportDirectiveNode:
+        return ast.ExportDirectiveNode(*children)
 
-    def output(self, children: list[Any]) -> ast.OutputDirective:
-        return ast.OutputDirective(tuple(children))
+    def output(self, children: list[Any]) -> ast.OutputDirectiveNode:
+        return ast.OutputDirectiveNode(tuple(children))
 
-    def include(self, children: list[Any]) -> ast.IncludeDirective:
-        return ast.IncludeDirective(unquoted(children[0]))
+    def include(self, children: list[Any]) -> ast.IncludeDirectiveNode:
+        return ast.IncludeDirectiveNode(unquoted(children[0]))
 
-    def timeline(self, children: list[Any]) -> ast.TimelineDirective:
-        return ast.TimelineDirective(str(children[0]))
+    def timeline(self, children: list[Any]) -> ast.TimelineDirectiveNode:
+        return ast.TimelineDirectiveNode(str(children[0]))
 
-    def commit(self, children: list[Any]) -> ast.CommitDirective:
-        return ast.CommitDirective()
+    def commit(self, children: list[Any]) -> ast.CommitDirectiveNode:
+        return ast.CommitDirectiveNode()
 
-    def advance(self, children: list[Any]) -> ast.AdvanceDirective:
-        return ast.AdvanceDirective(children[0])
+    def advance(self, children: list[Any]) -> ast.AdvanceDirectiveNode:
+        return ast.AdvanceDirectiveNode(children[0])
 
-    def columns(self, children: list[Any]) -> tuple[ast.Column, ...]:
+    def columns(self, children: list[Any]) -> tuple[ast.ColumnNode, ...]:
         return tuple(children)
 
-    def column(self, children: list[Any]) -> ast.Column:
+    def column(self, children: list[Any]) -> ast.ColumnNode:
         name, kind = map(str, children)
-        return ast.Column(None if name == "_" else name, kind)
+        return ast.ColumnNode(None if name == "_" else name, kind)
 
-    def format(self, children: list[Any]) -> ast.Format:
-        return ast.Format(str(children[0]), given(children[1:]))
+    def format(self, children: list[Any]) -> ast.FormatNode:
+        return ast.FormatNode(str(children[0]), given(children[1:]))
 
-    def pair(self, children: list[Any]) -> ast.Option:
-        return ast.Option(str(children[0]), children[1])
+    def pair(self, children: list[Any]) -> ast.OptionNode:
+        return ast.OptionNode(str(children[0]), children[1])
 
-    def names(self, children: list[Any]) -> ast.Names:
-        return ast.Names(tuple(map(str, given(children))))
+    def names(self, children: list[Any]) -> ast.NamesNode:
+        return ast.NamesNode(tuple(map(str, given(children))))
 
     # ---- clauses
 
     def clause(self, children: list[Any]) -> tuple[tuple[ast.Head, ...], tuple[ast.Literal, ...]]:
         return tuple(children[:-1]), children[-1] or ()
 
-    def head_box(self, children: list[Any]) -> ast.UnaryMetric:
-        return ast.UnaryMetric(str(children[0]), *children[1:])
+    def head_box(self, children: list[Any]) -> ast.UnaryMetricNode:
+        return ast.UnaryMetricNode(str(children[0]), *children[1:])
 
-    def head_atom(self, children: list[Any]) -> ast.Atom:
-        return ast.Atom(*children)
+    def head_atom(self, children: list[Any]) -> ast.AtomNode:
+        return ast.AtomNode(*children)
 
-    def head_equality(self, children: list[Any]) -> ast.HeadEquality:
-        return ast.HeadEquality(*children)
+    def head_equality(self, children: list[Any]) -> ast.HeadEqualityNode:
+        return ast.HeadEqualityNode(*children)
 
-    def head_inequality(self, children: list[Any]) -> ast.HeadEquality:
+    def head_inequality(self, children: list[Any]) -> ast.HeadEqualityNode:
         left, operator, right = children
-        return ast.HeadEquality(left, right, str(operator))
+        return ast.HeadEqualityNode(left, right, str(operator))
 
     def body(self, children: list[Any]) -> tuple[ast.Literal, ...]:
         return tuple(children)
 
-    def negation(self, children: list[Any]) -> ast.Negation:
-        return ast.Negation(children[0])
+    def negation(self, children: list[Any]) -> ast.NegationNode:
+        return ast.NegationNode(children[0])
 
-    def comparison(self, children: list[Any]) -> ast.Comparison:
+    def comparison(self, children: list[Any]) -> ast.ComparisonNode:
         left, operator, right = children
-        return ast.Comparison(str(operator), left, right)
+        return ast.ComparisonNode(str(operator), left, right)
 
-    def equality(self, children: list[Any]) -> ast.Comparison:
-        return ast.Comparison("=", *children)
+    def equality(self, children: list[Any]) -> ast.ComparisonNode:
+        return ast.ComparisonNode("=", *children)
 
-    def binary_metric(self, children: list[Any]) -> ast.BinaryMetric:
+    def binary_metric(self, children: list[Any]) -> ast.BinaryMetricNode:
         left, operator, interval, right = children
-        return ast.BinaryMetric(str(operator), left, interval, right)
+        return ast.BinaryMetricNode(str(operator), left, interval, right)
 
-    def unary_metric(self, children: list[Any]) -> ast.UnaryMetric:
-        return ast.UnaryMetric(str(children[0]), *children[1:])
+    def unary_metric(self, children: list[Any]) -> ast.UnaryMetricNode:
+        return ast.UnaryMetricNode(str(children[0]), *children[1:])
 
-    def positive(self, children: list[Any]) -> ast.Atom:
-        return ast.Atom(*children)
+    def positive(self, children: list[Any]) -> ast.AtomNode:
+        return ast.AtomNode(*children)
 
-    def triple(self, children: list[Any]) -> ast.Triple:
-        return ast.Triple(*children)
+    def triple(self, children: list[Any]) -> ast.TripleNode:
+        return ast.TripleNode(*children)
 
     def at(self, children: list[Any]) -> ast.At:
         child = children[0]
-        time: ast.At = ast.Variable(str(child)[1:]) if isinstance(child, Token) else child
+        time: ast.At = ast.VariableNode(str(child)[1:]) if isinstance(child, Token) else child
         return time
 
     def at_point(self, children: list[Any]) -> ast.At:
         time: ast.At = children[0]
         return time
 
-    def during(self, children: list[Any]) -> ast.Sometime:
-        return ast.Sometime(children[0])
+    def during(self, children: list[Any]) -> ast.SometimeNode:
+        return ast.SometimeNode(children[0])
 
-    def ever(self, children: list[Any]) -> ast.Sometime:
-        return ast.Sometime()
+    def ever(self, children: list[Any]) -> ast.SometimeNode:
+        return ast.SometimeNode()
 
-    def interval(self, children: list[Any]) -> ast.Interval:
+    def interval(self, children: list[Any]) -> ast.IntervalNode:
         opening, left, right, closing = children
-        return ast.Interval(opening == "[", left, right, closing == "]")
+        return ast.IntervalNode(opening == "[", left, right, closing == "]")
 
     def bound(self, children: list[Any]) -> Any:
         first = children[0]
-        return ast.Infinity(str(first)) if isinstance(first, Token) else first
+        return ast.InfinityNode(str(first)) if isinstance(first, Token) else first
 
     def point(self, children: list[Any]) -> Any:
         first = children[0]
@@ -213,66 +213,66 @@ class ToTree(Transformer[Any, Any]):
             denominator = children[1] if len(children) > 1 else None
             if denominator is None:
                 return first
-            return ast.Fraction(first, ast.Number(str(denominator), NumberKind.INTEGER))
-        return ast.Duration(str(first)) if first.type == "DURATION" else ast.Parameter(str(first)[1:])
+            return ast.FractionNode(first, ast.NumberNode(str(denominator), NumberKind.INTEGER))
+        return ast.DurationNode(str(first)) if first.type == "DURATION" else ast.ParameterNode(str(first)[1:])
 
     # ---- expressions
 
-    def call(self, children: list[Any]) -> ast.Call:
-        return ast.Call(children[0], given(children[1:]))
+    def call(self, children: list[Any]) -> ast.CallNode:
+        return ast.CallNode(children[0], given(children[1:]))
 
-    def add(self, children: list[Any]) -> ast.Operation:
-        return ast.Operation("+", *children)
+    def add(self, children: list[Any]) -> ast.OperationNode:
+        return ast.OperationNode("+", *children)
 
-    def sub(self, children: list[Any]) -> ast.Operation:
-        return ast.Operation("-", *children)
+    def sub(self, children: list[Any]) -> ast.OperationNode:
+        return ast.OperationNode("-", *children)
 
-    def mul(self, children: list[Any]) -> ast.Operation:
-        return ast.Operation("*", *children)
+    def mul(self, children: list[Any]) -> ast.OperationNode:
+        return ast.OperationNode("*", *children)
 
-    def div(self, children: list[Any]) -> ast.Operation:
-        return ast.Operation("/", *children)
+    def div(self, children: list[Any]) -> ast.OperationNode:
+        return ast.OperationNode("/", *children)
 
-    def neg(self, children: list[Any]) -> ast.Negative:
-        return ast.Negative(children[0])
+    def neg(self, children: list[Any]) -> ast.NegativeNode:
+        return ast.NegativeNode(children[0])
 
-    def aggregate(self, children: list[Any]) -> ast.Aggregate:
-        return ast.Aggregate(str(children[0])[1:].lower(), given(children[1:]))
+    def aggregate(self, children: list[Any]) -> ast.AggregateNode:
+        return ast.AggregateNode(str(children[0])[1:].lower(), given(children[1:]))
 
-    def variable(self, children: list[Any]) -> ast.Variable:
-        return ast.Variable(str(children[0])[1:])
+    def variable(self, children: list[Any]) -> ast.VariableNode:
+        return ast.VariableNode(str(children[0])[1:])
 
-    def anonymous(self, children: list[Any]) -> ast.Anonymous:
-        return ast.Anonymous()
+    def anonymous(self, children: list[Any]) -> ast.AnonymousNode:
+        return ast.AnonymousNode()
 
-    def parameter_ref(self, children: list[Any]) -> ast.Parameter:
-        return ast.Parameter(str(children[0])[1:])
+    def parameter_ref(self, children: list[Any]) -> ast.ParameterNode:
+        return ast.ParameterNode(str(children[0])[1:])
 
-    def duration(self, children: list[Any]) -> ast.Duration:
-        return ast.Duration(str(children[0]))
+    def duration(self, children: list[Any]) -> ast.DurationNode:
+        return ast.DurationNode(str(children[0]))
 
     def symbol(self, children: list[Any]) -> ast.Symbol:
         return symbol_of(children[0])
 
-    def number(self, children: list[Any]) -> ast.Number:
-        return ast.Number(str(children[0]), KINDS[children[0].type])
+    def number(self, children: list[Any]) -> ast.NumberNode:
+        return ast.NumberNode(str(children[0]), KINDS[children[0].type])
 
     def text(self, children: list[Any]) -> ast.Expression:
         token = children[0]
         if token.type == "BOOLEAN":
-            return ast.Boolean(token == "true")
+            return ast.BooleanNode(token == "true")
         if token.type == "FSTRING":
-            literal = parse_literals(Source("<format string>", f"?x = {token}"))[0]
-            assert isinstance(literal, ast.Comparison)
+            literal = parse_literals(SourceText("<format string>", f"?x = {token}"))[0]
+            assert isinstance(literal, ast.ComparisonNode)
             return literal.right
         suffix = children[1] if len(children) > 1 else None
         if suffix is None:
-            return ast.Text(unquoted(token))
+            return ast.TextNode(unquoted(token))
         if suffix.type == "LANGTAG":
-            return ast.Text(unquoted(token), str(suffix)[1:])
+            return ast.TextNode(unquoted(token), str(suffix)[1:])
         datatype = symbol_of(suffix)
-        assert not isinstance(datatype, ast.Name)
-        return ast.Text(unquoted(token), None, datatype)
+        assert not isinstance(datatype, ast.NameNode)
+        return ast.TextNode(unquoted(token), None, datatype)
 
 
 def given(children: list[Any]) -> tuple[Any, ...]:

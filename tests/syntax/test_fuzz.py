@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import example, given, settings
 from hypothesis.strategies import DrawFn
 
-from tidelog.errors import ProgramError, Source
+from tidelog.errors import ProgramError, SourceText
 from tidelog.syntax.parser import parse, parse_literals
 from tidelog.syntax.printer import print_document
 
@@ -31,14 +31,14 @@ def changed_texts(draw: DrawFn) -> str:
 
 
 def check(text: str) -> None:
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     try:
         document = parse(source)
     except ProgramError as error:
         check_diagnostics(error, text)
     else:
         printed = print_document(document)
-        again = parse(Source("<printed>", printed))
+        again = parse(SourceText("<printed>", printed))
         assert again == document
         assert print_document(again) == printed
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import ProgramError, Source, codes
+from tidelog.errors import ProgramError, SourceText, codes
 from tidelog.syntax.parser import parse
 
 FILES = sorted((Path(__file__).parent.parent / "errors").glob("E1*.rls"))
@@ -14,7 +14,7 @@ FILES = sorted((Path(__file__).parent.parent / "errors").glob("E1*.rls"))
 
 def rendered(path: Path) -> str:
     with pytest.raises(ProgramError) as raised:
-        parse(Source(path.name, path.read_text(encoding="utf-8")))
+        parse(SourceText(path.name, path.read_text(encoding="utf-8")))
     return f"{raised.value}\n"
 
 
@@ -26,7 +26,7 @@ def test_syntax_errors_are_as_written(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_each_file_shows_its_own_code_only(path: Path) -> None:
     with pytest.raises(ProgramError) as raised:
-        parse(Source(path.name, path.read_text(encoding="utf-8")))
+        parse(SourceText(path.name, path.read_text(encoding="utf-8")))
     assert {fault.code for fault in raised.value.diagnostics} == {path.stem.partition("_")[0]}
 
 

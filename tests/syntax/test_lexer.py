@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax.lexer import END, Lexer
 
 
 def tokens_of(text: str) -> list[str]:
     """The texts of all tokens."""
-    lexer = Lexer(Source("<text>", text))
+    lexer = Lexer(SourceText("<text>", text))
     texts: list[str] = []
     while True:
         tokens = lexer.read()
@@ -99,7 +99,7 @@ def test_tokens_that_touch(text: str, tokens: list[str]) -> None:
 
 
 def test_a_statement_ends_at_its_full_stop() -> None:
-    lexer = Lexer(Source("<text>", "p(1.5) . % remark\n% comment\nq(a) ."))
+    lexer = Lexer(SourceText("<text>", "p(1.5) . % remark\n% comment\nq(a) ."))
     first, second, end = lexer.read(), lexer.read(), lexer.read()
     assert "".join(first.kinds) == "n(2)."
     assert first.remark == "% remark"

@@ -6,25 +6,25 @@ import sys
 
 import pytest
 
-from tidelog.errors import ProgramError, Source, Span
+from tidelog.errors import ProgramError, SourceText, Span
 from tidelog.syntax import ast
-from tidelog.syntax.ast import Clause, Comparison, NumberKind, Operation
+from tidelog.syntax.ast import ClauseNode, ComparisonNode, NumberKind, OperationNode
 from tidelog.syntax.clause_parser import DEEPEST
 from tidelog.syntax.parser import parse, parse_literals, parse_text, read_fact
 from tidelog.syntax.printer import print_node
 
 
-def clause(text: str) -> Clause:
+def clause(text: str) -> ClauseNode:
     """The only clause of a text."""
     (statement,) = parse_text(text).statements
-    assert isinstance(statement, Clause)
+    assert isinstance(statement, ClauseNode)
     return statement
 
 
 def expression(text: str) -> ast.Expression:
     """The expression that a text is."""
-    (literal,) = parse_literals(Source("<text>", f"?r = {text}"))
-    assert isinstance(literal, Comparison)
+    (literal,) = parse_literals(SourceText("<text>", f"?r = {text}"))
+    assert isinstance(literal, ComparisonNode)
     return literal.right
 
 
@@ -35,8 +35,8 @@ def codes(text: str) -> list[str]:
     return [fault.code for fault in raised.value.diagnostics]
 
 
-X, Y, Z = ast.Variable("x"), ast.Variable("y"), ast.Variable("z")
-ONE, TWO = (ast.Number(lexical, NumberKind.INTEGER) for lexical in "12")
+X, Y, Z = ast.VariableNode("x"), ast.VariableNode("y"), ast.VariableNode("z")
+ONE, TWO = (ast.NumberNode(lexical, NumberKind.INTEGER) for lexical in "12")
 
 
 # ---- expressions
@@ -46,42 +46,42 @@ ONE, TWO = (ast.Number(lexical, NumberKind.INTEGER) for lexical in "12")
     ("text", "tree"),
     [
         ("?x", X),
-        ("_", ast.Anonymous()),
-        ("!x", ast.Existential("x")),
-        ("$x", ast.Parameter("x")),
-        ("alice", ast.Name("alice")),
-        ("X", ast.Name("X")),
-        ("inf", ast.Name("inf")),
-        ("since", ast.Name("since")),
-        ("ex:a", ast.PrefixedName("ex", "a")),
-        (":a", ast.PrefixedName("", "a")),
-        ("<a#b>", ast.Iri("a#b")),
-        ("true", ast.Boolean(True)),
+        ("_", ast.AnonymousNode()),
+        ("!x", ast.ExistentialNode("x")),
+        ("$x", ast.ParameterNode("x")),
+        ("alice", ast.NameNode("alice")),
+        ("X", ast.NameNode("X")),
+        ("inf", ast.NameNode("inf")),
+        ("since", ast.NameNode("since")),
+        ("ex:a", ast.PrefixedNameNode("ex", "a")),
+        (":a", ast.PrefixedNameNode("", "a")),
+        ("<a#b>", ast.IriNode("a#b")),
+        ("true", ast.BooleanNode(True)),
         ("1", ONE),
-        ("-1.5", ast.Number("-1.5", NumberKind.DECIMAL)),
-        ("1e3", ast.Number("1e3", NumberKind.DOUBLE)),
-        ("0xff", ast.Number("0xff", NumberKind.BASED)),
-        ("5m", ast.Duration("5m")),
-        (r'"a\t\"\u00e9"', ast.Text('a\t"é')),
-        ('"""a "b"\n"""', ast.Text('a "b"\n')),
-        ('""', ast.Text("")),
-        ('"a"@en-GB', ast.Text("a", "en-GB")),
-        ('"2"^^xsd:int', ast.Text("2", None, ast.PrefixedName("xsd", "int"))),
-        ('"2"^^<int>', ast.Text("2", None, ast.Iri("int"))),
-        ("f()", ast.Call(ast.Name("f"), ())),
-        ("ex:f(1, ?x)", ast.Call(ast.PrefixedName("ex", "f"), (ONE, X))),
-        ("true(1)", ast.Call(ast.Name("true"), (ONE,))),
-        ("#COUNT(?x)", ast.Aggregate("count", (X,))),
-        ("-?x", ast.Negative(X)),
-        ("- 1", ast.Negative(ONE)),
-        ("--1", ast.Negative(ast.Number("-1", NumberKind.INTEGER))),
-        ("?x - 1", Operation("-", X, ONE)),
-        ("?x-1", Operation("-", X, ONE)),
-        ("?x + ?y + ?z", Operation("+", Operation("+", X, Y), Z)),
-        ("?x + ?y * ?z", Operation("+", X, Operation("*", Y, Z))),
-        ("(?x + ?y) * ?z", Operation("*", Operation("+", X, Y), Z)),
-        ("?x / ?y / ?z", Operation("/", Operation("/", X, Y), Z)),
-        ("-?x * ?y", Operation("*", ast.Negative(X), Y)),
+        ("-1.5", ast.NumberNode("-1.5", NumberKind.DECIMAL)),
+        ("1e3", ast.NumberNode("1e3", NumberKind.DOUBLE)),
+        ("0xff", ast.NumberNode("0xff", NumberKind.BASED)),
+        ("5m", ast.DurationNode("5m")),
+        (r'"a\t\"\u00e9"', ast.TextNode('a\t"é')),
+        ('"""a "b"\n"""', ast.TextNode('a "b"\n')),
+        ('""', ast.TextNode("")),
+        ('"a"@en-GB', ast.TextNode("a", "en-GB")),
+        ('"2"^^xsd:int', ast.TextNode("2", None, ast.PrefixedNameNode("xsd", "int"))),
+        ('"2"^^<int>', ast.TextNode("2", None, ast.IriNode("int"))),
+        ("f()", ast.CallNode(ast.NameNode("f"), ())),
+        ("ex:f(1, ?x)", ast.CallNode(ast.PrefixedNameNode("ex", "f"), (ONE, X))),
+        ("true(1)", ast.CallNode(ast.NameNode("true"), (ONE,))),
+        ("#COUNT(?x)", ast.AggregateNode("count", (X,))),
+        ("-?x", ast.NegativeNode(X)),
+        ("- 1", ast.NegativeNode(ONE)),
+        ("--1", ast.NegativeNode(ast.NumberNode("-1", NumberKind.INTEGER))),
+        ("?x - 1", OperationNode("-", X, ONE)),
+        ("?x-1", OperationNode("-", X, ONE)),
+        ("?x + ?y + ?z", OperationNode("+", OperationNode("+", X, Y), Z)),
+        ("?x + ?y * ?z", OperationNode("+", X, OperationNode("*", Y, Z))),
+        ("(?x + ?y) * ?z", OperationNode("*", OperationNode("+", X, Y), Z)),
+        ("?x / ?y / ?z", OperationNode("/", OperationNode("/", X, Y), Z)),
+        ("-?x * ?y", OperationNode("*", ast.NegativeNode(X), Y)),
         ("((?x))", X),
     ],
 )
@@ -100,93 +100,95 @@ def test_expressions(text: str, tree: ast.Expression) -> None:
         ('f"{{{?x}}}"', ("{", X, "}")),
         ('f"{{}}"', ("{}",)),
         (r'f"\n{ ?x }"', ("\n", X)),
-        ('f"{CONCAT("}", ?x)}"', (ast.Call(ast.Name("CONCAT"), (ast.Text("}"), X)),)),
-        ('f"""{"a"} "b" """', (ast.Text("a"), ' "b" ')),
-        ('f"""{f"{?x}"}"""', (ast.FormatString((X,)),)),
+        ('f"{CONCAT("}", ?x)}"', (ast.CallNode(ast.NameNode("CONCAT"), (ast.TextNode("}"), X)),)),
+        ('f"""{"a"} "b" """', (ast.TextNode("a"), ' "b" ')),
+        ('f"""{f"{?x}"}"""', (ast.FormatStringNode((X,)),)),
     ],
 )
 def test_format_strings(text: str, parts: tuple[str | ast.Expression, ...]) -> None:
-    assert expression(text) == ast.FormatString(parts)
+    assert expression(text) == ast.FormatStringNode(parts)
 
 
 # ---- literals and heads
 
-CALL = ast.Call(ast.Name("p"), (X,))
-P, Q = ast.Atom(CALL), ast.Atom(ast.Call(ast.Name("q"), (X,)))
-INTERVAL = ast.Interval(True, ast.Number("0", NumberKind.INTEGER), ast.Duration("5m"), False)
+CALL = ast.CallNode(ast.NameNode("p"), (X,))
+P, Q = ast.AtomNode(CALL), ast.AtomNode(ast.CallNode(ast.NameNode("q"), (X,)))
+INTERVAL = ast.IntervalNode(True, ast.NumberNode("0", NumberKind.INTEGER), ast.DurationNode("5m"), False)
 
 
 @pytest.mark.parametrize(
     ("text", "tree"),
     [
         ("p(?x)", P),
-        ("~p(?x)", ast.Negation(P)),
-        ("[?x, ?y, ?z]", ast.Atom(ast.Triple(X, Y, Z))),
-        ("p(?x)@?y", ast.Atom(CALL, Y)),
-        ("p(?x)@1", ast.Atom(CALL, ONE)),
-        ("p(?x)@[0, 5m)", ast.Atom(CALL, INTERVAL)),
-        ("boxminus[0, 5m) p(?x)", ast.UnaryMetric("boxminus", INTERVAL, P)),
+        ("~p(?x)", ast.NegationNode(P)),
+        ("[?x, ?y, ?z]", ast.AtomNode(ast.TripleNode(X, Y, Z))),
+        ("p(?x)@?y", ast.AtomNode(CALL, Y)),
+        ("p(?x)@1", ast.AtomNode(CALL, ONE)),
+        ("p(?x)@[0, 5m)", ast.AtomNode(CALL, INTERVAL)),
+        ("boxminus[0, 5m) p(?x)", ast.UnaryMetricNode("boxminus", INTERVAL, P)),
         (
             "diamondplus[0, 5m) boxplus [0, 5m) p(?x)",
-            ast.UnaryMetric("diamondplus", INTERVAL, ast.UnaryMetric("boxplus", INTERVAL, P)),
+            ast.UnaryMetricNode("diamondplus", INTERVAL, ast.UnaryMetricNode("boxplus", INTERVAL, P)),
         ),
-        ("p(?x) since[0, 5m) q(?x)", ast.BinaryMetric("since", P, INTERVAL, Q)),
+        ("p(?x) since[0, 5m) q(?x)", ast.BinaryMetricNode("since", P, INTERVAL, Q)),
         (
             "~ boxminus[0, 5m) p(?x) until[0, 5m) q(?x)",
-            ast.Negation(ast.BinaryMetric("until", ast.UnaryMetric("boxminus", INTERVAL, P), INTERVAL, Q)),
+            ast.NegationNode(
+                ast.BinaryMetricNode("until", ast.UnaryMetricNode("boxminus", INTERVAL, P), INTERVAL, Q)
+            ),
         ),
-        ("?x = ?y", Comparison("=", X, Y)),
-        ("?x<=?y", Comparison("<=", X, Y)),
-        ("p(?x) > 1", Comparison(">", CALL, ONE)),
-        ("(p(?x)) != 1", Comparison("!=", CALL, ONE)),
-        ("since = until", Comparison("=", ast.Name("since"), ast.Name("until"))),
+        ("?x = ?y", ComparisonNode("=", X, Y)),
+        ("?x<=?y", ComparisonNode("<=", X, Y)),
+        ("p(?x) > 1", ComparisonNode(">", CALL, ONE)),
+        ("(p(?x)) != 1", ComparisonNode("!=", CALL, ONE)),
+        ("since = until", ComparisonNode("=", ast.NameNode("since"), ast.NameNode("until"))),
     ],
 )
 def test_literals(text: str, tree: ast.Literal) -> None:
-    assert parse_literals(Source("<text>", text)) == (tree,)
+    assert parse_literals(SourceText("<text>", text)) == (tree,)
 
 
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
-        ("1/3", ast.Fraction(ONE, ast.Number("3", NumberKind.INTEGER))),
-        ("inf", ast.Infinity("inf")),
-        ("-inf", ast.Infinity("-inf")),
-        ("+inf", ast.Infinity("+inf")),
-        ("-1.5h", ast.Duration("-1.5h")),
-        ("$p", ast.Parameter("p")),
-        ('"2026-01-01"^^xsd:date', ast.Text("2026-01-01", None, ast.PrefixedName("xsd", "date"))),
+        ("1/3", ast.FractionNode(ONE, ast.NumberNode("3", NumberKind.INTEGER))),
+        ("inf", ast.InfinityNode("inf")),
+        ("-inf", ast.InfinityNode("-inf")),
+        ("+inf", ast.InfinityNode("+inf")),
+        ("-1.5h", ast.DurationNode("-1.5h")),
+        ("$p", ast.ParameterNode("p")),
+        ('"2026-01-01"^^xsd:date', ast.TextNode("2026-01-01", None, ast.PrefixedNameNode("xsd", "date"))),
     ],
 )
 def test_bounds(text: str, bound: ast.Bound) -> None:
     head = clause(f"p(a)@({text}, {text}] .").heads[0]
-    assert isinstance(head, ast.Atom)
-    assert head.at == ast.Interval(False, bound, bound, True)
+    assert isinstance(head, ast.AtomNode)
+    assert head.at == ast.IntervalNode(False, bound, bound, True)
 
 
 def test_clauses() -> None:
-    assert clause("p(?x) .") == Clause((P,))
-    assert clause("p(?x), q(?x) :- q(?x), ?x > 1 .") == Clause((P, Q), (Q, Comparison(">", X, ONE)))
-    assert clause("- p(?x) .") == Clause((P,), (), "-")
-    assert clause("+ p(?x) :- q(?x) .") == Clause((P,), (Q,), "+")
-    assert clause("-?x = 1 .") == Clause((ast.HeadEquality(ast.Negative(X), ONE),))
-    assert clause("- 1 = ?x .") == Clause((ast.HeadEquality(ONE, X),), (), "-")
-    assert clause("boxplus[0,5m) p(?x) :- q(?x) .") == Clause(
-        (ast.UnaryMetric("boxplus", INTERVAL, P),), (Q,)
+    assert clause("p(?x) .") == ClauseNode((P,))
+    assert clause("p(?x), q(?x) :- q(?x), ?x > 1 .") == ClauseNode((P, Q), (Q, ComparisonNode(">", X, ONE)))
+    assert clause("- p(?x) .") == ClauseNode((P,), (), "-")
+    assert clause("+ p(?x) :- q(?x) .") == ClauseNode((P,), (Q,), "+")
+    assert clause("-?x = 1 .") == ClauseNode((ast.HeadEqualityNode(ast.NegativeNode(X), ONE),))
+    assert clause("- 1 = ?x .") == ClauseNode((ast.HeadEqualityNode(ONE, X),), (), "-")
+    assert clause("boxplus[0,5m) p(?x) :- q(?x) .") == ClauseNode(
+        (ast.UnaryMetricNode("boxplus", INTERVAL, P),), (Q,)
     )
-    attribute = ast.Attribute("name", (ast.Text("a"),))
-    assert clause('#[name("a")] + p(?x) .') == Clause((P,), (), "+", (attribute,))
+    attribute = ast.AttributeNode("name", (ast.TextNode("a"),))
+    assert clause('#[name("a")] + p(?x) .') == ClauseNode((P,), (), "+", (attribute,))
 
 
 @pytest.mark.parametrize("text", ["p(?x)", "p(?x) .", "?- p(?x)", "?- p(?x) .", "  ?-p(?x).  % why\n"])
 def test_queries_may_leave_out_their_marks(text: str) -> None:
-    assert parse_literals(Source("<query>", text)) == (P,)
+    assert parse_literals(SourceText("<query>", text)) == (P,)
 
 
 @pytest.mark.parametrize("text", ["", "p(?x) . q(?x) .", "p(?x) :- q(?x)", "?-", "p(?x", "p(é)"])
 def test_what_is_no_query(text: str) -> None:
     with pytest.raises(ProgramError):
-        parse_literals(Source("<query>", text))
+        parse_literals(SourceText("<query>", text))
 
 
 # ---- directives
@@ -203,17 +205,19 @@ def test_what_is_no_query(text: str) -> None:
     ],
 )
 def test_columns_however_spaced(text: str) -> None:
-    columns = (ast.Column("a", "int"), ast.Column(None, "string"))
-    assert parse_text(f"@declare p({text}) .").statements == (ast.DeclareDirective(ast.Name("p"), columns),)
+    columns = (ast.ColumnNode("a", "int"), ast.ColumnNode(None, "string"))
+    assert parse_text(f"@declare p({text}) .").statements == (
+        ast.DeclareDirectiveNode(ast.NameNode("p"), columns),
+    )
 
 
 def test_special_words_are_names_where_only_names_can_stand() -> None:
     assert parse_text("@output true, since .").statements == (
-        ast.OutputDirective((ast.Name("true"), ast.Name("since"))),
+        ast.OutputDirectiveNode((ast.NameNode("true"), ast.NameNode("since"))),
     )
-    options = (ast.Option("true", ast.Names(("a", "true"))), ast.Option("inf", ast.Name("b")))
+    options = (ast.OptionNode("true", ast.NamesNode(("a", "true"))), ast.OptionNode("inf", ast.NameNode("b")))
     assert parse_text("@import p :- csv{true=(a, true), inf=(b)} .").statements == (
-        ast.ImportDirective(ast.Name("p"), ast.Format("csv", options)),
+        ast.ImportDirectiveNode(ast.NameNode("p"), ast.FormatNode("csv", options)),
     )
 
 
@@ -221,7 +225,7 @@ def test_special_words_are_names_where_only_names_can_stand() -> None:
     ("text", "prefix"), [("ex: <a>", "ex"), (": <a>", ""), ("ex:<a>", "ex"), (":<a>", "")]
 )
 def test_prefixes(text: str, prefix: str) -> None:
-    assert parse_text(f"@prefix {text} .").statements == (ast.PrefixDirective(prefix, ast.Iri("a")),)
+    assert parse_text(f"@prefix {text} .").statements == (ast.PrefixDirectiveNode(prefix, ast.IriNode("a")),)
 
 
 # ---- places
@@ -229,30 +233,30 @@ def test_prefixes(text: str, prefix: str) -> None:
 
 def test_nodes_know_where_they_come_from() -> None:
     text = '% c\n  #[name("n")] + boxplus[0,1] p(?x , f"a{ -1 }") :- ~ q(?x)@[0,1/3), ?x+1 > 2 .  '
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     (statement,) = parse(source).statements
-    assert isinstance(statement, Clause)
+    assert isinstance(statement, ClauseNode)
     assert statement.span == Span(source, 6, len(text) - 2)
     assert written(statement.attributes[0]) == '#[name("n")]'
     head = statement.heads[0]
-    assert isinstance(head, ast.UnaryMetric) and isinstance(head.operand, ast.Atom)
+    assert isinstance(head, ast.UnaryMetricNode) and isinstance(head.operand, ast.AtomNode)
     assert written(head) == 'boxplus[0,1] p(?x , f"a{ -1 }")'
-    assert isinstance(head.operand.call, ast.Call)
+    assert isinstance(head.operand.call, ast.CallNode)
     template = head.operand.call.arguments[1]
-    assert isinstance(template, ast.FormatString)
+    assert isinstance(template, ast.FormatStringNode)
     assert written(template) == 'f"a{ -1 }"'
-    assert isinstance(template.parts[1], ast.Number)
+    assert isinstance(template.parts[1], ast.NumberNode)
     assert written(template.parts[1]) == "-1"
     negation, comparison = statement.body
-    assert isinstance(negation, ast.Negation) and isinstance(negation.operand, ast.Atom)
+    assert isinstance(negation, ast.NegationNode) and isinstance(negation.operand, ast.AtomNode)
     assert written(negation) == "~ q(?x)@[0,1/3)"
-    assert isinstance(negation.operand.at, ast.Interval)
+    assert isinstance(negation.operand.at, ast.IntervalNode)
     assert written(negation.operand.at.right) == "1/3"
-    assert isinstance(comparison, Comparison)
+    assert isinstance(comparison, ComparisonNode)
     assert written(comparison.left) == "?x+1"
 
 
-def written(node: ast.Node) -> str:
+def written(node: ast.SyntaxNode) -> str:
     assert node.span is not None
     return node.span.text
 
@@ -275,7 +279,7 @@ def test_plain_facts_read_the_same_on_both_ways(text: str, monkeypatch: pytest.M
             return str(error)
         return [(node, node.span, node.comments, spans(node)) for node in statements]
 
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     short = outcome()
     assert text.startswith("boxplus") or read_fact(source, 0) is not None or "5m" in text or "edge (" in text
     monkeypatch.setattr("tidelog.syntax.parser.read_fact", lambda source, position: None)
@@ -286,7 +290,7 @@ def spans(node: object) -> list[Span | None]:
     """The spans of a node and all below it."""
     if isinstance(node, tuple):
         return [span for item in node for span in spans(item)]
-    if not isinstance(node, ast.Node):
+    if not isinstance(node, ast.SyntaxNode):
         return []
     fields = type(node).__dataclass_fields__
     return [node.span, *(span for name in fields for span in spans(getattr(node, name)))]

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.syntax import oracle, trees
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax import ast
-from tidelog.syntax.ast import Document
+from tidelog.syntax.ast import DocumentNode
 from tidelog.syntax.parser import parse_literals, parse_text
 from tidelog.syntax.printer import WIDTH, print_document, print_node
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees.DOCUMENTS)
-def test_printed_trees_read_back(document: Document) -> None:
+def test_printed_trees_read_back(document: DocumentNode) -> None:
     text = print_document(document)
     assert parse_text(text) == document
     assert oracle.read(text) == document
@@ -57,10 +57,10 @@ def formatted(text: str) -> str:
     ],
 )
 def test_expressions(text: str, printed: str) -> None:
-    (literal,) = parse_literals(Source("<text>", f"?r = {text}"))
-    assert isinstance(literal, ast.Comparison)
+    (literal,) = parse_literals(SourceText("<text>", f"?r = {text}"))
+    assert isinstance(literal, ast.ComparisonNode)
     assert print_node(literal.right) == printed
-    assert parse_literals(Source("<text>", f"?r = {printed}")) == (literal,)
+    assert parse_literals(SourceText("<text>", f"?r = {printed}")) == (literal,)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_the_examples_are_in_the_layout_already() -> None:
 
 def test_a_node_without_a_text_is_a_mistake() -> None:
     with pytest.raises(TypeError):
-        print_node(ast.Node())
+        print_node(ast.SyntaxNode())

@@ -59,23 +59,23 @@ TEXTS = st.text(max_size=6) | st.sampled_from(
 
 # ---- terms
 
-NAMES = st.builds(ast.Name, WORDS | AWKWARD_WORDS)
-CALLABLE_NAMES = st.builds(ast.Name, WORDS | st.sampled_from(["true", "inf", "f", "a-"]))
-PREFIXED_NAMES = st.builds(ast.PrefixedName, PREFIXES, LOCALS)
-IRIS = st.builds(ast.Iri, IRI_TEXTS)
+NAMES = st.builds(ast.NameNode, WORDS | AWKWARD_WORDS)
+CALLABLE_NAMES = st.builds(ast.NameNode, WORDS | st.sampled_from(["true", "inf", "f", "a-"]))
+PREFIXED_NAMES = st.builds(ast.PrefixedNameNode, PREFIXES, LOCALS)
+IRIS = st.builds(ast.IriNode, IRI_TEXTS)
 SYMBOLS = short(CALLABLE_NAMES | PREFIXED_NAMES | IRIS)
 LANGUAGES = st.sampled_from(["en", "de-AT", "x-1-a"])
 STRINGS = short(
-    st.builds(ast.Text, TEXTS)
-    | st.builds(ast.Text, TEXTS, LANGUAGES)
-    | st.builds(ast.Text, TEXTS, st.none(), PREFIXED_NAMES | IRIS)
+    st.builds(ast.TextNode, TEXTS)
+    | st.builds(ast.TextNode, TEXTS, LANGUAGES)
+    | st.builds(ast.TextNode, TEXTS, st.none(), PREFIXED_NAMES | IRIS)
 )
-VARIABLES = st.builds(ast.Variable, VARIABLE_NAMES)
-PARAMETERS = st.builds(ast.Parameter, VARIABLE_NAMES)
+VARIABLES = st.builds(ast.VariableNode, VARIABLE_NAMES)
+PARAMETERS = st.builds(ast.ParameterNode, VARIABLE_NAMES)
 
 
-def _numbers(kind: NumberKind, lexical: str) -> SearchStrategy[ast.Number]:
-    return st.sampled_from([ast.Number(number, kind) for number in lexical.split()])
+def _numbers(kind: NumberKind, lexical: str) -> SearchStrategy[ast.NumberNode]:
+    return st.sampled_from([ast.NumberNode(number, kind) for number in lexical.split()])
 
 
 INTEGERS = _numbers(NumberKind.INTEGER, "0 1 007 -1 +2 -0 123456789012345678901234567890")
@@ -85,17 +85,17 @@ NUMBERS = short(
     | _numbers(NumberKind.DOUBLE, "1e5 1.e5 -1.5E-3 +2E+0")
     | _numbers(NumberKind.BASED, "0b101 0o17 0xfF 0x0")
 )
-DURATIONS = st.sampled_from([ast.Duration(text) for text in ("5m", "-1.5h", "10ms", "0s", "7d", "2w")])
+DURATIONS = st.sampled_from([ast.DurationNode(text) for text in ("5m", "-1.5h", "10ms", "0s", "7d", "2w")])
 TERMS: SearchStrategy[Expression] = short(
     st.one_of(
         VARIABLES,
-        st.builds(ast.Anonymous),
+        st.builds(ast.AnonymousNode),
         PARAMETERS,
         NAMES,
         PREFIXED_NAMES,
         IRIS,
         STRINGS,
-        st.builds(ast.Boolean, st.booleans()),
+        st.builds(ast.BooleanNode, st.booleans()),
         NUMBERS,
         DURATIONS,
     )
@@ -110,19 +110,21 @@ def _tuples(items: SearchStrategy[Item], least: int = 0, most: int = 3) -> Searc
 
 def _compound(inner: SearchStrategy[Expression]) -> SearchStrategy[Expression]:
     return st.one_of(
-        st.builds(ast.Operation, st.sampled_from("+-*/"), inner, inner),
-        st.builds(ast.Negative, inner),
-        st.builds(ast.Call, SYMBOLS, _tuples(inner)),
-        st.builds(ast.Aggregate, st.sampled_from(AGGREGATES), _tuples(inner, 1)),
+        st.builds(ast.OperationNode, st.sampled_from("+-*/"), inner, inner),
+        st.builds(ast.NegativeNode, inner),
+        st.builds(ast.CallNode, SYMBOLS, _tuples(inner)),
+        st.builds(ast.AggregateNode, st.sampled_from(AGGREGATES), _tuples(inner, 1)),
     )
 
 
-def _format_strings(inner: SearchStrategy[Expression]) -> SearchStrategy[ast.FormatString]:
+def _format_strings(inner: SearchStrategy[Expression]) -> SearchStrategy[ast.FormatStringNode]:
     """Format strings: no two texts in a row, for the parser would have made one of them."""
     texts = _tuples(TEXTS.filter(bool), 0, 1)
     pairs = _tuples(st.tuples(texts, inner))
     return st.builds(
-        lambda pairs, last: ast.FormatString(tuple(p for text, part in pairs for p in (*text, part)) + last),
+        lambda pairs, last: ast.FormatStringNode(
+            tuple(p for text, part in pairs for p in (*text, part)) + last
+        ),
         pairs,
         texts,
     )
@@ -137,72 +139,75 @@ EXPRESSIONS = short(st.recursive(TERMS | FORMATTED, _compound, max_leaves=5))
 
 BOUNDS = st.one_of(
     NUMBERS,
-    st.builds(ast.Fraction, NUMBERS, INTEGERS),
+    st.builds(ast.FractionNode, NUMBERS, INTEGERS),
     DURATIONS,
-    st.builds(ast.Infinity, st.sampled_from(["inf", "+inf", "-inf"])),
+    st.builds(ast.InfinityNode, st.sampled_from(["inf", "+inf", "-inf"])),
     STRINGS,
     PARAMETERS,
 )
-INTERVALS = short(st.builds(ast.Interval, st.booleans(), BOUNDS, BOUNDS, st.booleans()))
+INTERVALS = short(st.builds(ast.IntervalNode, st.booleans(), BOUNDS, BOUNDS, st.booleans()))
 
 # ---- heads and bodies
 
-CALLS = st.builds(ast.Call, SYMBOLS, _tuples(EXPRESSIONS))
-TRIPLES = st.builds(ast.Triple, EXPRESSIONS, EXPRESSIONS, EXPRESSIONS)
-ATOMS = short(st.builds(ast.Atom, CALLS | TRIPLES, st.none() | INTERVALS | VARIABLES | NUMBERS))
+CALLS = st.builds(ast.CallNode, SYMBOLS, _tuples(EXPRESSIONS))
+TRIPLES = st.builds(ast.TripleNode, EXPRESSIONS, EXPRESSIONS, EXPRESSIONS)
+ATOMS = short(st.builds(ast.AtomNode, CALLS | TRIPLES, st.none() | INTERVALS | VARIABLES | NUMBERS))
 BOXES = st.sampled_from(["boxminus", "boxplus"])
 DIAMONDS = st.sampled_from(["diamondminus", "diamondplus"])
 
 
 def _under(
-    operators: SearchStrategy[str], operands: SearchStrategy[ast.Atom | ast.UnaryMetric]
-) -> SearchStrategy[ast.Atom | ast.UnaryMetric]:
+    operators: SearchStrategy[str], operands: SearchStrategy[ast.AtomNode | ast.UnaryMetricNode]
+) -> SearchStrategy[ast.AtomNode | ast.UnaryMetricNode]:
     return st.recursive(
-        operands, lambda inner: st.builds(ast.UnaryMetric, operators, INTERVALS, inner), max_leaves=3
+        operands, lambda inner: st.builds(ast.UnaryMetricNode, operators, INTERVALS, inner), max_leaves=3
     )
 
 
 UNARY = short(_under(BOXES | DIAMONDS, ATOMS))
 METRIC = short(
-    UNARY | st.builds(ast.BinaryMetric, st.sampled_from(["since", "until"]), UNARY, INTERVALS, UNARY)
+    UNARY | st.builds(ast.BinaryMetricNode, st.sampled_from(["since", "until"]), UNARY, INTERVALS, UNARY)
 )
 OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 LITERALS = short(
     st.one_of(
         METRIC,
-        st.builds(ast.Negation, METRIC),
-        st.builds(ast.Comparison, OPERATORS, EXPRESSIONS, EXPRESSIONS),
+        st.builds(ast.NegationNode, METRIC),
+        st.builds(ast.ComparisonNode, OPERATORS, EXPRESSIONS, EXPRESSIONS),
     )
 )
 HEADS = short(
-    _under(BOXES, ATOMS) | st.builds(ast.HeadEquality, EXPRESSIONS, EXPRESSIONS, st.sampled_from(("=", "!=")))
+    _under(BOXES, ATOMS)
+    | st.builds(ast.HeadEqualityNode, EXPRESSIONS, EXPRESSIONS, st.sampled_from(("=", "!=")))
 )
 
 # ---- statements
 
-NAMES_ONLY = st.builds(ast.Names, _tuples(WORDS, 1))
-OPTIONS = st.builds(ast.Option, WORDS | AWKWARD_WORDS, EXPRESSIONS | NAMES_ONLY)
-FORMATS = short(st.builds(ast.Format, WORDS, _tuples(OPTIONS)))
-COLUMNS = st.builds(ast.Column, st.none() | WORDS | AWKWARD_WORDS, WORDS)
-ATTRIBUTES = st.builds(ast.Attribute, WORDS, _tuples(EXPRESSIONS))
+NAMES_ONLY = st.builds(ast.NamesNode, _tuples(WORDS, 1))
+OPTIONS = st.builds(ast.OptionNode, WORDS | AWKWARD_WORDS, EXPRESSIONS | NAMES_ONLY)
+FORMATS = short(st.builds(ast.FormatNode, WORDS, _tuples(OPTIONS)))
+COLUMNS = st.builds(ast.ColumnNode, st.none() | WORDS | AWKWARD_WORDS, WORDS)
+ATTRIBUTES = st.builds(ast.AttributeNode, WORDS, _tuples(EXPRESSIONS))
 CLAUSES = st.builds(
-    ast.Clause,
+    ast.ClauseNode,
     _tuples(HEADS, 1, 2),
     _tuples(LITERALS),
     st.none() | st.sampled_from("+-"),
     _tuples(ATTRIBUTES, 0, 1),
 )
 DIRECTIVES: SearchStrategy[ast.Statement] = st.one_of(
-    st.builds(ast.PrefixDirective, PREFIXES, IRIS),
-    st.builds(ast.BaseDirective, IRIS),
-    st.builds(ast.DeclareDirective, SYMBOLS, _tuples(COLUMNS)),
-    st.builds(ast.ParameterDirective, VARIABLE_NAMES, st.none() | EXPRESSIONS),
-    st.builds(ast.ImportDirective, SYMBOLS, FORMATS),
-    st.builds(ast.ExportDirective, SYMBOLS, FORMATS),
-    st.builds(ast.OutputDirective, _tuples(SYMBOLS, 1)),
-    st.builds(ast.IncludeDirective, TEXTS),
-    st.builds(ast.TimelineDirective, st.sampled_from(["integer", "rational"])),
-    st.just(ast.CommitDirective()),
+    st.builds(ast.PrefixDirectiveNode, PREFIXES, IRIS),
+    st.builds(ast.BaseDirectiveNode, IRIS),
+    st.builds(ast.DeclareDirectiveNode, SYMBOLS, _tuples(COLUMNS)),
+    st.builds(ast.ParameterDirectiveNode, VARIABLE_NAMES, st.none() | EXPRESSIONS),
+    st.builds(ast.ImportDirectiveNode, SYMBOLS, FORMATS),
+    st.builds(ast.ExportDirectiveNode, SYMBOLS, FORMATS),
+    st.builds(ast.OutputDirectiveNode, _tuples(SYMBOLS, 1)),
+    st.builds(ast.IncludeDirectiveNode, TEXTS),
+    st.builds(ast.TimelineDirectiveNode, st.sampled_from(["integer", "rational"])),
+    st.just(ast.CommitDirectiveNode()),
 )
-STATEMENTS: SearchStrategy[ast.Statement] = CLAUSES | DIRECTIVES | st.builds(ast.Query, _tuples(LITERALS, 1))
-DOCUMENTS = st.builds(ast.Document, _tuples(STATEMENTS))
+STATEMENTS: SearchStrategy[ast.Statement] = (
+    CLAUSES | DIRECTIVES | st.builds(ast.QueryNode, _tuples(LITERALS, 1))
+)
+DOCUMENTS = st.builds(ast.DocumentNode, _tuples(STATEMENTS))

@@ -1,4 +1,4 @@
-"""The arguments of the command line. Imports nothing that takes time: `tidelog --version` does not wait."""
+"""The arguments of the command line. Imports the standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog import __version__
 from tidelog.cli.options import (
     ENGINES,
     ROWS_HELP,
-    Parser,
+    CommandParser,
     UsageError,
     add_data,
     add_data_files,
@@ -33,9 +33,9 @@ from tidelog.cli.options import (
     add_tables,
     add_triples,
     command,
+    complete,
     positive,
     row_count,
-    settle,
     wrong_store_options,
 )
 from tidelog.errors import suggest
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelog.cli.options import Commands
 
 
-# ---- The arguments of the commands that explain. Imports nothing that takes time.
+# ---- The arguments of the commands that explain.
 
 
 def add_explain(commands: Commands) -> None:
@@ -101,7 +101,7 @@ def add_profile(commands: Commands) -> None:
     add_maintainer(add_limits(profile))
 
 
-# ---- The arguments of the commands around pipelines. Imports nothing that takes time.
+# ---- The arguments of the commands for pipelines.
 
 KEPT_VERSIONS: Final = 10
 FAILED: Final = "failed"  # a version that was set aside
@@ -257,7 +257,7 @@ def _versions(text: str) -> int:
     return int(text)
 
 
-# ---- The arguments of `tidelog timeline`. Imports nothing that takes time.
+# ---- The arguments of `tidelog timeline`.
 
 
 def add_timeline(commands: Commands) -> None:
@@ -294,7 +294,7 @@ def _point(text: str) -> Fraction:
     return point
 
 
-# ---- The arguments of the command line. Imports nothing that takes time: `tidelog --version` does not wait.
+# ---- The whole command line.
 
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
@@ -314,7 +314,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         raise SystemExit(2)
     _check_command(arguments[0], commands)
     options, unknown = parser.parse_known_args(_programs_first(arguments))
-    unknown = settle(options, unknown)
+    unknown = complete(options, unknown)
     if unknown:
         known = [name for action in commands[options.command]._actions for name in action.option_strings]
         help = suggest(unknown[0], known) or f"`tidelog {options.command} --help` lists the options"
@@ -352,9 +352,9 @@ def _programs_first(arguments: Sequence[str]) -> list[str]:
     return [*kept[:1], *programs, *kept[1:]]
 
 
-def _parser() -> tuple[Parser, dict[str, Parser]]:
+def _parser() -> tuple[CommandParser, dict[str, CommandParser]]:
     """The parser, and those of the commands by their names."""
-    parser = Parser(
+    parser = CommandParser(
         prog="tidelog",
         allow_abbrev=False,
         description="Derive what follows from rules and facts.",

@@ -1,6 +1,4 @@
-"""Options that several commands share, and what is wrong with a command line. Imports nothing that takes
-time.
-"""
+"""Options that several commands share, and errors of usage. Imports the standard library only."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
     from tidelog.temporal.temporal import TimeSettings
 
 
-# ---- What is wrong with a command line is said here: commands, and the types of their arguments.
-#
-# Imports nothing that takes time.
+# ---- Errors of usage, and the types of arguments.
 
 
 class UsageError(Exception):
@@ -37,7 +33,7 @@ class UsageError(Exception):
         return 2
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are short."""
 
     def error(self, message: str) -> NoReturn:
@@ -46,10 +42,10 @@ class Parser(argparse.ArgumentParser):
 
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[Parser]
+    Commands = argparse._SubParsersAction[CommandParser]
 
 
-def command(commands: Commands, name: str, summary: str, example: str) -> Parser:
+def command(commands: Commands, name: str, summary: str, example: str) -> CommandParser:
     """Add a command; what it takes is still to be added."""
     return commands.add_parser(
         name,
@@ -113,7 +109,7 @@ def seconds(text: str) -> float:
     return number
 
 
-# ---- The options of rules over time.
+# ---- The options of temporal rules.
 
 PROCEDURES: Final = ("optimised", "seminaive", "naive")  # as in tidelog.temporal, which --help need not load
 
@@ -133,7 +129,7 @@ def add_time(parser: argparse.ArgumentParser) -> None:
 
 
 def time_settings(options: Namespace) -> TimeSettings:
-    """What the options ask for; a command without them takes what is usual."""
+    """The settings of the options; the defaults for a command without them."""
     from tidelog.temporal.temporal import TimeSettings
 
     if not hasattr(options, "temporal"):
@@ -161,7 +157,7 @@ def _horizon(text: str) -> Interval:
         raise argparse.ArgumentTypeError(f"{fault}; write it like 0,100") from None
 
 
-# ---- Options that several commands share. Imports nothing that takes time.
+# ---- Options that several commands share.
 
 ENGINES: Final = ("columnar", "spark")
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
@@ -182,7 +178,7 @@ def add_maintainer(group: argparse._ArgumentGroup) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """Add what facts come from, besides the program."""
+    """Add the options for sources of facts besides the program."""
     read = parser.add_argument_group("input")
     add_data_files(read, "files named after the predicates whose facts they hold, or folders of them")
     read.add_argument(
@@ -274,7 +270,7 @@ ROWS_HELP: Final = "rows of a table to show, 0 for all (default 100 on a termina
 
 
 def add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
-    """Add how rows are put out."""
+    """Add the options for the output of rows."""
     group.add_argument(
         "-f",
         "--format",
@@ -372,7 +368,7 @@ def add_statistics(group: argparse._ArgumentGroup) -> None:
     )
 
 
-# ---- The arguments of stores: `--store` and its kin, and `tidelog store`. Imports nothing that takes time.
+# ---- The arguments of stores: `--store` and related options, and `tidelog store`.
 
 DURABILITY: Final = ("full", "fast")
 READING: Final = ("explain", "plan", "timeline", "sparql")  # commands that change no store
@@ -530,8 +526,11 @@ def add_triples(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """The arguments that make no sense; with an ontology, and for SPARQL, those that are files are data."""
+def complete(options: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Complete options that depend on others; return the arguments that make no sense.
+
+    With an ontology, and for SPARQL, arguments that are files are data.
+    """
     if hasattr(options, "equality"):
         options.is_equality_said = options.equality is not None
         options.same_as = options.equality or SAME_AS
@@ -544,7 +543,7 @@ def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
     if options.program is not None and not _is_program(options.program):
         files.insert(0, options.program)
         options.program = None
-    elif options.program is None and files and _is_program(files[0]):  # an option stood before the question
+    elif options.program is None and files and _is_program(files[0]):  # an option came before the question
         options.program = files.pop(0)
     options.data = [*options.data, *map(Path, files)]
     return [word for word in unknown if word.startswith("-")]

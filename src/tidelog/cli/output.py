@@ -1,4 +1,4 @@
-"""Standard error, standard output, safe for terminals, and files that are written whole or not at all."""
+"""Standard error, standard output, safe for terminals, and files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, Final, cast
 from tidelog.durable import replacing_text
 from tidelog.errors import DataError, Diagnostic, Severity, render, visible_lines
 
-# ---- What is said on standard error: diagnostics and remarks, in colour where a person reads them.
+# ---- Standard error: diagnostics and messages, in colour on a terminal.
 
 _HEAD: Final = re.compile(r"(?P<severity>error|warning)(?P<code>\[\w+\]): (?P<message>.*)")
 _PLACE: Final = re.compile(r"(?P<gutter>\s*-->) (?P<place>.*)")
@@ -87,7 +87,7 @@ def _styled(line: str, strong: str) -> list[tuple[str, str]]:
     return [(line, "")]
 
 
-# ---- Standard output. On a terminal nothing in data acts on it; into files and pipes data goes as it is.
+# ---- Standard output. On a terminal control characters are escaped; files and pipes get the data unchanged.
 
 
 def show(text: str, end: str = "\n") -> None:
@@ -109,7 +109,7 @@ def _visible(lines: bytes) -> bytes:
     return visible_lines(lines.decode("utf-8", "backslashreplace")).encode()
 
 
-# ---- Files that are written whole or not at all: one of them, or several together.
+# ---- Files that are complete or absent: one of them, or several together.
 
 
 class Staging:
@@ -143,7 +143,7 @@ class Staging:
             raise _cannot_write(folder, error.strerror or str(error)) from error
         self._folders += missing
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Give all files their own names."""
         for path, staged in self.places.items():
             try:
@@ -166,7 +166,7 @@ def staging(inputs: frozenset[Path] = frozenset()) -> Iterator[Staging]:
     staged = Staging(inputs)
     try:
         yield staged
-        staged.settle()
+        staged.commit()
     except BaseException:
         staged.clear()
         raise

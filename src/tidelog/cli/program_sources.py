@@ -14,7 +14,7 @@ from tidelog.errors import (
     Diagnostic,
     ProgramError,
     Severity,
-    Source,
+    SourceText,
     TidelogError,
     suggest,
 )
@@ -23,14 +23,14 @@ from tidelog.io.data_file import data_file, data_files, predicate_of
 from tidelog.logic.program import OPEN, Predicate, Program, Sandbox
 from tidelog.logic.resolve import SUFFIX, resolve
 from tidelog.logic.values import ColumnType
-from tidelog.syntax.parser import parse_with_faults
+from tidelog.syntax.parser import parse_with_errors
 
 STANDARD_INPUT: Final = "-"
 UNUSED_DATA: Final = "W701"
 
 
 def program_files(names: Sequence[str]) -> list[str]:
-    """The programs that are named; a folder stands for all programs below it."""
+    """The named programs; a folder means all programs below it."""
     files: list[str] = []
     for name in names:
         folder = Path(name)
@@ -41,13 +41,13 @@ def program_files(names: Sequence[str]) -> list[str]:
     return files
 
 
-def read_source(name: str) -> Source:
+def read_source(name: str) -> SourceText:
     """The text of a program; raises `DataError` if it cannot be read."""
     path = Path(name)
     try:
         if name == STANDARD_INPUT:
-            return Source("<stdin>", sys.stdin.read())
-        return Source(name, path.read_text(encoding="utf-8-sig"))
+            return SourceText("<stdin>", sys.stdin.read())
+        return SourceText(name, path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as fault:
         reason, help = f"it is not UTF-8 (byte {fault.start + 1})", None
     except OSError as fault:
@@ -56,7 +56,7 @@ def read_source(name: str) -> Source:
 
 
 def _near(path: Path) -> str | None:
-    """The program beside the missing one whose name is nearest to it."""
+    """The program in the same folder whose name is nearest to the missing one."""
     try:
         names = [str(child) for child in path.parent.iterdir() if child.suffix == SUFFIX]
     except OSError:
@@ -82,7 +82,7 @@ def load_program(
 
 
 def resolve_source(
-    source: Source,
+    source: SourceText,
     name: str,
     parameters: Mapping[str, str],
     known: Mapping[str, Predicate] | None = None,
@@ -91,7 +91,7 @@ def resolve_source(
     """The program of a text that was read under this name."""
     path = None if name == STANDARD_INPUT else Path(name)
     return resolve(
-        parse_with_faults(source),
+        parse_with_errors(source),
         parameters=parameters,
         folder=Path() if path is None else path.parent,
         known=known,
@@ -103,25 +103,25 @@ def resolve_source(
 def load_beside(
     name: str, parameters: Mapping[str, str], files: Sequence[Path], sandbox: Sandbox = OPEN
 ) -> Program:
-    """The program of a name, which may put out what only the data files beside it provide."""
+    """The program of a name, whose output may be predicates that only the data files provide."""
     source = read_source(name)
     try:
         return resolve_source(source, name, parameters, sandbox=sandbox)
     except ProgramError as error:
-        known = provided(files) if asks_for_unknown(error) else {}
+        known = provided(files) if outputs_unknown(error) else {}
         if not known:
             raise
     return resolve_source(source, name, parameters, known, sandbox)
 
 
-def asks_for_unknown(error: TidelogError) -> bool:
-    """Whether all that is wrong is that a program puts out predicates of which it says nothing."""
+def outputs_unknown(error: TidelogError) -> bool:
+    """Whether the only errors are output predicates that the program does not mention."""
     errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
     return all(item.code == UNKNOWN_PREDICATE for item in errors)
 
 
 def provided(files: Iterable[Path]) -> dict[str, Predicate]:
-    """The predicates that data files hold, by what their first rows tell."""
+    """The predicates of data files, by the first rows of these."""
     found: dict[str, Predicate] = {}
     for path in files:
         name = predicate_of(path, {})
@@ -139,7 +139,7 @@ def shown_name(name: str) -> str:
     return "<stdin>" if name == STANDARD_INPUT else Path(name).name
 
 
-# ---- data files beside a program
+# ---- Data files given with a program.
 
 
 def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:

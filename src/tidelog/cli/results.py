@@ -1,4 +1,4 @@
-"""Results, and what commits change, on standard output and in files, in every format."""
+"""Results and the changes of commits, on standard output and in files, in every format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelog.cli.options import UsageError
 from tidelog.cli.output import data_output, is_coloured, show
 from tidelog.data.relation import Relation
-from tidelog.errors import DataError, Diagnostic, Source, counted, text_width, visible
+from tidelog.errors import DataError, Diagnostic, SourceText, counted, text_width, visible
 from tidelog.io.data_file import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, file_table, write
 from tidelog.logic.program import Program
@@ -31,7 +31,7 @@ from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- Relations as tables for people: columns that line up, numbers to the right, nothing cut off.
+# ---- Relations as aligned tables: numbers to the right, nothing cut off.
 
 _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -97,7 +97,7 @@ class Form:
 
     @staticmethod
     def of(options: Namespace, otherwise: str) -> Form:
-        """The form that the options ask for."""
+        """The output form of the options."""
         header, escaped = not options.no_header, options.escape_formulas
         if options.mixed == "struct" and options.terms:
             raise UsageError("--mixed struct does not go with --terms, which writes texts")
@@ -105,7 +105,7 @@ class Form:
         return Form(chosen, options.terms, header, options.rows, escaped, options.mixed)
 
     def check_mixed(self, exports: Iterable[str] = ()) -> None:
-        """Raise a usage error if structs are asked for, and neither results nor exports can have them."""
+        """Raise a usage error if structs are requested, and neither results nor exports can have them."""
         if self.mixed == "struct" and not _BINARY & {self.format, *exports}:
             help = "choose --format parquet or arrow"
             raise UsageError("--mixed struct goes with Parquet and Arrow, and nothing is written so", help)
@@ -133,7 +133,7 @@ def query_name(text: str) -> str:
     >>> query_name("ancestor(alice,?x)")
     '?- ancestor(alice, ?x) .'
     """
-    literals = parse_literals(Source("<query>", text))
+    literals = parse_literals(SourceText("<query>", text))
     return f"?- {', '.join(map(print_node, literals))} ."
 
 
@@ -250,13 +250,13 @@ def _labelled(result: Result, form: Form) -> pa.Table:
     return table.add_column(0, label, pa.repeat(pa.scalar(result.name), table.num_rows))
 
 
-# ---- What commits change: as lines for people, as JSON lines, as files.
+# ---- What commits change: as lines of text, as JSON lines, as files.
 
 _MOMENT = re.compile(r"-?\d{4,}-\d\d-\d\dT[^,\])]+")  # a dateTime in an interval: programs write it in quotes
 
 
 def duration(seconds: float) -> str:
-    """A time as people read it.
+    """A time as text for display.
 
     >>> duration(0.00004), duration(0.0123), duration(3.456)
     ('0.04 ms', '12.3 ms', '3.46 s')
@@ -290,7 +290,7 @@ def print_lines(
 
 
 def print_script(delta: Delta, names: tuple[str, ...], most: int | None) -> None:
-    """The changes of some predicates are on standard output, as a change script; at most so many of each."""
+    """Print the changes of some predicates as a change script, at most `most` of each."""
     for line in script_lines(delta, names, most):
         show(line)
     sys.stdout.flush()
@@ -299,7 +299,7 @@ def print_script(delta: Delta, names: tuple[str, ...], most: int | None) -> None
 def script_lines(
     delta: Delta, names: tuple[str, ...] | None = None, most: int | None = None
 ) -> Iterator[str]:
-    """The changes, by default of all predicates, as a change script; at most so many of each."""
+    """The changes, by default of all predicates, as a change script, limited for each predicate."""
     for name, sign, relation in _parts(delta):
         if names is not None and name not in names:
             continue
@@ -372,7 +372,7 @@ class DeltaFolder:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """A folder to fill, which has its name when the block ends well, and is gone otherwise."""
+    """Yield a folder to fill, renamed to `path` if the block ends without an exception, else deleted."""
     staged = path.with_name(f".{path.name}.{os.getpid()}.staged")
     try:
         staged.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What each rule did, as a table for people and as JSON for programs."""
+"""What each rule did, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.cli.options import ON_SCREEN
 from tidelog.cli.output import is_coloured
-from tidelog.cli.work import Work
+from tidelog.cli.work import LoadedProgram
 from tidelog.durable import replacing_text
 from tidelog.engine.events import RuleStatistics, Tally
 from tidelog.errors import counted, visible_lines
@@ -23,15 +23,15 @@ from tidelog.plan.rule_text import Writing, shortened
 from tidelog.temporal.horizon import sides
 from tidelog.temporal.metric_rules import time_strata
 
-_SHORT: Final = 0.1  # seconds of a rule that nobody waits for
+_SHORT: Final = 0.1  # seconds of a rule that is not worth showing
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
 _RULE_WIDTH: Final = 60  # of the text of a rule, at most
-_COUNTS_WIDTH: Final = 66  # of the columns beside the rules
+_COUNTS_WIDTH: Final = 66  # of the columns next to the rules
 _REASONS: Final = 3  # for one maintainer, at most
 _NOTHING: Final = RuleStatistics()
 
 
-def statistics(work: Work) -> dict[str, object]:
+def statistics(work: LoadedProgram) -> dict[str, object]:
     """What was done, as plain JSON values."""
     tally = work.reasoner.statistics
     total = perf_counter() - work.start
@@ -100,7 +100,7 @@ def choices(tally: Tally) -> Iterator[str]:
         yield f"chose {maintainer}{often}: {'; '.join(said[:_REASONS])}{more}"
 
 
-def _strata(work: Work) -> list[dict[str, object]]:
+def _strata(work: LoadedProgram) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
     ended, closed = work.tally.strata, work.tally.closed
@@ -122,12 +122,12 @@ def _layers(program: Program) -> tuple[Stratum, ...]:
     return (*strata(program.static.rules), *time_strata(program.timed_rules))
 
 
-def _program(work: Work) -> Program:
+def _program(work: LoadedProgram) -> Program:
     """The program whose rules were run: that of the last query, if it was rewritten; with equality's own."""
     return work.reasoner.rewritten or work.reasoner.meaning
 
 
-def _rules(work: Work) -> list[dict[str, object]]:
+def _rules(work: LoadedProgram) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
     done = work.tally.rules
@@ -162,14 +162,14 @@ def peak_memory() -> int:
     return used if sys.platform == "darwin" else used * 1024
 
 
-def write_statistics(work: Work, path: Path, more: Mapping[str, object] | None = None) -> None:
-    """The statistics are in a file, as JSON, with what else there is to tell."""
+def write_statistics(work: LoadedProgram, path: Path, more: Mapping[str, object] | None = None) -> None:
+    """Write the statistics to a file, as JSON, with further keys."""
     found = statistics(work) | dict(more or {})
     with replacing_text(path) as stream:
         stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
-def print_statistics(work: Work) -> None:
+def print_statistics(work: LoadedProgram) -> None:
     """Print the statistics on standard error, rules that took longest first; short ones in their order."""
     from rich.console import Console
     from rich.table import Table
@@ -202,15 +202,15 @@ def print_statistics(work: Work) -> None:
         console.print(_escaped(f"{work.maintainer} {line}"), soft_wrap=True)
 
 
-def report_statistics(work: Work) -> None:
-    """Statistics, where they were asked for."""
+def report_statistics(work: LoadedProgram) -> None:
+    """Print or write statistics, if they were requested."""
     if work.options.stats == ON_SCREEN:
         print_statistics(work)
     elif work.options.stats is not None:
         write_statistics(work, Path(work.options.stats))
 
 
-def _closed_lines(work: Work) -> Iterator[str]:
+def _closed_lines(work: LoadedProgram) -> Iterator[str]:
     """A line for each stratum that a structure has closed in place of rules."""
     program = _program(work)
     writing = Writing.of(program)
@@ -220,7 +220,7 @@ def _closed_lines(work: Work) -> Iterator[str]:
             yield f"{writing.predicate(layers[place].predicates[0])} closed by a structure: {event.kind}"
 
 
-def _table_lines(work: Work) -> Iterator[str]:
+def _table_lines(work: LoadedProgram) -> Iterator[str]:
     """What there is in tables, if a query was answered by some."""
     held = work.reasoner.tables
     if held is not None:
@@ -230,7 +230,7 @@ def _table_lines(work: Work) -> Iterator[str]:
         )
 
 
-def _time_lines(work: Work) -> Iterator[str]:
+def _time_lines(work: LoadedProgram) -> Iterator[str]:
     """A line for each rule over time that was left out before the end, as soon as it was done."""
     writing = Writing.of(work.program)
     for number, after in work.reasoner.time.dropped.items():

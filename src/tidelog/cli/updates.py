@@ -1,6 +1,4 @@
-"""Where the updates of a stream come from: files, folders that are being filled, standard input; change
-scripts.
-"""
+"""The updates of a stream: change scripts from files, folders that are being filled, standard input."""
 
 from __future__ import annotations
 
@@ -17,18 +15,18 @@ from time import sleep
 from typing import IO, Final, Protocol
 
 from tidelog.cli.options import UsageError
-from tidelog.errors import DataError, Diagnostic, Source, codes, suggest
+from tidelog.errors import DataError, Diagnostic, SourceText, codes, suggest
 from tidelog.io.data_file import is_compressed
 from tidelog.syntax.lexer import END, Lexer
 
-# ---- Change scripts from files and streams of lines, transaction by transaction: none waits for the next.
+# ---- Change scripts from files and streams of lines, each transaction as soon as it is complete.
 
 SUFFIXES = (".rls", ".rls.gz")
 _COMMIT = re.compile(r"@commit\s*\.")
 _MAY_SPAN_LINES = re.compile(r'"""|/\*')
 
 
-def split_scripts(lines: Iterable[str], name: str) -> Iterator[Source]:
+def split_scripts(lines: Iterable[str], name: str) -> Iterator[SourceText]:
     """The parts of a script up to each line with a commit, and what remains behind the last.
 
     >>> lines = ["+ p(1) .\\n", "@commit .\\n", "- p(1) .\\n"]
@@ -42,14 +40,14 @@ def split_scripts(lines: Iterable[str], name: str) -> Iterator[Source]:
         if "@commit" in line and _COMMIT.search(line):
             text = "".join(waiting)
             if not _is_open(text):
-                yield Source(name, text, first)
+                yield SourceText(name, text, first)
                 waiting, first = [], number + 1
     text = "".join(waiting)
     if text.strip():
-        yield Source(name, text, first)
+        yield SourceText(name, text, first)
 
 
-def read_scripts(path: Path) -> Iterator[Source]:
+def read_scripts(path: Path) -> Iterator[SourceText]:
     """The parts of a script in a file, which may be compressed; raises DataError if it cannot be read."""
     try:
         with _open(path) as stream:
@@ -73,44 +71,44 @@ def _is_open(text: str) -> bool:
     """Whether the text ends inside a string or a comment, so that its last commit is none."""
     if not _MAY_SPAN_LINES.search(text):
         return False
-    lexer = Lexer(Source("<changes>", text))
+    lexer = Lexer(SourceText("<changes>", text))
     while lexer.read().kinds[-1] != END:
         pass
     unterminated = {codes.UNTERMINATED_COMMENT, codes.UNTERMINATED_STRING}
     return any(item.code in unterminated for item in lexer.diagnostics)
 
 
-# ---- Where the updates of a stream come from: files, folders that are being filled, standard input.
+# ---- The sources of a stream: files, folders that are being filled, standard input.
 #
-# Files are read when their turn comes, so that a look ahead sees the same in every run. Standard input is
-# read by a thread: whoever looks ahead there sees what has come by then.
+# Files are read one after the other, so that a look ahead sees the same in every run. Standard input is
+# read by a thread: a look ahead there sees what has arrived by then.
 
 STANDARD_INPUT: Final = "-"
 POLL_SECONDS: Final = 0.1
 
 
-class Part(Protocol):
-    """A source of scripts that can tell whether there is one without waiting."""
+class ScriptSource(Protocol):
+    """A source of scripts that knows without waiting whether there is one."""
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing will come any more."""
 
-    def __next__(self) -> Source:
+    def __next__(self) -> SourceText:
         """The next one, waited for if need be."""
 
     def ready(self) -> bool:
         """Whether there is one now."""
 
 
-class Updates(Iterator[Source]):
+class Updates(Iterator[SourceText]):
     """The scripts of all sources, one source after the other."""
 
     def __init__(self, names: Sequence[str], follow: bool = False) -> None:
         check_sources(names, follow)
-        self._parts: deque[Part] = deque(_part(name, follow) for name in names)
+        self._parts: deque[ScriptSource] = deque(_part(name, follow) for name in names)
 
-    def __next__(self) -> Source:
+    def __next__(self) -> SourceText:
         while self._parts:
             try:
                 return next(self._parts[0])
@@ -149,23 +147,23 @@ def check_sources(names: Sequence[str], follow: bool) -> None:
         raise DataError(missing)
 
 
-def _part(name: str, follow: bool) -> Part:
+def _part(name: str, follow: bool) -> ScriptSource:
     path = Path(name)
     if name == STANDARD_INPUT:
-        return Arriving(split_scripts(iter(sys.stdin.readline, ""), "<stdin>"))
+        return ThreadedScripts(split_scripts(iter(sys.stdin.readline, ""), "<stdin>"))
     if path.is_dir():
-        return Folder(path, follow)
+        return ScriptFolder(path, follow)
     if path.is_file():
-        return Files([path])
-    return Arriving(read_scripts(path))  # a pipe, which may make its reader wait
+        return ScriptFiles([path])
+    return ThreadedScripts(read_scripts(path))  # a pipe, which may make its reader wait
 
 
-class Files(Iterator[Source]):
+class ScriptFiles(Iterator[SourceText]):
     """The scripts in files, the next one read ahead."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._scripts = (script for path in paths for script in read_scripts(path))
-        self._next: Source | None = None
+        self._next: SourceText | None = None
         self._fault: DataError | None = None
         self._advance()
 
@@ -184,7 +182,7 @@ class Files(Iterator[Source]):
         """Whether there is one more."""
         return self._next is not None
 
-    def __next__(self) -> Source:
+    def __next__(self) -> SourceText:
         if self._fault is not None:
             fault, self._fault = self._fault, None
             raise fault
@@ -195,7 +193,7 @@ class Files(Iterator[Source]):
         return script
 
 
-class Folder(Iterator[Source]):
+class ScriptFolder(Iterator[SourceText]):
     """The scripts in the files of a folder in the order of their names, and in those that come later.
 
     A file counts when its size has stayed the same for a moment, or when it was there to begin with.
@@ -206,8 +204,8 @@ class Folder(Iterator[Source]):
         self._follow = follow
         self._wait = wait
         self._sizes = dict.fromkeys(self._present(), -1)
-        self._taken: set[Path] = set(self._sizes)
-        self._files = Files(sorted(self._taken))
+        self._seen: set[Path] = set(self._sizes)
+        self._files = ScriptFiles(sorted(self._seen))
 
     def _present(self) -> list[Path]:
         """The change scripts in the folder; hidden files are still being written."""
@@ -219,42 +217,42 @@ class Folder(Iterator[Source]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether all have been taken, and nobody waits for more."""
+        """Whether all have been returned, and no more are awaited."""
         return not self._follow and self._files.has_ended
 
     def ready(self) -> bool:
         """Whether there is one now."""
         if self._files.has_ended and self._follow:
-            self._look()
+            self._poll()
         return self._files.ready()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Take the files that are complete and were not taken before."""
-        sizes = {path: path.stat().st_size for path in self._present() if path not in self._taken}
+        sizes = {path: path.stat().st_size for path in self._present() if path not in self._seen}
         complete = sorted(path for path, size in sizes.items() if self._sizes.get(path) == size)
         self._sizes = sizes
         if complete:
-            self._taken.update(complete)
-            self._files = Files(complete)
+            self._seen.update(complete)
+            self._files = ScriptFiles(complete)
 
-    def __next__(self) -> Source:
+    def __next__(self) -> SourceText:
         while self._files.has_ended and self._follow:
-            self._look()
+            self._poll()
             if self._files.has_ended:
                 self._wait(POLL_SECONDS)
         return next(self._files)
 
 
-class Arriving(Iterator[Source]):
+class ThreadedScripts(Iterator[SourceText]):
     """Scripts read by a thread, as they arrive."""
 
-    def __init__(self, scripts: Iterator[Source]) -> None:
-        self._queue: SimpleQueue[Source | DataError | None] = SimpleQueue()
-        self._next: deque[Source | DataError | None] = deque()
+    def __init__(self, scripts: Iterator[SourceText]) -> None:
+        self._queue: SimpleQueue[SourceText | DataError | None] = SimpleQueue()
+        self._next: deque[SourceText | DataError | None] = deque()
         self.has_ended = False
         Thread(target=self._receive, args=(scripts,), daemon=True).start()
 
-    def _receive(self, scripts: Iterator[Source]) -> None:
+    def _receive(self, scripts: Iterator[SourceText]) -> None:
         try:
             for script in scripts:
                 self._queue.put(script)
@@ -274,13 +272,13 @@ class Arriving(Iterator[Source]):
             except Empty:
                 return False
         self.has_ended = self._next[0] is None
-        return isinstance(self._next[0], Source)
+        return isinstance(self._next[0], SourceText)
 
-    def __next__(self) -> Source:
+    def __next__(self) -> SourceText:
         item = self._next.popleft() if self._next else self._queue.get()
         if item is None:
             self.has_ended = True
-            self._next.append(None)  # whoever asks again is told again
+            self._next.append(None)  # for the next call, which ends as well
             raise StopIteration
         if isinstance(item, DataError):
             raise item

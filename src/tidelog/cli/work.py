@@ -1,4 +1,4 @@
-"""A reasoner made from the options of the command line, and what it says while it works."""
+"""A reasoner made from the options of the command line, and its messages and progress."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import StoredReasoner, open_store
 from tidelog.store.store import DURABILITY, StoreFolder
 
-# ---- Progress: one line that tells how far the work is, once it takes longer than a second.
+# ---- Progress: one line with how far the work is, once it takes longer than a second.
 
 WAIT: Final = 1.0  # seconds before the line appears
 LOGGED: Final = 300.0  # seconds between two lines of a log
@@ -51,8 +51,8 @@ _PERIOD: Final = 0.1
 _CLEAR: Final = "\r\x1b[2K"
 
 
-class Progress:
-    """While it is entered, a thread keeps the line up to date on a terminal; on leaving, the line is gone.
+class ProgressLine:
+    """While it is entered, a thread keeps the line up to date on a terminal; on leaving, the line is cleared.
 
     `line` returns the text, given the seconds since the block began. With `logged`, standard error that is no
     terminal gets a line every five minutes.
@@ -67,7 +67,7 @@ class Progress:
         self._thread: Thread | None = None
         self._start = 0.0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         self._start = monotonic()
         if self._is_shown:
             self._thread = Thread(target=self._show, daemon=True)
@@ -83,7 +83,7 @@ class Progress:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """In the block, other text can be written: the line is gone, and comes back after it."""
+        """In the block, other text can be written: the line is cleared, and comes back after it."""
         with self._writing:
             if self._is_shown and self._is_terminal:
                 sys.stderr.write(_CLEAR)
@@ -121,7 +121,7 @@ def progress_line(tally: Tally, seconds: float) -> str:
     return f"stratum {stratum.number + 1} of {stratum.count} · round {tally.round + 1} · {facts} · {names}"
 
 
-# ---- A reasoner made from the options of the command line, and what it says while it works.
+# ---- A reasoner made from the options of the command line.
 
 QUAD: Final = "quad"
 TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)
@@ -131,8 +131,8 @@ REJECTS: Final = Path("rejects.csv")
 HEADERS: Final = {"auto": None, "yes": True, "no": False}
 
 
-class Work:
-    """A program, its data, and the reasoner that derives what follows. Mutable, as the reasoner is."""
+class LoadedProgram:
+    """A program, its data, and the reasoner that derives facts from both. Mutable, as the reasoner is."""
 
     def __init__(self, options: Namespace, listeners: Iterable[Listener] = ()) -> None:
         self.start = perf_counter()
@@ -159,7 +159,7 @@ class Work:
         self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
         self.reasoner.warn = self._doubt
         self.tally = self.reasoner.statistics  # what each rule did
-        self.reasoning: float | None = None  # seconds, where the tally does not tell
+        self.reasoning: float | None = None  # seconds, where the tally has none
         self.reasoner.runtime.started = monotonic()
 
     def begin(self, program: Program) -> Reasoner:
@@ -184,7 +184,7 @@ class Work:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        """The settings of a reasoner that the options ask for."""
+        """The settings of a reasoner by the options."""
         options = self.options
         on_error, rejects = self.rejects
         megabytes: int | None = getattr(options, "table_memory", None)
@@ -210,7 +210,7 @@ class Work:
             "allow_write": self.sandbox.write,
         }
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> LoadedProgram:
         return self
 
     def __exit__(
@@ -231,13 +231,13 @@ class Work:
         return self.reasoner.program
 
     def _doubt(self, doubts: Sequence[Diagnostic]) -> None:
-        """Say what is doubtful about a query; about those of the program it is said with the rest."""
+        """Print the warnings about a query; those about queries of the program come with the rest."""
         queries = [query.rule.span for query in self.program.queries if query.rule.span is not None]
         told = {item.message for item in self.program.warnings if _is_within(item.span, queries)}
         self.messages.diagnose(item for item in doubts if item.message not in told)
 
     def warn(self, *, about_unused: bool = True) -> None:
-        """Say what is doubtful about the program and its data; data that nothing uses is left out."""
+        """Print the warnings about the program and its data; data files that nothing uses are not read."""
         found = unused(self.program, self.files) if about_unused else {}
         outside = self.ontology.summary if self.ontology else ()
         self.messages.diagnose((*warnings(self.program, self.files), *outside, *found.values()))
@@ -271,13 +271,13 @@ class Work:
         options = self.options
         return load_ontology(*paths, equality=options.same_as, unique_names=options.unique_names)
 
-    def showing_progress(self) -> Progress:
+    def showing_progress(self) -> ProgressLine:
         """The work in the block shows how far it is."""
-        return Progress(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
+        return ProgressLine(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
 
     @contextmanager
     def keeping_rejects(self) -> Iterator[None]:
-        """The file of rejected rows is kept if the block reads all data, and is gone otherwise."""
+        """Keep the file of rejected rows if the block reads all data, else delete it."""
         faults = self.reasoner.faults
         try:
             yield
@@ -341,12 +341,12 @@ def _is_said(options: Namespace, setting: str) -> bool:
 
 
 def _has_graphs(path: Path) -> bool:
-    """Whether a file of triples has them in named graphs, which are kept beside the triples."""
+    """Whether a file of triples has them in named graphs, which are stored with the triples."""
     return format_of(path) in WITH_GRAPHS and predicate_of(path, {}) == TRIPLE
 
 
 def engine_of(options: Namespace) -> EngineSettings:
-    """The engine that the options ask for; a usage error if its settings make no sense."""
+    """The engine of the options; a usage error if its settings make no sense."""
     if options.engine == "spark":
         message = f"`tidelog {options.command}` runs in this process, not on Spark"
         raise UsageError(message, "`tidelog run`, `query` and `pipeline` take --engine spark")

@@ -133,7 +133,7 @@ def _names(node: ast.stmt | None) -> set[str]:
 
 # ---- Finding and loading the shared object of kernels.
 #
-# It lies beside this file, put there by a wheel or by the set-up of a source tree. An object that is damaged,
+# It is next to this file, put there by a wheel or by the set-up of a source tree. An object that is damaged,
 # or that others could have written, is not loaded but built again in a private folder. The kernels of debug
 # mode are built there too. In a source tree kernels that have changed are built in place.
 #
@@ -201,7 +201,7 @@ def is_outdated(path: Path) -> bool:
 
     if find_sources().digest != known["digest"]:
         return True
-    with suppress(OSError):  # of somebody else's source tree
+    with suppress(OSError):  # of a source tree that belongs to another user
         os.utime(path)
     return False
 
@@ -254,7 +254,7 @@ def fault_of(path: Path, owners: frozenset[int] = frozenset()) -> str | None:
 
 
 def description(path: Path) -> dict[str, Any]:
-    """What an object says of itself."""
+    """The description that an object contains."""
     found = _foot(path.read_bytes())
     return {"digest": "", "files": []} if found is None else found
 
@@ -267,7 +267,7 @@ def with_foot(code: bytes, about: Mapping[str, Any]) -> bytes:
 
 
 def _foot(content: bytes) -> dict[str, Any] | None:
-    """What an object says of itself; None if it is not whole."""
+    """The description that an object contains; None if it is incomplete."""
     if len(content) < FOOT or not content.endswith(MAGIC):
         return None
     whole, foot = content[:-FOOT], content[-FOOT:]
@@ -278,5 +278,5 @@ def _foot(content: bytes) -> dict[str, Any] | None:
 
 
 def tell(text: str) -> None:
-    """Say something to whoever waits."""
+    """Print a message about the build."""
     print(text, file=sys.stderr, flush=True)

@@ -1,1 +1,8 @@
-"""Data: rows, columns, the dictionary of values, and relations as users see them. Knows no engine."""
+"""Facts as data, known by no engine: rows of ids, columns of Arrow, and the dictionary between them.
+
+`rows` has `Ids`, `Rows` and the operations on them; `columns` the form in which data comes in; `dictionary`
+gives values their ids, `decode` and `typed_columns` turn ids back into values; `relation` is the table that
+users see. `dictionary_kernels` and `text_kernels` are compiled.
+
+Imports `rewrite`, `logic`, `errors` and `compiled`. Begin with `rows`, then `dictionary`.
+"""

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
 
-# ---- Between Arrow and NumPy by their buffers.
-#
-# `pa.array` and `to_numpy` import pandas where it is installed, a third of a second; buffers do not.
+# Arrays are made of buffers: `pa.array`, `pa.scalar` and `to_numpy` import pandas wherever it is installed,
+# which takes a third of a second.
 
+Array = Any  # pa.Array or pa.ChunkedArray; pyarrow has no type hints
+_LARGEST_OFFSET = 2**31 - 1
 TYPES = {
     "int32": pa.int32(),
     "int64": pa.int64(),
@@ -50,7 +51,7 @@ def mask_of(flags: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(bits)])
 
 
-def taken(values: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
+def take(values: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
     """The values at these places."""
     return pc.take(values, array_of(places), boundscheck=False, memory_pool=pool_for_results())
 
@@ -67,20 +68,11 @@ def pool_for_results() -> pa.MemoryPool:
         return pa.default_memory_pool()
 
 
-# ---- Arrow arrays of Python's and NumPy's values, by their buffers.
-#
-# `pa.array`, `pa.scalar` and `to_numpy` import pandas wherever it is installed, which takes a third of a
-# second; buffers do not.
-
-Array = Any  # pa.Array or pa.ChunkedArray; pyarrow has no type hints
-_LARGEST_OFFSET = 2**31 - 1
-
-
 def text_array(texts: Sequence[str]) -> Array:
     """The texts as an Arrow array; raises `UnicodeEncodeError` for half a surrogate pair."""
-    joined = "".join(texts)
-    if joined.isascii():
-        data, lengths = joined.encode(), map(len, texts)
+    join_texts = "".join(texts)
+    if join_texts.isascii():
+        data, lengths = join_texts.encode(), map(len, texts)
     else:
         encoded = [text.encode() for text in texts]
         data, lengths = b"".join(encoded), map(len, encoded)
@@ -94,7 +86,7 @@ def text_array(texts: Sequence[str]) -> Array:
 def number_array(numbers: Any, arrow_type: Any) -> Array:
     """The numbers as an Arrow array of the type; raises `OverflowError` if one does not fit."""
     if pa.types.is_boolean(arrow_type):
-        return mask(np.fromiter(numbers, bool, len(numbers)))
+        return mask_of(np.fromiter(numbers, bool, len(numbers)))
     dtype = np.dtype(np.float64 if pa.types.is_floating(arrow_type) else f"i{arrow_type.bit_width // 8}")
     return pa.Array.from_buffers(arrow_type, len(numbers), [None, pa.py_buffer(np.array(numbers, dtype))])
 
@@ -104,23 +96,10 @@ def places(numbers: Any) -> Array:
     return number_array(numbers, pa.int64())
 
 
-def mask(flags: Any) -> Array:
-    """NumPy's truth values as Arrow's, to filter by."""
-    bits = np.packbits(flags, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(bits)])
-
-
 def flags_of(array: Array) -> Any:
     """Arrow's truth values, none missing, as NumPy's."""
     bits = np.unpackbits(np.frombuffer(array.buffers()[1], np.uint8), bitorder="little")
     return bits[array.offset : array.offset + len(array)].astype(bool)
-
-
-def integers_of(array: Array) -> Any:
-    """Arrow's 32-bit integers, none missing, as NumPy's."""
-    if len(array) == 0:
-        return np.zeros(0, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
 
 
 @cache
@@ -132,8 +111,8 @@ def text_scalar(text: str) -> Any:
 ZERO = number_array([0.0], pa.float64())[0]
 
 
-def joined(*parts: Any, separator: str = "") -> Array:
-    """The texts of the columns, row by row, with the separator between two; a text stands for all rows."""
+def join_texts(*parts: Any, separator: str = "") -> Array:
+    """The texts of the columns, row by row, with the separator between two; a `str` is repeated."""
     scalars = [text_scalar(part) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*scalars, text_scalar(separator))
 

@@ -1,6 +1,4 @@
-"""Columns and batches: the form in which data enters the engine; missing values, marks of fields, forms of
-terms.
-"""
+"""Columns and batches: the form in which data enters an engine; missing values, marks, forms of terms."""
 
 from __future__ import annotations
 
@@ -118,8 +116,7 @@ def policy(nulls: tuple[Nulls, ...], place: int) -> Nulls:
 # ---- Marks on Arrow's fields that say how the texts of a column are meant: as strings, IRIs, exact terms,
 # JSON.
 #
-# Files of Arrow and Parquet keep them, and other programs pass over them. A field without a mark is as
-# anybody writes it.
+# Files of Arrow and Parquet keep them, and other programs ignore them. Most fields have no mark.
 
 _KEY: Final = b"tidelog.type"
 JSON: Final = "json"  # text that is JSON already
@@ -265,7 +262,7 @@ def _booleans(texts: Array) -> Array | None:
 
 
 def _moments(texts: Array) -> Array | None:
-    """Timestamps of texts that all name no time zone, or all UTC; other zones keep their offset elsewhere."""
+    """Timestamps of texts that all name no time zone, or all UTC; others are read one by one."""
     if all_match(texts, _LOCAL):
         return pc.cast(texts, pa.timestamp("us"))
     return pc.cast(texts, pa.timestamp("us", "UTC")) if all_match(texts, _UTC) else None
@@ -283,7 +280,7 @@ def read_values(
 ) -> tuple[list[Value], dict[int, str]]:
     """The values of the texts that are of the type, and by their places the reasons why others are not.
 
-    With `keeps_nulls` an empty text is the value that stands for missing ones.
+    With `keeps_nulls` an empty text is the value for missing ones.
     """
     values: list[Value] = []
     faults: dict[int, str] = {}

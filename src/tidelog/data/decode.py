@@ -14,26 +14,26 @@ import pyarrow.compute as pc
 from tidelog.data.arrow import (
     array_of,
     flags_of,
-    joined,
+    join_texts,
     mask_of,
     numbers_of,
     pool_for_results,
-    taken,
+    take,
     text_array,
     text_scalar,
 )
 from tidelog.data.columns import NAME, Column
-from tidelog.data.dictionary import TEXT_KINDS, Dictionary
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary, encode_column
+from tidelog.data.rows import Ids
 from tidelog.logic import conversions
 from tidelog.logic import conversions as terms
 from tidelog.logic.conversions import exact, read_any, read_exact, to_python
 from tidelog.logic.values import XSD, ColumnType, Kind, Value, order_key, string
 
-# ---- Many values as texts: Arrow's kernels write those of which the dictionary has the text.
+# ---- Many values as texts: those whose text is in the dictionary are written by Arrow's kernels.
 #
-# IRIs, strings and other literals are most of what RDF is made of; none of these becomes a Python value.
+# These are IRIs, strings and other literals, most of RDF; none of them becomes a Python value.
 
-Ids = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 Written = tuple[pa.Array, Flags]  # texts, and which of them are right
 Writer = Callable[[Dictionary, Ids], Written]
@@ -61,11 +61,11 @@ def many_texts(dictionary: Dictionary, ids: Ids, form: str, write: Callable[[Ids
     places.append(np.flatnonzero(left))
     order = np.empty(len(ids), np.int64)
     order[np.concatenate(places)] = np.arange(len(ids))
-    return taken(pa.concat_arrays(parts), order)
+    return take(pa.concat_arrays(parts), order)
 
 
 def _joined(*parts: pa.Array | str) -> pa.Array:
-    """The texts of columns, row by row; a word stands for all rows."""
+    """The texts of columns, row by row; a plain text is repeated in each row."""
     columns = [_large(part) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*columns, _large(""), memory_pool=pool_for_results())
 
@@ -201,7 +201,7 @@ def without_repeats(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
     """The values as texts: `plain`, `field`, `exact`, `ntriples` or `json`."""
     distinct, places = without_repeats(ids)
-    return taken(_distinct_texts(dictionary, distinct, form), places)
+    return take(_distinct_texts(dictionary, distinct, form), places)
 
 
 def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
@@ -292,11 +292,9 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
-        from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-
-        engine = ColumnarEngine(1)
-        ids, places = np.unique(engine.encode_column(column), return_inverse=True)
-        return terms_of(ids, engine.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
+        dictionary = Dictionary()
+        ids, places = np.unique(encode_column(dictionary, column), return_inverse=True)
+        return terms_of(ids, dictionary).cast(pa.string()), array_of(places.astype(np.int64))
     if pa.types.is_dictionary(values.type):
         return write(_plain_array(values.dictionary)), values.indices
     coded = _plain_array(values).dictionary_encode()
@@ -348,16 +346,16 @@ def _of_names(texts: pa.Array) -> pa.Array:
 
 def _of_strings(texts: pa.Array) -> pa.Array:
     plain = _matching(texts, _PLAIN)
-    quoted = joined('"', texts, '"')
+    quoted = join_texts('"', texts, '"')
     return quoted if plain.all() else _replaced(quoted, texts, ~plain, lambda text: exact(string(text)))
 
 
 def _of_iris(texts: pa.Array) -> pa.Array:
-    return pc.if_else(mask_of(_is_bare(texts)), texts, joined("<", texts, ">"))
+    return pc.if_else(mask_of(_is_bare(texts)), texts, join_texts("<", texts, ">"))
 
 
 def _rewritten(texts: pa.Array, plain: Flags, write: Callable[[str], str]) -> pa.Array:
-    """The texts, those that are not plain written anew."""
+    """The texts, those that are not plain rewritten."""
     return texts if plain.all() else _replaced(texts, texts, ~plain, write)
 
 
@@ -384,16 +382,16 @@ def terms_of(ids: Ids, dictionary: Dictionary) -> pa.Array:
     parts: list[pa.Array] = []
     places: list[npt.NDArray[np.int64]] = []
 
-    def take(where: Flags, write: Callable[[Ids], pa.Array]) -> None:
+    def add(where: Flags, write: Callable[[Ids], pa.Array]) -> None:
         if where.any():
             parts.append(write(ids[where]).cast(pa.large_string()))
             places.append(np.flatnonzero(where))
 
     is_iri, is_integer, is_string = (kinds == kind for kind in (Kind.IRI, Kind.INTEGER, Kind.STRING))
-    take(is_iri, lambda some: _of_iris(dictionary.texts(some).cast(pa.string())))
-    take(is_integer, lambda some: array_of(dictionary.payload[some]).cast(pa.string()))
-    take(is_string, lambda some: _of_strings(dictionary.texts(some).cast(pa.string())))
-    take(~(is_iri | is_integer | is_string), lambda some: to_texts(dictionary, some, "exact"))
+    add(is_iri, lambda some: _of_iris(dictionary.texts(some).cast(pa.string())))
+    add(is_integer, lambda some: array_of(dictionary.payload[some]).cast(pa.string()))
+    add(is_string, lambda some: _of_strings(dictionary.texts(some).cast(pa.string())))
+    add(~(is_iri | is_integer | is_string), lambda some: to_texts(dictionary, some, "exact"))
     if not parts:
         return pa.array([], pa.large_string())
     order = np.empty(len(ids), np.int64)

@@ -1,7 +1,7 @@
 """The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself.
 
-Values are only ever added behind those that are there, and columns that grow are copied, not moved: what an
-id stands for can be read without a lock while another thread gives ids to new values.
+Values are only ever added behind those that are there, and columns that grow are copied, not moved: the
+value of an id can be read without a lock while another thread gives ids to new values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +22,21 @@ from tidelog.data import dictionary_kernels as kernels
 from tidelog.data import memory
 from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
 from tidelog.data.dictionary_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
+from tidelog.data.rows import Ids
 from tidelog.data.text_kernels import USES
-from tidelog.logic.conversions import from_python, read_any, read_exact
-from tidelog.logic.values import ColumnType, Kind, Value
+from tidelog.logic.conversions import from_python, read_any, read_exact, read_typed
+from tidelog.logic.values import ColumnType, Kind, Value, decimal
 
-Ids = npt.NDArray[np.int32]
+if TYPE_CHECKING:
+    from tidelog.data.columns import Column
+
 
 FIRST_CAPACITY = 1024
 LOAD = 0.75
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 FEW = 6  # texts for which an Arrow array is not worth making
-MOST_MET = 1 << 16  # texts from Python that are known by heart
-# Terms that stand for the text between their ends. An IRI that begins with `_` may be a blank node.
+MOST_MET = 1 << 16  # texts from Python whose ids are cached
+# Terms whose text lies between their ends. An IRI that begins with `_` may be a blank node.
 _PLAIN_TERMS = (
     (r"""^<[^_\x00-\x20<>"{}|^`\\][^\x00-\x20<>"{}|^`\\]*>$""", Kind.IRI),
     (r"""^"[^"\\\n\r]*"$""", Kind.STRING),
@@ -44,7 +48,7 @@ class Dictionary:
     """Values as ids 0, 1, 2…, kept in columns that kernels read through `words`."""
 
     def __init__(self) -> None:
-        # Held by whoever gives ids, or asks an engine, from outside of a reasoner: results do.
+        # Held while results, outside of a reasoner, assign ids or read from an engine.
         self.lock: AbstractContextManager[None] = nullcontext()
         self.words = np.zeros(kernels.D_WORDS, np.int64)
         self.kind = memory.zeros(FIRST_CAPACITY, np.uint8)
@@ -53,7 +57,7 @@ class Dictionary:
         self.extra = memory.zeros(FIRST_CAPACITY, np.int32)
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
-        self._hold(FIRST_CAPACITY)
+        self._make_text_buffer(FIRST_CAPACITY)
         self._met: defaultdict[ColumnType, dict[str | Value, int]] = defaultdict(dict)
         self.publish()
 
@@ -80,7 +84,8 @@ class Dictionary:
     def grow(self, rows: int = 1, text: int = 0) -> None:
         """Make room for this many more values and bytes, and for many more than that."""
         count = len(self)
-        held = self.kind, self.payload, self.extent, self.extra, self.heap, self.slots  # until it is told
+        # The old arrays stay alive until the kernels know the new ones.
+        held = self.kind, self.payload, self.extent, self.extra, self.heap, self.slots
         if count + rows > len(self.kind):
             size = max(2 * (count + rows), _larger(self.kind))
             columns = (self.kind, self.payload, self.extent, self.extra)
@@ -128,7 +133,7 @@ class Dictionary:
         text = str(value.content).encode()
         size, kind = len(text), int(value.kind)
         if size > len(self._text):
-            self._hold(2 * size)
+            self._make_text_buffer(2 * size)
         self._text[:size] = text
         while True:
             found = int(kernels.intern_text(self.words, self._text_address, size, kind, extra))
@@ -136,7 +141,7 @@ class Dictionary:
                 return found
             self.grow(1, size)
 
-    def _hold(self, size: int) -> None:
+    def _make_text_buffer(self, size: int) -> None:
         """Have a place of this size where kernels read the text of one value."""
         place = np.zeros(size, np.uint8)
         self._text, self._text_address = place.data, place.ctypes.data
@@ -343,6 +348,47 @@ class Dictionary:
         data = np.empty(int(offsets[-1]), np.uint8)
         kernels.gather_texts(words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
         return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def encode_column(dictionary: Dictionary, column: Column) -> Ids:
+    """The ids of a column's values, new ones given as needed."""
+    values = column.values
+    if isinstance(values, pa.ChunkedArray):
+        parts = [_encode_array(dictionary, column, chunk) for chunk in values.chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+    return _encode_array(dictionary, column, values)
+
+
+def _encode_array(dictionary: Dictionary, column: Column, values: pa.Array) -> Ids:
+    match column.type:
+        case ColumnType.STRING:
+            return dictionary.encode_texts(Kind.STRING, values)
+        case ColumnType.IRI:
+            return dictionary.encode_texts(Kind.IRI, values)
+        case ColumnType.ANY:
+            return dictionary.encode_any(values, column.parse_numbers)
+        case ColumnType.TERM:
+            return dictionary.encode_terms(values)
+        case ColumnType.INTEGER:
+            return dictionary.encode_numbers(Kind.INTEGER, numbers_of(values, "int64"))
+        case ColumnType.DOUBLE:
+            return dictionary.encode_numbers(Kind.DOUBLE, numbers_of(values, "int64"))
+        case ColumnType.BOOLEAN:
+            return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(values))
+        case ColumnType.DATE:
+            return dictionary.encode_numbers(Kind.DATE, numbers_of(values, "int32").astype(np.int64))
+        case ColumnType.DATETIME:
+            zone = 0 if values.type.tz else NO_TIME_ZONE
+            return dictionary.encode_numbers(Kind.DATETIME, numbers_of(values, "int64"), zone)
+        case _:
+            return _encode_decimals(dictionary, values)
+
+
+def _encode_decimals(dictionary: Dictionary, values: pa.Array) -> Ids:
+    texts = pc.cast(values, pa.string())
+    if pa.types.is_decimal(values.type):  # Arrow writes 0.00000001 as 1E-8
+        return dictionary.encode_distinct(texts, lambda text: decimal(Decimal(text)))
+    return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
 
 
 def _without_ends(texts: pa.Array) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-CHECKED_FROM = 64 << 20  # smaller arrays are not worth a look at the machine
+CHECKED_FROM = 64 << 20  # smaller arrays are allocated without looking at the machine's memory
 KEPT_FREE = 128 << 20
 
 

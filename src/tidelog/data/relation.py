@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Ids
 from tidelog.data.typed_columns import TEXT, Misfit, to_typed, types_of, with_mixed
 from tidelog.errors import DataError, Diagnostic, counted, suggest, visible
 from tidelog.errors.codes import MISFIT
@@ -22,7 +23,6 @@ from tidelog.logic.type_inference import LazySchema, Schema
 from tidelog.logic.types import ANY, MOMENT, Contents, Type
 from tidelog.logic.values import Kind, Value
 
-Ids = npt.NDArray[np.int32]
 T = TypeVar("T")
 SHOWN = 20  # rows of a representation
 NO_SUCH_COLUMN = "E527"
@@ -68,7 +68,7 @@ class Relation:
 
     @property
     def coded(self) -> Coded:
-        """The rows as ids, in no particular order, and what the ids stand for."""
+        """The rows as ids, in no particular order, and the dictionary that decodes them."""
         return Coded(self._columns, self._rows, self._dictionary)
 
     @staticmethod
@@ -185,7 +185,7 @@ class Relation:
         return [write(place, self._dictionary, ids) for place, ids in enumerate(self._ids)]
 
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
-        """The columns of values as a table, with what the rows have besides."""
+        """The columns of values as a table, with any further columns of the rows."""
         if not self._ids:
             return _nullary_table(pa.array([True] * self._rows, pa.bool_()))
         return pa.Table.from_arrays(list(columns), names=list(self.columns))

@@ -1,4 +1,7 @@
-"""Sets of rows of ids: few of them as Python tuples, many by sorting; the net rows of a change."""
+"""Rows of ids: the one form in which facts travel between stages, the operations on it, net rows of a change.
+
+Sets of few rows are compared as Python tuples, those of many by sorting.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,22 @@ import numpy.typing as npt
 
 from tidelog.rewrite.auxiliary_relations import is_auxiliary
 
-# ---- Sets of rows of ids: few of them as Python tuples, many by sorting, neither by way of an engine.
-
 Ids = npt.NDArray[np.int32]
-
-
 Columns = tuple[Ids, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Distinct facts of one relation, as columns of ids; `count` tells how many where there is no column."""
+    """Distinct facts of one relation as columns of ids; `count` is needed where there is no column."""
 
     columns: Columns
     count: int
 
 
-class LateRows(Mapping[str, Rows]):
-    """Rows by relation that are found when somebody looks at them.
+class LazyRows(Mapping[str, Rows]):
+    """Rows by relation that are computed when they are first read.
 
-    `kept` has those that stand for them, and may have others beside; `total` is how many stand for them.
+    `kept` has the rows they are computed from, and perhaps others; `total` is how many rows those are.
     """
 
     def __init__(self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]) -> None:
@@ -47,35 +46,35 @@ class LateRows(Mapping[str, Rows]):
         return len(self._find())
 
 
-FEW = 64  # so many rows are compared one by one: less work than setting up columns
+FEW = 64  # up to this many rows are compared as tuples, which is less work than setting up columns
 
 Keys = list[tuple[int, ...]]
 
 
 def distinct(parts: Sequence[Rows]) -> Rows:
     """All rows, each once."""
-    rows = joined(parts)
+    rows = concatenate(parts)
     if rows.count <= 1:
         return rows
     if rows.count <= FEW:
         keys = dict.fromkeys(keys_of(rows))
         return rows if len(keys) == rows.count else rows_of(list(keys), len(rows.columns))
-    _, places = np.unique(codes_of(rows), return_index=True)
-    return Rows(tuple(column[places] for column in rows.columns), len(places))
+    _, first = np.unique(codes_of(rows), return_index=True)
+    return Rows(tuple(column[first] for column in rows.columns), len(first))
 
 
 def without(rows: Rows, others: Rows) -> Rows:
-    """The rows that are none of the others."""
+    """The rows that are not among the others."""
     if rows.count + others.count <= FEW:
         left_out = set(keys_of(others))
         kept = [key for key in keys_of(rows) if key not in left_out]
         return rows if len(kept) == rows.count else rows_of(kept, len(rows.columns))
-    codes = codes_of(joined([rows, others]))
-    return taken(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
+    codes = codes_of(concatenate([rows, others]))
+    return select(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
 
 
 def codes_of(rows: Rows) -> npt.NDArray[np.int64]:
-    """A number for each row, equal for equal rows."""
+    """A number for each row; equal rows have equal numbers."""
     if not rows.columns:
         return np.zeros(rows.count, np.int64)
     codes = rows.columns[0].astype(np.int64)
@@ -100,7 +99,7 @@ def rows_of(keys: Keys, arity: int) -> Rows:
     return Rows(tuple(np.array(column, np.int32) for column in zip(*keys, strict=True)), len(keys))
 
 
-def joined(rows: Sequence[Rows]) -> Rows:
+def concatenate(rows: Sequence[Rows]) -> Rows:
     """All rows, one part after the other."""
     if len(rows) == 1:
         return rows[0]
@@ -108,21 +107,18 @@ def joined(rows: Sequence[Rows]) -> Rows:
     return Rows(tuple(np.concatenate(parts) for parts in columns), sum(item.count for item in rows))
 
 
-def taken(rows: Rows, places: npt.NDArray[np.bool_]) -> Rows:
-    """The rows for which `places` holds."""
-    if places.all():
+def select(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    """The rows that the mask chooses."""
+    if mask.all():
         return rows
-    return Rows(tuple(column[places] for column in rows.columns), int(np.count_nonzero(places)))
-
-
-# ---- What went or came in a transaction, by relation; rows are made when somebody looks at them.
+    return Rows(tuple(column[mask] for column in rows.columns), int(np.count_nonzero(mask)))
 
 
 class NetRows(Mapping[str, Rows]):
-    """The rows of the program's own relations among those that an engine tells of.
+    """The rows of the program's own relations among those that a transaction inserted or deleted.
 
-    `counts` are how many rows each relation has; `found` has their ids. Most transactions are never asked
-    what they have changed, and few are asked about every relation.
+    `counts` is how many rows each relation has; `found` has their ids. A `Rows` is made only when it is read:
+    the changes of most transactions are never looked at, and few in every relation.
     """
 
     __slots__ = ("_counts", "_found")
@@ -157,7 +153,7 @@ class NetRows(Mapping[str, Rows]):
 
 
 def total(rows: Mapping[str, Rows]) -> int:
-    """How many rows there are, of all relations; of those that are found late, how many stand for them."""
-    if type(rows) is NetRows or type(rows) is LateRows:  # `isinstance` asks abstract classes, which is slow
+    """How many rows there are, of all relations; of lazy ones, how many they are computed from."""
+    if type(rows) is NetRows or type(rows) is LazyRows:  # `isinstance` asks abstract classes, which is slow
         return rows.total
     return sum(some.count for some in rows.values())

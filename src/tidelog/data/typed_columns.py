@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.data import decode
-from tidelog.data.arrow import array_of, mask_of, taken
+from tidelog.data.arrow import array_of, mask_of, take
 from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.data.rows import Ids
 from tidelog.logic.types import (
     ANY,
     MOMENT,
@@ -29,8 +30,6 @@ from tidelog.logic.types import (
     types_of_kinds,
 )
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind, Value
-
-Ids = npt.NDArray[np.int32]
 
 PRECISION, SCALE = MOST_DIGITS, 18  # of decimals, as Spark has them by default
 TEXT = pa.large_string()
@@ -87,11 +86,12 @@ def _arrow_type(types: Types) -> pa.DataType:
 
 
 MIXED = ("text", "exact", "struct")
-FAITHFUL = (frozenset({Type.STRING}), frozenset({Type.IRI, Type.BLANK}))  # types that plain text tells apart
+# The types of columns that lose nothing as plain text.
+FAITHFUL = (frozenset({Type.STRING}), frozenset({Type.IRI, Type.BLANK}))
 
 
 def with_mixed(schema: Iterable[Contents], mixed: str) -> tuple[Contents, ...]:
-    """Return what columns hold, those of several types in the form that is asked for.
+    """Return what columns hold, those of several types in the requested form.
 
     `text` is plain text; `exact` writes them so that they are read as the same values, and so with all whose
     plain text does not tell which value it is of; `struct` has a field for each type.
@@ -138,7 +138,7 @@ def to_typed(dictionary: Dictionary, ids: Ids, contents: Contents) -> pa.Array:
     if not len(ids):
         return pa.array([], wanted)
     distinct, places = decode.without_repeats(ids)
-    return taken(_typed(dictionary, distinct, wanted), places)
+    return take(_typed(dictionary, distinct, wanted), places)
 
 
 def to_readable(dictionary: Dictionary, ids: Ids, contents: Contents) -> tuple[pa.Array, ColumnType | None]:
@@ -184,7 +184,7 @@ def _struct(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array:
             values = _typed(dictionary, some, field.type) if len(some) else pa.array([], field.type)
         numbers = pa.array(np.cumsum(chosen) - 1, mask=~chosen)
         children.append(values.take(numbers))
-    return taken(pa.StructArray.from_arrays(children, fields=list(wanted)), places)
+    return take(pa.StructArray.from_arrays(children, fields=list(wanted)), places)
 
 
 def _types_by_value(dictionary: Dictionary, ids: Ids) -> npt.NDArray[np.int8]:
@@ -251,7 +251,7 @@ def _decimals(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array
         parts.append(_cast(dictionary, some, numbers, wanted))
     back = np.empty(len(ids), np.int64)
     back[order] = np.arange(len(ids))
-    return taken(pa.concat_arrays(parts), back)
+    return take(pa.concat_arrays(parts), back)
 
 
 def _of_scale(mantissas: npt.NDArray[np.int64], scale: int) -> pa.Array:
@@ -262,7 +262,7 @@ def _of_scale(mantissas: npt.NDArray[np.int64], scale: int) -> pa.Array:
 
 
 def _cast(dictionary: Dictionary, ids: Ids, numbers: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return numbers as decimals of the wanted size; raise `Misfit` for the first that does not fit."""
+    """Return numbers as decimals of the required size; raise `Misfit` for the first that does not fit."""
     try:
         return pc.cast(numbers, wanted)
     except pa.ArrowInvalid:

@@ -228,7 +228,7 @@ class ClassSearch:
     def _unproved(self, name: str, rows: Rows) -> Rows:
         """The facts that represent some fact that is not proved."""
         combinations, proved = self._saturation.proved(name, rows)
-        return taken(rows, proved != combinations)
+        return select(rows, proved != combinations)
 
     def _step(self, name: str, position: int, rows: Rows) -> Found:
         """The facts of one kind of proofs: equalities that replace arguments (0), or bodies of one rule."""
@@ -242,7 +242,8 @@ class ClassSearch:
     def _disprove(self, checked: Facts) -> None:
         """Mark the checked facts of which nothing is proved as disproved (S)."""
         found = (
-            (name, taken(rows, self._saturation.proved(name, rows)[1] == 0)) for name, rows in checked.items()
+            (name, select(rows, self._saturation.proved(name, rows)[1] == 0))
+            for name, rows in checked.items()
         )
         self.relations.add(DISPROVED, _nonempty(found))
 

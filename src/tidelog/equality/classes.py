@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Rows, codes_of
+from tidelog.data.rows import Ids, Rows, codes_of
 from tidelog.equality import class_kernels as kernels
 from tidelog.equality.work_relations import GIVEN, BatchedRules, BoundQuery, WorkRelations
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 
-Ids = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
 Grouped = tuple[Ids, Ids]  # members of classes, one class after the other, and how many each has
 Grouping = Callable[[Ids], Grouped]  # the members of the classes of different representatives

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.equality.classes import Classes, Ids
+from tidelog.data.rows import Ids
+from tidelog.equality.classes import Classes
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (

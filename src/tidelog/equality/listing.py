@@ -113,8 +113,8 @@ class LazyDelta:
     def change(self, net: NetChange) -> NetChange:
         """Return the net change, computed when it is read; `net` is that among representatives."""
         return NetChange(
-            LateRows(net.added, _stored_facts(net.added), lambda: self.find().added),
-            LateRows(net.removed, _stored_facts(net.removed), lambda: self.find().removed),
+            LazyRows(net.added, _stored_facts(net.added), lambda: self.find().added),
+            LazyRows(net.removed, _stored_facts(net.removed), lambda: self.find().removed),
         )
 
 
@@ -287,7 +287,7 @@ def _expanded(rows: Rows | None, grouped: Grouping) -> Rows | None:
 def concatenated(parts: Iterable[Rows | None]) -> Rows | None:
     """Concatenate rows; None if there are none."""
     present = [part for part in parts if part is not None and part.count]
-    return joined(present) if present else None
+    return concatenate(present) if present else None
 
 
 # ---- Facts as they are listed in tables and snapshots: with every member of each class, or with the smallest
@@ -372,7 +372,7 @@ def aliases_of(equal: Rows | None) -> Rows:
     if equal is None:
         return Rows((), 0)
     member, representative = equal.columns
-    return taken(equal, member != representative)
+    return select(equal, member != representative)
 
 
 def _own_representatives(rows: Rows, classes: Classes) -> Rows:
@@ -380,4 +380,4 @@ def _own_representatives(rows: Rows, classes: Classes) -> Rows:
     kept = np.ones(rows.count, bool)
     for column in rows.columns:
         kept &= classes.representatives(column) == column
-    return taken(rows, kept)
+    return select(rows, kept)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import conflicts, listing
 from tidelog.equality.class_search import ClassSearch, EqualityRules

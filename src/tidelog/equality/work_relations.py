@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Rows, distinct, taken
+from tidelog.data.rows import Rows, distinct, select
 from tidelog.engine.protocol import Runnable
 from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
 from tidelog.logic.strata import order

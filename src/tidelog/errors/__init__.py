@@ -1,5 +1,8 @@
-"""Errors: spans and diagnostics as data, the one place where they become text, and text that is safe to
-display.
+"""Errors: spans and diagnostics as data, the one place where they become text, and text safe to display.
+
+Every error that a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
+together in one `TidelogError`; the command line renders them, editors read them as JSON. `codes` has a name
+for each code. Imports nothing of tidelog.
 """
 
 from __future__ import annotations
@@ -11,8 +14,6 @@ from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from unicodedata import combining, east_asian_width
-
-# ---- Texts as people see them: nothing in them moves a cursor or breaks a page, and their width is known.
 
 # What moves a cursor, begins an escape or turns the direction of text: C0 and C1 controls, separators
 # of lines, directional marks, tags, halves of surrogate pairs.
@@ -71,14 +72,8 @@ def shortened(text: str, width: int) -> str:
     return f"{kept}…"
 
 
-# ---- Spans, error codes and diagnostics as data, and the one place where they become text.
-#
-# Every fault a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
-# together in one `TidelogError`; the command line renders them, editors read them as JSON.
-
-
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A text and the name under which it is shown: a path, or `<text>`, `<query>`, `<repl>`.
 
     `first_line` is the number of its first line in that, where it is a part of a longer text.
@@ -116,7 +111,7 @@ class Source:
 class Span:
     """The characters `start` to `end` (exclusive) of a source."""
 
-    source: Source = field(repr=False)
+    source: SourceText = field(repr=False)
     start: int
     end: int
 
@@ -162,7 +157,7 @@ class Diagnostic:
 
     @property
     def location(self) -> str | None:
-        """`file:line:column`, as editors and people read it."""
+        """`file:line:column`, the form that editors understand."""
         if self.span is None:
             return self.place
         line, column = self.span.source.position(self.span.start)
@@ -220,7 +215,7 @@ class Inconsistent(TidelogError):  # noqa: N818 - a finding about the data, not 
     exit_code = 3
 
 
-class Stopped(TidelogError):  # noqa: N818 - asked for by the user
+class Stopped(TidelogError):  # noqa: N818 - the user asked for it
     """A limit or the user stopped the work; the message says how far it got."""
 
     exit_code = 4
@@ -262,7 +257,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """The diagnostic as people read it: place, code, message, source line with caret, help."""
+    """The diagnostic as text: place, code, message, source line with caret, help."""
     head = f"{diagnostic.severity.value}[{diagnostic.code}]: {visible_lines(diagnostic.message)}"
     lines = [head]
     if diagnostic.span is not None:

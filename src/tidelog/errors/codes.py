@@ -121,7 +121,7 @@ LEFT_OUT: Final = frozenset(
     }
 )
 
-# In Python, warnings of these are told when a program is read; `program.warnings` has all.
+# Python warns of these when a program is read; `program.warnings` has all warnings.
 HARDLY_MEANT: Final = frozenset({FOREIGN_VARIABLES, NEVER_MATCHES})
 
 # Errors that may only follow from a statement that could not be read: it may have declared what is missing.

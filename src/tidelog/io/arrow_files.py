@@ -1,4 +1,10 @@
-"""Arrow data as columns: Parquet and Arrow files, and anything in Python that offers Arrow's interface."""
+"""Arrow data as columns: Parquet and Arrow files, and anything in Python that offers Arrow's interface.
+
+Every required column is validated in full before a kernel reads it: offsets that point past the values, or
+text that is not UTF-8, would crash the process. A row with a missing value or NaN is bad, since neither is a
+value. A struct with a field for each type holds values of several types. Numbers become doubles and decimals
+where those are declared; else a column of another type than the declared one is an error, not a conversion.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from tidelog.data.arrow import MARKS, MISSING, SEVERAL, ZERO, Array, chosen_fields, fields_of, mask
+from tidelog.data.arrow import MARKS, MISSING, SEVERAL, ZERO, Array, chosen_fields, fields_of, mask_of
 from tidelog.data.columns import (
     NULL,
     Batch,
@@ -25,21 +31,12 @@ from tidelog.data.columns import (
     with_bounds,
 )
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import DataFile
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.data_file import InputFile
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic import conversions
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.types import Type, column_of, types_of_column
 from tidelog.logic.values import ColumnType, Value, conform
-
-# ---- Arrow data as columns: of Parquet and Arrow files, and of anything in Python that offers Arrow's
-# interface.
-#
-# Every wanted column is validated in full before a kernel reads it: offsets that point past the values, or
-# text that is not UTF-8, would crash the process. A row with a missing value or NaN is at fault, since
-# neither is a value. A struct with a field for each type holds values of several types. Numbers become
-# doubles and decimals where those are declared; else a column of another type than the declared one is an
-# error, not a conversion.
 
 _INT32_OFFSETS = 2**31 - 1
 _ACCEPTED = {
@@ -49,8 +46,8 @@ _ACCEPTED = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The columns of Arrow data that are wanted, in the predicate's order; messages call the data `shown`."""
+class ColumnRequest:
+    """The required columns of Arrow data, in the predicate's order; messages call the data `shown`."""
 
     places: tuple[int, ...]
     types: tuple[ColumnType, ...]
@@ -63,7 +60,7 @@ class Wanted:
 
 def wanted_columns(
     schema: Any, types: tuple[ColumnType, ...] | None, names: tuple[str | None, ...], shown: str
-) -> Wanted:
+) -> ColumnRequest:
     """The columns of the predicate's names if the data has them all, else its columns in order."""
     try:
         found = tuple(schema.names)
@@ -73,22 +70,22 @@ def wanted_columns(
         types, names = (ColumnType.ANY,) * len(found), ()
     if names and len(names) == len(types) and all(name in found for name in names):
         places = tuple(found.index(name) for name in names)
-        return Wanted(places, types, tuple(map(str, names)), shown, _marks(schema, places))
+        return ColumnRequest(places, types, tuple(map(str, names)), shown, _marks(schema, places))
     if len(found) != len(types):
         message = f"the data has {counted(len(found), 'column')} instead of {len(types)}"
         help_line = "its columns are " + ", ".join(f"`{name}`" for name in found)
         raise DataError(Diagnostic(codes.WRONG_WIDTH, message, place=shown, help=help_line))
     places = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     wanted_types, wanted_names = tuple(types[i] for i in places), tuple(found[i] for i in places)
-    return Wanted(places, wanted_types, wanted_names, shown, _marks(schema, places))
+    return ColumnRequest(places, wanted_types, wanted_names, shown, _marks(schema, places))
 
 
 def _marks(schema: Any, places: Sequence[int]) -> tuple[ColumnType | None, ...]:
     return tuple(type_of(schema.field(place)) for place in places)
 
 
-def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> Iterator[Batch]:
-    """The wanted columns of record batches or tables that follow each other."""
+def read_arrow_data(tables: Iterable[Any], wanted: ColumnRequest, faults: RejectedRows) -> Iterator[Batch]:
+    """The required columns of record batches or tables that follow each other."""
     first_row = 1
     for table in tables:
         places = zip(wanted.places, wanted.names, strict=True)
@@ -112,11 +109,11 @@ class _Part:
 
     arrays: Sequence[Array]
     rows: Any
-    wanted: Wanted
+    wanted: ColumnRequest
     lacking: Sequence[int] = ()
 
 
-def _read_part(part: _Part, wanted: Wanted, faults: Faults) -> Batch:
+def _read_part(part: _Part, wanted: ColumnRequest, faults: RejectedRows) -> Batch:
     """The batch of the rows that can be read; missing values that are values are counted."""
     batch = _read_rows(part.arrays, part.rows, part.wanted, faults)
     for place in part.lacking:
@@ -125,7 +122,9 @@ def _read_part(part: _Part, wanted: Wanted, faults: Faults) -> Batch:
     return batch
 
 
-def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Iterator[_Part]:
+def _parts(
+    arrays: Sequence[Array], rows: Any, wanted: ColumnRequest, faults: RejectedRows
+) -> Iterator[_Part]:
     """Yield the rows apart that lack the same values, where a missing value is one.
 
     Rows whose structs hold values of different types are apart, too.
@@ -145,7 +144,7 @@ def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -
     for pattern in np.unique(every, axis=1).T:
         chosen = (every == pattern[:, None]).all(axis=0)
         some = dict(zip(codes_of, pattern.tolist(), strict=True))
-        part = [array.filter(mask(chosen)) for array in arrays]
+        part = [array.filter(mask_of(chosen)) for array in arrays]
         faulty = _faulty(some, structs, wanted)
         if faulty is not None:
             bad = dict.fromkeys(range(int(chosen.sum())), faulty)
@@ -155,9 +154,9 @@ def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -
 
 
 def _faulty(
-    pattern: Mapping[int, int], structs: Mapping[int, Sequence[Type]], wanted: Wanted
+    pattern: Mapping[int, int], structs: Mapping[int, Sequence[Type]], wanted: ColumnRequest
 ) -> tuple[int, str] | None:
-    """Return the column in which structs are at fault that have these fields, and the reason."""
+    """Return the column with bad structs of these fields, and the reason."""
     for place, number in pattern.items():
         if number == SEVERAL:
             return place, "a struct of several types has exactly one value"
@@ -172,7 +171,7 @@ def _faulty(
 def _of_pattern(
     part: list[Array],
     rows: Any,
-    wanted: Wanted,
+    wanted: ColumnRequest,
     pattern: Mapping[int, int],
     structs: Mapping[int, Sequence[Type]],
 ) -> _Part:
@@ -204,7 +203,7 @@ def _malformed(message: str, shown: str) -> DataError:
     return DataError(Diagnostic(codes.MALFORMED, message, place=shown, help="write the data again"))
 
 
-def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Batch:
+def _read_rows(arrays: Sequence[Array], rows: Any, wanted: ColumnRequest, faults: RejectedRows) -> Batch:
     """The batch of the rows that can be read; `rows` are their numbers in the data."""
     bad: dict[int, tuple[int, str]] = {}
     # A row that is to be left out for one column, and rejected for another, is rejected.
@@ -227,17 +226,25 @@ def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Fault
 
 
 def _without(
-    bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+    bad: dict[int, tuple[int, str]],
+    arrays: Sequence[Array],
+    rows: Any,
+    wanted: ColumnRequest,
+    faults: RejectedRows,
 ) -> Batch:
     """The batch without the bad rows, which are given to `faults`."""
     _reject(bad, arrays, rows, wanted, faults)
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
-    return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
+    return _read_rows([array.filter(mask_of(keep)) for array in arrays], rows[keep], wanted, faults)
 
 
 def _reject(
-    bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+    bad: dict[int, tuple[int, str]],
+    arrays: Sequence[Array],
+    rows: Any,
+    wanted: ColumnRequest,
+    faults: RejectedRows,
 ) -> None:
     """Give the bad rows to `faults`: each has the place of its column, and the reason."""
     for index, (place, reason) in sorted(bad.items()):
@@ -250,7 +257,7 @@ def _reject(
         faults.add(BadRow(fault, text, wanted.names[place] if is_left_out else None))
 
 
-def _is_left_out(array: Array, index: int, wanted: Wanted, place: int) -> bool:
+def _is_left_out(array: Array, index: int, wanted: ColumnRequest, place: int) -> bool:
     """Whether a row is left out for a value that its column lacks; NaN is rejected all the same."""
     return policy(wanted.nulls, place) is Nulls.DROP_ROW and not array[index].is_valid
 
@@ -293,7 +300,7 @@ def _plain_array(values: Array) -> Array:
 
 
 def _column(
-    array: Array, column_type: ColumnType, wanted: Wanted, place: int
+    array: Array, column_type: ColumnType, wanted: ColumnRequest, place: int
 ) -> tuple[Column, dict[int, str]]:
     """The array as a column of the type, and by their places the reasons why some texts are not of it."""
     natural = _natural_column(array)
@@ -397,7 +404,7 @@ _BATCH_ROWS = 1 << 18
 _FILE_MAGIC = b"ARROW1"
 
 
-def read_parquet(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_parquet(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of a Parquet file."""
     import pyarrow.parquet  # takes a while, and few programs need it
 
@@ -407,7 +414,7 @@ def read_parquet(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch
         yield from read_arrow_data(batches, wanted, faults)
 
 
-def read_arrow(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_arrow(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of an Arrow IPC file or stream."""
     del threads
     with file.open() as stream, _open_ipc(stream) as reader:
@@ -415,7 +422,7 @@ def read_arrow(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
         yield from read_arrow_data(_batches(reader), wanted, faults)
 
 
-def _wanted(schema: Any, file: DataFile) -> Wanted:
+def _wanted(schema: Any, file: InputFile) -> ColumnRequest:
     wanted = wanted_columns(schema, file.types, file.names, file.shown)
     return replace(wanted, times=file.times, nulls=file.nulls)
 

@@ -133,16 +133,16 @@ class Header(Enum):
     """What the first row of a delimited file is."""
 
     NONE = "none"  # data
-    IGNORED = "ignored"  # a header that is passed over
+    IGNORED = "ignored"  # a header that is skipped
     NAMES = "names"  # a header; declared columns are found by their names
     DETECTED = "detected"  # a header if it holds the names of all the predicate's columns, else data
 
 
 @dataclass(frozen=True)
-class DataFile:
+class InputFile:
     """A file to read, or standard input if there is no path.
 
-    `types` are those of the file's columns, skipped ones included; None means that the first row tells how
+    `types` are those of the file's columns, skipped ones included; None means that the first row decides how
     many columns there are, each of type ANY. `names` are the predicate's columns where they are known.
     """
 
@@ -169,7 +169,7 @@ class DataFile:
 
     @property
     def may_wait(self) -> bool:
-        """Whether reading may have to wait for whoever writes: it is a pipe, a terminal or the like."""
+        """Whether reading may have to wait for a writer: it is a pipe, a terminal or the like."""
         return self.path is None or (self.path.exists() and not self.path.is_file())
 
     def place(self, line: int, column: int | None = None) -> str:
@@ -209,13 +209,13 @@ def _is_device(path: Path) -> bool:
         return not stream.isatty()
 
 
-def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
+def import_file(transfer: Transfer, predicate: Predicate) -> InputFile:
     """The file that an import reads."""
     path = transfer_path(transfer, transfer.folder)
     if path is not None:
         path = transfer.sandbox.to_read(path, transfer.span)
     name = canonical_format(transfer.format, path)
-    options = Options(transfer)
+    options = TransferOptions(transfer)
     types = transfer.types if transfer.types is not None else predicate.types
     if sum(t is not ColumnType.SKIP for t in types) != predicate.arity:
         raise options.wrong(
@@ -224,7 +224,7 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     named = predicate.declared and transfer.types is None
     time = transfer.options.get("time", ())
     assert isinstance(time, tuple), "the resolver has seen to that"
-    return DataFile(
+    return InputFile(
         path,
         name,
         (*types, *time_types_of(time, name)),
@@ -240,7 +240,7 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     )
 
 
-def _nulls(options: Options, transfer: Transfer, predicate: Predicate) -> tuple[Nulls, ...]:
+def _nulls(options: TransferOptions, transfer: Transfer, predicate: Predicate) -> tuple[Nulls, ...]:
     """What is done about missing values, column by column."""
     names = transfer.options.get("nulls", ())
     assert isinstance(names, tuple), "the resolver has seen to that"
@@ -258,12 +258,12 @@ def time_types_of(time: tuple[str, ...], format_name: str) -> tuple[ColumnType, 
     return (ColumnType.STRING if is_text else ColumnType.ANY,) * len(time)
 
 
-def data_file(path: Path, predicate: Predicate | None, header: bool | None = None) -> DataFile:
+def data_file(path: Path, predicate: Predicate | None, header: bool | None = None) -> InputFile:
     """The file that `--data` names; `header` says whether it has one, None to look at its first row."""
     name = format_of(path)
     if name is None:
         raise unknown_format(str(path))
-    return DataFile(
+    return InputFile(
         path,
         name,
         predicate.types if predicate else None,
@@ -295,8 +295,8 @@ def transfer_path(transfer: Transfer, folder: Path | None) -> Path | None:
     return resource_path(transfer, folder)
 
 
-class Options:
-    """The options of an import or export, each checked when it is asked for."""
+class TransferOptions:
+    """The options of an import or export, each checked when it is read."""
 
     def __init__(self, transfer: Transfer) -> None:
         self._values: Mapping[str, OptionValue] = transfer.options
@@ -345,13 +345,13 @@ class Options:
         return value == "gzip"
 
 
-def _header(options: Options) -> Header:
+def _header(options: TransferOptions) -> Header:
     if options.flag("header", False):
         return Header.NAMES
     return Header.IGNORED if options.flag("ignore_headers", False) else Header.NONE
 
 
-def _not_readable(file: DataFile, error: OSError) -> DataError:
+def _not_readable(file: InputFile, error: OSError) -> DataError:
     assert file.path is not None
     if not isinstance(error, FileNotFoundError):
         message = f"`{file.shown}` cannot be read: {error.strerror}"
@@ -375,7 +375,7 @@ VERSIONED: Final = ("delta", "iceberg")  # tables of others, with versions of th
 
 
 @dataclass(frozen=True)
-class Source:
+class FactSource:
     """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
 
     `path` is a file, a folder, a pattern, or several of them, with or without a scheme. `columns` names the

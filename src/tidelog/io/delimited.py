@@ -30,20 +30,17 @@ from tidelog.data.columns import (
 )
 from tidelog.data.text_kernels import Survey, Text, survey, text_views
 from tidelog.errors import DataError, Diagnostic, codes, counted, suggest
-from tidelog.io.data_file import DataFile, Header
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.data_file import Header, InputFile
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType
 
-# ---- Text read in blocks of whole lines, into memory that is used again, and lines changed as they are
-# written.
+# ---- Text read in blocks of whole lines, and lines changed as they are written. Mutates its buffers.
 #
-# Mutates its buffers and what it keeps.
-#
-# Touching new memory costs more than reading a file into it. A buffer is filled again once nobody looks at
-# the block that it held: Python lets no `bytearray` change its size while others look at it, which tells.
+# Touching new memory costs more than reading a file into it, so buffers are used again. A buffer is free if
+# it can be resized: Python refuses that while there are views of a `bytearray`.
 
-MOST_KEPT = 3  # the block being read, and those that consumers still look at
+MOST_KEPT = 3  # the block being read, and those that consumers still use
 MANY_BYTES = 1 << 29
 
 _kept: list[bytearray] = []  # buffers of earlier blocks; `pop` and `append` are safe between threads
@@ -62,7 +59,7 @@ class LineReader:
         self._rest = b""
         room = len(start) + min(size, remaining_bytes(self._stream) + 1)
         while True:
-            buffer = _take(room)
+            buffer = _free_buffer(room)
             buffer[: len(start)] = start
             end = self._fill(buffer, len(start), room)
             is_last = end < room
@@ -93,8 +90,8 @@ def remaining_bytes(stream: IO[bytes]) -> int:
         return MANY_BYTES
 
 
-def _take(room: int) -> bytearray:
-    """A buffer with this room that nobody looks at."""
+def _free_buffer(room: int) -> bytearray:
+    """A free buffer with this room."""
     for _ in range(len(_kept)):
         try:
             buffer = _kept.pop(0)
@@ -147,17 +144,17 @@ class ChangedLines(io.RawIOBase):
         self._stream.flush()
 
 
-# ---- The records of delimited text, read with care: where each begins, and what its fields are.
+# ---- The records of delimited text: where each begins, and what its fields are.
 #
-# This is the slow and exact reading, used for the rows that Arrow refuses; a test compares the two on random
-# texts. A quote opens a field only at its start; inside, two quotes stand for one; what follows the closing
+# This is the slow path, used for the blocks that Arrow refuses; a test compares it with Arrow on random
+# texts. A quote opens a field only at its start; inside, two quotes mean one; what comes after the closing
 # quote up to the delimiter belongs to the field. Empty lines are no records.
 
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DelimitedRecord:
     """A record: the line it begins on, its bytes without the line's end, and its fields.
 
     `closed` is false if a quoted field of it, the last one, ends with the text and not with a quote.
@@ -176,13 +173,15 @@ def _patterns(delimiter: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     return re.compile(quoted, re.DOTALL), re.compile(plain)
 
 
-def records(block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int = 1) -> Iterator[Record]:
+def records(
+    block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int = 1
+) -> Iterator[DelimitedRecord]:
     """The records of a block that begins with a record, on line `line` of its file."""
     block = bytes(block)
     if not quoting or b'"' not in block:
         for number, raw in enumerate(block.splitlines(), line):
             if raw:
-                yield Record(number, raw, tuple(raw.split(delimiter)))
+                yield DelimitedRecord(number, raw, tuple(raw.split(delimiter)))
         return
     position = 0
     while position < len(block):
@@ -194,7 +193,9 @@ def records(block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int
         position = following
 
 
-def first_record(block: Text, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int] | None:
+def first_record(
+    block: Text, delimiter: bytes, quoting: bool, line: int
+) -> tuple[DelimitedRecord, int] | None:
     """The first record of a block that begins on line `line`, and where the next line begins, if any."""
     start = 0
     while start < len(block):
@@ -209,7 +210,9 @@ def _after_line(block: Text, end: int) -> int:
     return end + (2 if block[end : end + 2] == b"\r\n" else 1)
 
 
-def _record(block: Text, start: int, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int]:
+def _record(
+    block: Text, start: int, delimiter: bytes, quoting: bool, line: int
+) -> tuple[DelimitedRecord, int]:
     """The record that begins at `start`, and the place of its line's end."""
     quoted, plain = _patterns(delimiter)
     fields: list[bytes] = []
@@ -225,7 +228,7 @@ def _record(block: Text, start: int, delimiter: bytes, quoting: bool, line: int)
             fields.append(bare[0])
             position = bare.end()
         if block[position : position + 1] != delimiter:
-            return Record(line, bytes(block[start:position]), tuple(fields), closed), position
+            return DelimitedRecord(line, bytes(block[start:position]), tuple(fields), closed), position
         position += 1
 
 
@@ -263,8 +266,8 @@ _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The columns of a file, and which of them are wanted, in the order of the predicate's columns."""
+class DelimitedLayout:
+    """The columns of a file, and which of them are required, in the order of the predicate's columns."""
 
     types: tuple[ColumnType, ...]
     wanted: tuple[int, ...]
@@ -273,7 +276,7 @@ class Layout:
 
     @property
     def wanted_types(self) -> tuple[ColumnType, ...]:
-        """The types of the wanted columns."""
+        """The types of the required columns."""
         return tuple(self.types[index] for index in self.wanted)
 
 
@@ -303,13 +306,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A record of the right width, and the texts of its wanted fields."""
+    """A record of the right width, and the texts of its required fields."""
 
-    record: Record
+    record: DelimitedRecord
     texts: tuple[str, ...]
 
 
-def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> Batch:
+def read_block(block: Block, layout: DelimitedLayout, file: InputFile, faults: RejectedRows) -> Batch:
     """The rows of the block that can be read; the others are given to `faults`, in order."""
     rows: list[_Row] = []
     bad: list[tuple[int, BadRow]] = []
@@ -335,18 +338,20 @@ def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> 
     return Batch(columns, len(rows))
 
 
-def _header_help(record: Record, file: DataFile) -> str | None:
+def _header_help(record: DelimitedRecord, file: InputFile) -> str | None:
     """What to do about a first record that looks like the names of columns: words, each once."""
     texts = [field.decode("utf-8", "replace").strip() for field in record.fields]
     is_header = len(set(texts)) == len(texts) and all(_COLUMN_NAME.fullmatch(text) for text in texts)
     return file.header_help(texts) if is_header else None
 
 
-def _bad_row(record: Record, fault: Diagnostic, missing: str | None = None) -> BadRow:
+def _bad_row(record: DelimitedRecord, fault: Diagnostic, missing: str | None = None) -> BadRow:
     return BadRow(fault, record.raw.decode("utf-8", "surrogateescape"), missing)
 
 
-def _count_nulls(rows: Sequence[_Row], layout: Layout, file: DataFile, faults: Faults) -> None:
+def _count_nulls(
+    rows: Sequence[_Row], layout: DelimitedLayout, file: InputFile, faults: RejectedRows
+) -> None:
     """Count the missing values that are values."""
     for place, column_type in enumerate(layout.wanted_types):
         if policy(file.nulls, place) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
@@ -355,12 +360,12 @@ def _count_nulls(rows: Sequence[_Row], layout: Layout, file: DataFile, faults: F
                 faults.nulls[file.shown, _name(file, place), Nulls.VALUE.value] += missing
 
 
-def _name(file: DataFile, place: int) -> str:
+def _name(file: InputFile, place: int) -> str:
     name = file.names[place] if place < len(file.names) else None
     return name or f"c{place + 1}"
 
 
-def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
+def _fault(record: DelimitedRecord, layout: DelimitedLayout, file: InputFile) -> Diagnostic | None:
     """What is wrong with the shape of a record, if anything."""
     width, expected = len(record.fields), len(layout.types)
     if not record.closed:
@@ -381,7 +386,7 @@ def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
 
 
 def _columns(
-    rows: Sequence[_Row], layout: Layout, file: DataFile
+    rows: Sequence[_Row], layout: DelimitedLayout, file: InputFile
 ) -> tuple[tuple[Column, ...], dict[int, Diagnostic], dict[int, str], list[str]]:
     """The columns of the rows, or the rows with a text that is not of its column's type.
 
@@ -420,8 +425,8 @@ def _columns(
 # ---- CSV, TSV and other delimited text.
 #
 # A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
-# again with care, which finds the exact rows at fault, and the values that Arrow cannot hold. Types are never
-# guessed: they are those of the columns, and every text is a value, the empty one too.
+# again on the slow path, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are
+# never guessed: they are those of the columns, and every text is a value, the empty one too.
 
 BLOCK = 1 << 20
 CAREFUL_BLOCK = 1 << 15
@@ -431,7 +436,7 @@ _TEXTS = frozenset({ColumnType.ANY, ColumnType.STRING})  # every text is a value
 _DIRECT = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN, ColumnType.DATE})
 
 
-def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_delimited(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of a delimited file, block by block."""
     rows = 0
     with file.open() as stream:
@@ -441,14 +446,16 @@ def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Bat
 
 
 def _following(stream: IO[bytes], rows: int) -> int:
-    """About how many rows the rest of a plain file has, if what has been read of it has so many."""
+    """About how many rows the rest of a plain file has, given how many were read of it."""
     if not isinstance(stream, io.BufferedReader) or not stream.seekable():
         return 0
     return remaining_bytes(stream) * rows // max(stream.tell(), 1)
 
 
-def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
-    layout: Layout | None = None
+def _read_blocks(
+    blocks: Iterator[Block], file: InputFile, faults: RejectedRows, threads: int
+) -> Iterator[Batch]:
+    layout: DelimitedLayout | None = None
     for block in blocks:
         rest = block
         if layout is None:
@@ -464,7 +471,7 @@ def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, thread
 
 
 def _read_block(
-    block: Block, layout: Layout, file: DataFile, faults: Faults, threads: int
+    block: Block, layout: DelimitedLayout, file: InputFile, faults: RejectedRows, threads: int
 ) -> Iterator[Batch]:
     """The rows of a block. If Arrow refuses it, only the part that it refuses is read with care."""
     batch = _parse(block, layout, file, threads)
@@ -479,7 +486,7 @@ def _read_block(
 
 
 def blocks_of(
-    stream: IO[bytes], file: DataFile, size: int, line: int = 1, largest: int | None = None
+    stream: IO[bytes], file: InputFile, size: int, line: int = 1, largest: int | None = None
 ) -> Iterator[Block]:
     """The stream in blocks of about `size` bytes that end where a record ends."""
     lines = LineReader(stream)
@@ -488,7 +495,7 @@ def blocks_of(
         line += block.lines
 
 
-def _whole_records(lines: LineReader, file: DataFile, size: int, line: int, largest: int) -> Block:
+def _whole_records(lines: LineReader, file: InputFile, size: int, line: int, largest: int) -> Block:
     data = lines.read(size)
     block = Block(data[len(_MARK) :] if line == 1 and data[: len(_MARK)] == _MARK else data, line)
     while file.quoting and block.survey.has_quotes and ends_open(block.text, file.delimiter.encode()):
@@ -500,21 +507,23 @@ def _whole_records(lines: LineReader, file: DataFile, size: int, line: int, larg
     return block
 
 
-def layout_of(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
-    """What the first record, up to `end`, tells of the columns; the block without it if it is a header."""
+def layout_of(
+    file: InputFile, block: Block, record: DelimitedRecord, end: int
+) -> tuple[DelimitedLayout, Block]:
+    """The columns by the first record, which goes up to `end`; the block without it if it is a header."""
     types = file.types if file.types is not None else (ColumnType.ANY,) * len(record.fields)
     wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     header = tuple(field.decode("utf-8", "replace") for field in record.fields)
     if not _is_header(file, header, len(types)):
         names = file.names if len(file.names) == len(types) else ()
-        return Layout(types, wanted, names, record.line), block
+        return DelimitedLayout(types, wanted, names, record.line), block
     rest = Block(block.data[end:], block.line + count_lines(bytes(block.data[:end])), block.is_open)
     if file.header is Header.IGNORED or not file.names or None in file.names:
-        return Layout(types, wanted, header if len(header) == len(types) else ()), rest
+        return DelimitedLayout(types, wanted, header if len(header) == len(types) else ()), rest
     return _layout_by_name(file, record, header), rest
 
 
-def _is_header(file: DataFile, fields: tuple[str, ...], width: int) -> bool:
+def _is_header(file: InputFile, fields: tuple[str, ...], width: int) -> bool:
     if file.header is not Header.DETECTED:
         return file.header is not Header.NONE
     numbered = tuple(f"c{number}" for number in range(1, width + 1))
@@ -522,8 +531,8 @@ def _is_header(file: DataFile, fields: tuple[str, ...], width: int) -> bool:
     return fields == numbered or (bool(names) and names <= set(fields))
 
 
-def _layout_by_name(file: DataFile, record: Record, header: tuple[str, ...]) -> Layout:
-    """The columns as the header orders them; those that the predicate does not name are passed over."""
+def _layout_by_name(file: InputFile, record: DelimitedRecord, header: tuple[str, ...]) -> DelimitedLayout:
+    """The columns as the header orders them; those that the predicate does not name are skipped."""
     assert file.types is not None
     types = [ColumnType.SKIP] * len(header)
     wanted: list[int] = []
@@ -537,10 +546,10 @@ def _layout_by_name(file: DataFile, record: Record, header: tuple[str, ...]) -> 
             )
         wanted.append(header.index(name))
         types[wanted[-1]] = column_type
-    return Layout(tuple(types), tuple(wanted), header)
+    return DelimitedLayout(tuple(types), tuple(wanted), header)
 
 
-def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch | None:
+def _parse(block: Block, layout: DelimitedLayout, file: InputFile, threads: int) -> Batch | None:
     """The block as Arrow reads it, or None if it holds anything that Arrow refuses or may misread."""
     if block.is_open or not block.data:
         return None
@@ -585,7 +594,7 @@ def _read_options(block: Block, names: list[str], threads: int) -> Any:
     return pyarrow.csv.ReadOptions(use_threads=threads > 1, block_size=size, column_names=names)
 
 
-def _parse_options(file: DataFile, quoting: bool) -> Any:
+def _parse_options(file: InputFile, quoting: bool) -> Any:
     return pyarrow.csv.ParseOptions(
         delimiter=file.delimiter, quote_char='"' if quoting else False, newlines_in_values=quoting
     )

@@ -18,14 +18,14 @@ import pyarrow.json
 
 from tidelog.data.columns import ARROW_TYPES, Batch, Column, bound_texts, column_of_texts, finite
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import DataFile
+from tidelog.io.data_file import InputFile
 from tidelog.io.delimited import count_lines
-from tidelog.io.python_data import Rows, read_rows
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.python_data import PythonRows, read_rows
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import read_object
 from tidelog.logic.values import ColumnType, Value, number_of_text
 
-# ---- How deeply text from outside is nested: parsers that recurse would end the process, or never end.
+# ---- The depth of nested text: parsers that recurse would crash the process, or never end.
 
 JSON_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OPENING, _CLOSING = b"([{", b")]}"
@@ -176,13 +176,13 @@ class _Item(NamedTuple):
     text: str
 
 
-def read_json(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_json(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of a JSON file that holds one array."""
     del threads
     return _read(_array_items(file), file, faults)
 
 
-def read_json_lines(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_json_lines(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The rows of a file with a JSON value on each line."""
     first: Any = None
     line = 1
@@ -204,13 +204,13 @@ def _first_value(text: bytes) -> Any:
     for raw in text.splitlines():
         with suppress(
             ValueError, RecursionError
-        ):  # also for what is not UTF-8; it is told of when it is read
+        ):  # also for what is not UTF-8; it is reported when it is read
             return _DECODER.decode(raw.decode())
     return None
 
 
-def _array_items(file: DataFile) -> Iterator[_Item]:
-    """The elements of the file's array. A fault in it ends the reading: what follows cannot be told."""
+def _array_items(file: InputFile) -> Iterator[_Item]:
+    """The elements of the file's array. An error in it ends the reading: the rest cannot be read."""
     with file.open() as stream:
         text = _decode(stream.read(), file)
     position = _after_space(text, 0)
@@ -235,7 +235,7 @@ def _array_items(file: DataFile) -> Iterator[_Item]:
             raise _fault(file, text, position, "expecting `,` or `]` after a row")
 
 
-def _line_items(block: bytes, line: int, file: DataFile, faults: Faults) -> Iterator[_Item]:
+def _line_items(block: bytes, line: int, file: InputFile, faults: RejectedRows) -> Iterator[_Item]:
     """The values on the lines of a block that begins on line `line`."""
     for number, raw in enumerate(block.splitlines(), line):
         try:
@@ -259,7 +259,7 @@ def _first_too_deep(text: str) -> int:
     return len(raw[: first_too_deep(raw, _DEEPEST, JSON_STRINGS) or 0].decode())
 
 
-def _decode(raw: bytes, file: DataFile) -> str:
+def _decode(raw: bytes, file: InputFile) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -278,14 +278,14 @@ def _reason(error: json.JSONDecodeError) -> str:
     return f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
 
 
-def _fault(file: DataFile, text: str, position: int, reason: str, code: str = codes.NOT_JSON) -> DataError:
+def _fault(file: InputFile, text: str, position: int, reason: str, code: str = codes.NOT_JSON) -> DataError:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     return DataError(Diagnostic(code, reason, place=file.place(line, column)))
 
 
 def _read(
-    items: Iterator[_Item], file: DataFile, faults: Faults, shape: _Shape | None = None
+    items: Iterator[_Item], file: InputFile, faults: RejectedRows, shape: _Shape | None = None
 ) -> Iterator[Batch]:
     """The items in batches of rows."""
     while chunk := list(islice(items, _ROWS)):
@@ -303,7 +303,7 @@ class _Shape:
     keys: tuple[str, ...]
 
     @staticmethod
-    def of(file: DataFile, first: Any) -> _Shape:
+    def of(file: InputFile, first: Any) -> _Shape:
         """The shape of the file's rows, given the first of them."""
         keys = tuple(first) if isinstance(first, dict) else ()
         width = len(first) if isinstance(first, dict | list) else 1
@@ -315,24 +315,24 @@ class _Shape:
 
     @property
     def fields(self) -> dict[str, ColumnType] | None:
-        """The types of the wanted keys of an object, if keys are known."""
+        """The types of the required keys of an object, if keys are known."""
         if len(self.keys) != len(self.types):
             return None
         return {self.keys[index]: self.types[index] for index in self.wanted}
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """The places of the values that are not passed over."""
+        """The positions of the values that are not skipped."""
         return tuple(index for index, kind in enumerate(self.types) if kind is not ColumnType.SKIP)
 
     @property
     def wanted_types(self) -> tuple[ColumnType, ...]:
-        """The types of the values that are not passed over."""
+        """The types of the values that are not skipped."""
         return tuple(self.types[index] for index in self.wanted)
 
 
-def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> Rows:
-    """The items as rows of the wanted values; those of another shape are given to `faults`."""
+def _rows(chunk: list[_Item], shape: _Shape, file: InputFile, faults: RejectedRows) -> PythonRows:
+    """The items as rows of the required values; those of another shape are given to `faults`."""
     wanted = shape.wanted
     values: list[Sequence[object]] = []
     kept: list[_Item] = []
@@ -352,11 +352,11 @@ def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> 
                 kept.append(item)
     names = tuple(shape.keys[index] for index in wanted) if len(shape.keys) == len(shape.types) else ()
     numbers, texts = [item.line for item in kept], [item.text for item in kept]
-    return Rows(values, numbers, file.shown, names, texts, file.nulls)
+    return PythonRows(values, numbers, file.shown, names, texts, file.nulls)
 
 
 def _term(item: object) -> object:
-    """The value that an object of JSON-LD stands for; anything else as it is."""
+    """The value of an object of JSON-LD; anything else as it is."""
     if not isinstance(item, dict):
         return item
     value = read_object(item)

@@ -16,7 +16,7 @@ from tidelog.data.arrow import ZERO, number_array, text_array
 from tidelog.data.columns import ARROW_TYPES, NULL, Batch, Column, column_of_texts, column_of_values, policy
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import from_python as value_of
 from tidelog.logic.conversions import shown
 from tidelog.logic.import_options import Nulls
@@ -34,7 +34,7 @@ _TYPE_OF_CLASS: dict[type, ColumnType] = {
 
 
 @dataclass(frozen=True)
-class Rows:
+class PythonRows:
     """Rows of objects with their numbers in the data `shown`, and how they stand there if that is text."""
 
     values: Sequence[Sequence[object]]
@@ -48,7 +48,7 @@ class Rows:
         """The name of a column."""
         return self.names[place] if self.names else f"c{place + 1}"
 
-    def without(self, left_out: Container[int]) -> Rows:
+    def without(self, left_out: Container[int]) -> PythonRows:
         """The rows but for those in these places."""
         kept = [index for index in range(len(self.values)) if index not in left_out]
         return replace(
@@ -63,14 +63,14 @@ def from_python(
     data: object,
     types: tuple[ColumnType, ...],
     names: tuple[str | None, ...] = (),
-    faults: Faults | None = None,
+    faults: RejectedRows | None = None,
 ) -> Iterator[Batch]:
     """The rows of a Python object for a predicate with columns of these types, and of these names if known.
 
     Columns with names are found by name where the data has them all, else by position. Text in a column of
     any type is a name if it has the form of one, else a string; it is not searched for numbers.
     """
-    faults = Faults() if faults is None else faults
+    faults = RejectedRows() if faults is None else faults
     for batch in _batches(data, types, names, faults):
         faults.rows += batch.rows
         yield batch
@@ -78,7 +78,7 @@ def from_python(
 
 
 def _batches(
-    data: object, types: tuple[ColumnType, ...], names: tuple[str | None, ...], faults: Faults
+    data: object, types: tuple[ColumnType, ...], names: tuple[str | None, ...], faults: RejectedRows
 ) -> Iterator[Batch]:
     table = _arrow_table(data)
     if table is not None:
@@ -135,7 +135,7 @@ def _rows_of_numpy(data: Any) -> Iterator[Any]:
     return map(tuple, data.tolist())
 
 
-def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) -> Iterator[Batch]:
+def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: RejectedRows) -> Iterator[Batch]:
     """The rows in batches, each turned into columns."""
     remaining = iter(rows)
     first = 1
@@ -144,7 +144,7 @@ def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) ->
         first += len(chunk)
         are_rows = all(issubclass(kind, tuple | list) for kind in set(map(type, chunk)))
         if are_rows and set(map(len, chunk)) == {len(types)}:
-            found = Rows(chunk, numbers, SHOWN)
+            found = PythonRows(chunk, numbers, SHOWN)
         else:
             found = _rows_of_width(chunk, numbers, len(types), faults)
         batch = read_rows(found, types, faults)
@@ -152,7 +152,9 @@ def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) ->
             yield batch
 
 
-def _rows_of_width(rows: Sequence[Any], numbers: Sequence[int], width: int, faults: Faults) -> Rows:
+def _rows_of_width(
+    rows: Sequence[Any], numbers: Sequence[int], width: int, faults: RejectedRows
+) -> PythonRows:
     """The rows of as many values as there are columns."""
     kept: list[Sequence[object]] = []
     kept_numbers: list[int] = []
@@ -164,7 +166,7 @@ def _rows_of_width(rows: Sequence[Any], numbers: Sequence[int], width: int, faul
         else:
             message = f"the row has {counted(len(values), 'column')} instead of {width}"
             faults.add(BadRow(Diagnostic(codes.WRONG_WIDTH, message, place=f"{SHOWN}:{number}"), repr(row)))
-    return Rows(kept, kept_numbers, SHOWN)
+    return PythonRows(kept, kept_numbers, SHOWN)
 
 
 def values_of(row: object) -> tuple[object, ...]:
@@ -173,7 +175,7 @@ def values_of(row: object) -> tuple[object, ...]:
     return (row,) if is_lone else tuple(row)  # type: ignore[arg-type]
 
 
-def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batch:
+def read_rows(rows: PythonRows, types: tuple[ColumnType, ...], faults: RejectedRows) -> Batch:
     """The batch of the rows whose values are of the types; the others are given to `faults`."""
     columns: list[Column] = []
     bad: dict[int, tuple[Diagnostic, int, bool]] = {}  # why, in which column, and if it is only left out
@@ -198,7 +200,7 @@ def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batc
     return read_rows(rows.without(bad), types, faults)
 
 
-def _count_nulls(rows: Rows, faults: Faults) -> None:
+def _count_nulls(rows: PythonRows, faults: RejectedRows) -> None:
     """Count the missing values that are values."""
     for place, what in enumerate(rows.nulls):
         missing = sum(row[place] is None for row in rows.values) if what is Nulls.VALUE else 0

@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.arrow import Array, integers_of, mask, places, text_array, text_scalar
+from tidelog.data.arrow import Array, mask_of, numbers_of, places, text_array, text_scalar
 from tidelog.data.columns import IRI, NODE, OBJECT, Batch, Column, all_match, column_of_values
 from tidelog.data.text_kernels import survey, term_views
 from tidelog.errors import DataError, Diagnostic, codes
-from tidelog.io.data_file import DataFile
+from tidelog.io.data_file import InputFile
 from tidelog.io.json_files import JSON_STRINGS, Elements, first_too_deep
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic import conversions as terms
 from tidelog.logic.values import ColumnType, Value, conform
 
 # ---- N-Triples and N-Quads.
 #
-# Blocks of plain triples are taken apart by `plain_triples`, other statements in the usual form, one space
+# Blocks of plain triples are split by `data.text_kernels`, other statements in the usual form, one space
 # between terms, by Arrow's kernels, and every distinct term is checked; only blocks with other lines are read
 # line by line. No package is needed for any of these.
 
@@ -43,14 +43,14 @@ _EMPTY = re.compile(r"[ \t]*(?:#.*)?")
 
 
 @dataclass(frozen=True)
-class Statements:
+class RdfStatements:
     """Statements as columns of terms, subject, predicate, object and perhaps graph, with their lines."""
 
     terms: tuple[Array, ...]
     lines: Sequence[int]
 
 
-def read_statements(file: DataFile, faults: Faults) -> Iterator[Statements]:
+def read_statements(file: InputFile, faults: RejectedRows) -> Iterator[RdfStatements]:
     """The statements of an N-Triples or N-Quads file."""
     line = 1
     with file.open() as stream:
@@ -66,7 +66,7 @@ def read_statements(file: DataFile, faults: Faults) -> Iterator[Statements]:
             if usual is None:
                 yield _read_lines(text, line, file, faults)
             else:
-                yield Statements(usual, range(line, line + found.line_feeds))
+                yield RdfStatements(usual, range(line, line + found.line_feeds))
             line += found.line_feeds
 
 
@@ -96,14 +96,14 @@ def split_statements(text: bytes, graphs: bool) -> tuple[Array, ...] | None:
 def _split_graph(rest: Array) -> tuple[Array, Array]:
     """Objects and graphs: only a graph can be a node after the last space, for a literal ends otherwise."""
     parts = pc.split_pattern(rest, " ", max_splits=1, reverse=True)
-    offsets = integers_of(parts.offsets)
+    offsets = numbers_of(parts.offsets, "int32")
     last = parts.values.take(places(offsets[1:] - 1))
-    has_graph = pc.and_(mask(np.diff(offsets) == 2), pc.match_substring_regex(last, f"^{NODE}$"))
+    has_graph = pc.and_(mask_of(np.diff(offsets) == 2), pc.match_substring_regex(last, f"^{NODE}$"))
     first = parts.values.take(places(offsets[:-1]))
     return pc.if_else(has_graph, first, rest), pc.if_else(has_graph, last, text_scalar(DEFAULT_GRAPH))
 
 
-def _read_lines(text: bytes, first: int, file: DataFile, faults: Faults) -> Statements:
+def _read_lines(text: bytes, first: int, file: InputFile, faults: RejectedRows) -> RdfStatements:
     """The statements of a block read line by line; lines that are none are given to `faults`."""
     found: list[tuple[str, ...]] = []
     lines: list[int] = []
@@ -118,7 +118,7 @@ def _read_lines(text: bytes, first: int, file: DataFile, faults: Faults) -> Stat
             found.append(statement)
             lines.append(number)
     columns = zip(*found, strict=True) if found else ((), (), (), ())
-    return Statements(tuple(text_array(column) for column in columns), lines)
+    return RdfStatements(tuple(text_array(column) for column in columns), lines)
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
@@ -181,7 +181,7 @@ def _read_term(line: str, position: int, role: str, patterns: Sequence[re.Patter
 # too.
 
 MOST_ENTITIES = 1_000
-LONGEST_ENTITY = 2_000  # characters of what it stands for: entities abbreviate IRIs
+LONGEST_ENTITY = 2_000  # characters of its replacement: entities abbreviate IRIs
 DEEPEST = 10_000  # elements within one another
 _BLOCK = 1 << 20
 _DOCTYPE = re.compile(rb"<!doctype", re.IGNORECASE)
@@ -189,7 +189,7 @@ _REFERENCE = re.compile(r"&([^#;&][^;&]*);")
 _PREDEFINED = frozenset({"lt", "gt", "amp", "apos", "quot"})
 
 
-def check_xml(stream: IO[bytes], file: DataFile) -> None:
+def check_xml(stream: IO[bytes], file: InputFile) -> None:
     """Raise `DataError` for entities and depths of RDF/XML that must not reach the parser of RDF."""
     elements = Elements()
     end = b""
@@ -204,7 +204,7 @@ def check_xml(stream: IO[bytes], file: DataFile) -> None:
 class _Checker:
     """Reads XML to its end, and stops at a declaration or an element that is refused."""
 
-    def __init__(self, file: DataFile) -> None:
+    def __init__(self, file: InputFile) -> None:
         self._file = file
         self._parser = expat.ParserCreate()
         self._parser.EntityDeclHandler = self._declare
@@ -259,7 +259,7 @@ class _Checker:
 
 # ---- What is wrong with files that should be RDF/XML: where, and in which other language they are written.
 
-_BEGINNING = 1 << 12  # bytes that tell in which language a file is
+_BEGINNING = 1 << 12  # bytes in which the language of a file is found
 _NOT_RDF_XML = (
     (re.compile(r"^\s*(?:#.*\n\s*)*(?:Prefix|Ontology)\s*\("), "OWL's functional syntax"),
     (re.compile(r"^\s*(?:#.*\n\s*)*(?:Prefix|Ontology):"), "OWL's Manchester syntax"),
@@ -270,7 +270,7 @@ _SAVE = "save the ontology as RDF/XML or Turtle, for instance with Protégé or 
 _HELP = {"Turtle": "let its name end with `.ttl`"}
 
 
-def xml_error(reason: str, file: DataFile) -> Diagnostic:
+def xml_error(reason: str, file: InputFile) -> Diagnostic:
     """What is wrong with a file of RDF/XML, and where: the parser of RDF does not say, that of XML does."""
     with file.open() as stream:
         beginning = stream.read(_BEGINNING).decode("utf-8", "replace")
@@ -286,7 +286,7 @@ def xml_error(reason: str, file: DataFile) -> Diagnostic:
     return Diagnostic(codes.NOT_RDF, reason, place=_place_of_name(reason, file))
 
 
-def _place_of_name(reason: str, file: DataFile) -> str:
+def _place_of_name(reason: str, file: InputFile) -> str:
     """Where well-formed XML first has the name that a reason begins with, if it does."""
     local = re.match(r"\S*[#/](\w+) ", reason)
     with file.open() as stream:
@@ -320,7 +320,7 @@ PYOXIGRAPH_FORMATS = {
 }
 
 
-def read_rdf(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def read_rdf(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     """The statements of an RDF file: subject, predicate, object; with four columns the graph stands first."""
     del threads
     types = file.types if file.types is not None else (ColumnType.ANY,) * 3
@@ -334,7 +334,7 @@ def read_rdf(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
             yield batch
 
 
-def _parsed(file: DataFile, faults: Faults) -> Iterator[Statements]:
+def _parsed(file: InputFile, faults: RejectedRows) -> Iterator[RdfStatements]:
     """The statements of a file as pyoxigraph parses it."""
     pyoxigraph = load_pyoxigraph(f"reading {file.format}", file.shown)
     rename = _Renaming(file)
@@ -352,7 +352,7 @@ def _parsed(file: DataFile, faults: Faults) -> Iterator[Statements]:
                 raise _not_supported(text, file)
             if _BASE.encode() in text:
                 columns = tuple(map(_relative, columns))
-            yield Statements(tuple(rename(column) for column in columns), ())
+            yield RdfStatements(tuple(rename(column) for column in columns), ())
 
 
 def _relative(column: Array) -> Array:
@@ -395,7 +395,7 @@ def _exact(term: str) -> str:
     return terms.ntriples(terms.read_exact(term))
 
 
-def _check(stream: IO[bytes], file: DataFile) -> None:
+def _check(stream: IO[bytes], file: InputFile) -> None:
     """Raise `DataError` for what would crash the parser, or never end in it; rewind the stream."""
     if file.format == "rdfxml":
         check_xml(stream, file)
@@ -409,9 +409,9 @@ def _check(stream: IO[bytes], file: DataFile) -> None:
     stream.seek(0)
 
 
-def _n_quads(pyoxigraph: Any, parser: Any, file: DataFile, faults: Faults) -> Iterator[bytes]:
+def _n_quads(pyoxigraph: Any, parser: Any, file: InputFile, faults: RejectedRows) -> Iterator[bytes]:
     """What the parser reads, as N-Quads, many statements at a time."""
-    # An error loses the statements before it that are being written, which matters only if reading goes on.
+    # An error loses the statements before it that are being written, which matters only if reading continues.
     quads = parser if faults.on_error is OnError.FAIL else _recovering(parser, file, faults)
     try:
         while text := pyoxigraph.serialize(islice(quads, _CHUNK), format=pyoxigraph.RdfFormat.N_QUADS):
@@ -432,8 +432,8 @@ def load_pyoxigraph(purpose: str, place: str | None = None) -> Any:
     return pyoxigraph
 
 
-def _recovering(parser: Any, file: DataFile, faults: Faults) -> Iterator[Any]:
-    """The parser's quads; after an error it goes on with the next statement it finds, if any."""
+def _recovering(parser: Any, file: InputFile, faults: RejectedRows) -> Iterator[Any]:
+    """The parser's quads; after an error it continues with the next statement that it finds, if any."""
     while True:
         try:
             yield from parser
@@ -442,7 +442,7 @@ def _recovering(parser: Any, file: DataFile, faults: Faults) -> Iterator[Any]:
             faults.add(BadRow(_syntax_error(error, file), _source_line(file, error.lineno)))
 
 
-def _syntax_error(error: SyntaxError, file: DataFile) -> Diagnostic:
+def _syntax_error(error: SyntaxError, file: InputFile) -> Diagnostic:
     reason = re.sub(r"^Parser error .*?: ", "", error.msg or str(error))
     if file.format == "rdfxml" and file.path is not None:
         return xml_error(reason, file)
@@ -450,7 +450,7 @@ def _syntax_error(error: SyntaxError, file: DataFile) -> Diagnostic:
     return Diagnostic(codes.NOT_RDF, reason, place=place)
 
 
-def _source_line(file: DataFile, number: int | None) -> str:
+def _source_line(file: InputFile, number: int | None) -> str:
     if number is None or file.path is None:
         return ""
     with file.open() as stream:
@@ -458,7 +458,7 @@ def _source_line(file: DataFile, number: int | None) -> str:
     return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
 
 
-def _not_supported(text: bytes, file: DataFile) -> DataError:
+def _not_supported(text: bytes, file: InputFile) -> DataError:
     """The error for a statement of RDF 1.2 that has no values here."""
     lines = text.decode().splitlines(keepends=True)
     odd = next((line for line in lines if split_statements(line.encode(), graphs=True) is None), "")
@@ -469,7 +469,7 @@ def _not_supported(text: bytes, file: DataFile) -> DataError:
 class _Renaming:
     """Gives blank nodes without a label their numbers, in the order in which they are met."""
 
-    def __init__(self, file: DataFile) -> None:
+    def __init__(self, file: InputFile) -> None:
         self._scope = re.sub(r"\W+", "_", file.shown, flags=re.ASCII).strip("_")
         self._names: dict[str, str] = {}
         self._file = file
@@ -495,8 +495,10 @@ class _Renaming:
             return {label for line in stream for label in _LABEL.findall(line)}
 
 
-def _batch(statements: Statements, types: tuple[ColumnType, ...], file: DataFile, faults: Faults) -> Batch:
-    """The wanted columns of the statements, those of a declared type checked."""
+def _batch(
+    statements: RdfStatements, types: tuple[ColumnType, ...], file: InputFile, faults: RejectedRows
+) -> Batch:
+    """The required columns of the statements, those of a declared type checked."""
     wanted = [index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP]
     keep = np.ones(len(statements.terms[0]), bool)
     columns: list[Column] = []
@@ -509,11 +511,11 @@ def _batch(statements: Statements, types: tuple[ColumnType, ...], file: DataFile
         keep &= ~bad
     if keep.all():
         return Batch(tuple(columns), len(keep))
-    kept = Statements(tuple(_texts(term).filter(mask(keep)) for term in statements.terms), ())
+    kept = RdfStatements(tuple(_texts(term).filter(mask_of(keep)) for term in statements.terms), ())
     return _batch(kept, types, file, faults)
 
 
-def _term(statements: Statements, index: int) -> Array:
+def _term(statements: RdfStatements, index: int) -> Array:
     """A column of the statements; where no graphs are written, all are in the default graph."""
     if index < len(statements.terms):
         return statements.terms[index]
@@ -528,7 +530,7 @@ def _typed(column: Array, column_type: ColumnType) -> tuple[Column, Any]:
     encoded = _texts(column).dictionary_encode()
     values = [conform(terms.read_exact(term), column_type) for term in encoded.dictionary.to_pylist()]
     bad_values = np.array([value is None for value in values], bool)
-    indices = integers_of(encoded.indices)
+    indices = numbers_of(encoded.indices, "int32")
     if bad_values.any():
         return Column(ColumnType.TERM, column), bad_values[indices]
     found: list[Value] = [value for value in values if value is not None]
@@ -542,7 +544,7 @@ def _texts(column: Array) -> Array:
 
 
 def _mistyped(
-    statements: Statements, row: int, index: int, column_type: ColumnType, file: DataFile
+    statements: RdfStatements, row: int, index: int, column_type: ColumnType, file: InputFile
 ) -> BadRow:
     texts = [str(column[row]) for column in statements.terms[:3]]
     message = f"the {_ROLES[index]} {statements.terms[index][row]} is not of type {column_type.value}"

@@ -1,4 +1,4 @@
-"""Reading: the rows of a file of any format, as batches of columns; what a file is by its first bytes."""
+"""Reading: the rows of a file of any format, as batches of columns; formats by the first bytes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 from tidelog.data.columns import Batch
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.arrow_files import read_arrow, read_parquet
-from tidelog.io.data_file import DELIMITED, EXTENSIONS, DataFile, import_file
+from tidelog.io.data_file import DELIMITED, EXTENSIONS, InputFile, import_file
 from tidelog.io.delimited import read_delimited
 from tidelog.io.json_files import read_json, read_json_lines
 from tidelog.io.rdf import read_rdf
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
-# ---- What a file is by its first bytes: its name, or the program, may say something else.
+# ---- The format by the first bytes of a file: its name, or the program, may be wrong.
 
 _BEGINNING: Final = 1 << 10  # bytes
 _TEXTS: Final = frozenset(EXTENSIONS) - {"parquet", "arrow"}
@@ -65,7 +65,7 @@ _HELP: Final = {
 }
 
 
-def check_kind(file: DataFile) -> None:
+def check_kind(file: InputFile) -> None:
     """Raise `DataError` if a file is plainly of another format than it is read as."""
     if file.path is None or not file.path.is_file():
         return
@@ -74,7 +74,7 @@ def check_kind(file: DataFile) -> None:
             beginning = stream.read(_BEGINNING)
     except gzip.BadGzipFile:
         raise _wrong(file, None, "gzip") from None
-    except (OSError, EOFError, zlib.error):  # it is told of when it is read
+    except (OSError, EOFError, zlib.error):  # it is reported when it is read
         return
     kind, formats = recognised(beginning)
     if kind is not None and file.format not in formats:
@@ -96,7 +96,7 @@ def recognised(beginning: bytes) -> tuple[str | None, Set[str]]:
     return None, _TEXTS
 
 
-def _wrong(file: DataFile, kind: str | None, expected: str) -> DataError:
+def _wrong(file: InputFile, kind: str | None, expected: str) -> DataError:
     message = f"`{file.shown}` is {kind}, not {expected}" if kind else f"`{file.shown}` is not {expected}"
     known = next((name for name, called in _NAMES.items() if called == kind), None)
     help_line = f"import it as {known}, or let its name end with `{EXTENSIONS[known][0]}`" if known else None
@@ -108,7 +108,7 @@ def _wrong(file: DataFile, kind: str | None, expected: str) -> DataError:
 
 # ---- Reading: the rows of a file of any format, as batches of columns.
 
-Reader = Callable[[DataFile, Faults, int], Iterator[Batch]]
+Reader = Callable[[InputFile, RejectedRows, int], Iterator[Batch]]
 
 READERS: dict[str, Reader] = {
     "csv": read_delimited,
@@ -128,15 +128,15 @@ READERS: dict[str, Reader] = {
 
 
 def read_import(
-    transfer: Transfer, predicate: Predicate, faults: Faults | None = None, threads: int = 1
+    transfer: Transfer, predicate: Predicate, faults: RejectedRows | None = None, threads: int = 1
 ) -> Iterator[Batch]:
     """The rows that an import of a program brings."""
     return read(import_file(transfer, predicate), faults, threads)
 
 
-def read(file: DataFile, faults: Faults | None = None, threads: int = 1) -> Iterator[Batch]:
+def read(file: InputFile, faults: RejectedRows | None = None, threads: int = 1) -> Iterator[Batch]:
     """The rows of a file; those that cannot be read go to `faults`, by default an error at the file's end."""
-    faults = Faults() if faults is None else faults
+    faults = RejectedRows() if faults is None else faults
     check_kind(file)
     try:
         for batch in _limited(_rows(file, faults, threads), file.limit):
@@ -150,7 +150,7 @@ def read(file: DataFile, faults: Faults | None = None, threads: int = 1) -> Iter
     faults.check()
 
 
-def _rows(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+def _rows(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
     reader = READERS[file.format]
     if file.types != ():
         return reader(file, faults, threads)

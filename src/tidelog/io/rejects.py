@@ -1,6 +1,6 @@
-"""Rows that cannot be read, and what becomes of them. `Faults` changes as files are read.
+"""Rows that cannot be read, and what becomes of them. `RejectedRows` changes as files are read.
 
-Invariant: every row of a file is either in a batch or was given to `Faults.add`, once.
+Invariant: every row of a file is either in a batch or was given to `RejectedRows.add`, once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReadReport:
 
 
 @dataclass
-class Faults:
+class RejectedRows:
     """Collects the rows that cannot be read, over all the files of one run.
 
     With `OnError.COLLECT` the file `rejects` is a CSV of the columns `place`, `code`, `reason` and `row`, the
@@ -63,12 +63,12 @@ class Faults:
     skipped: int = 0
     nulls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # file, column, what was done
     advice: str = ADVICE  # how to read the rest in spite of bad rows
-    _more: int = 0  # rows that cannot be read, beside those that are reported
+    _more: int = 0  # rows that cannot be read and are only counted
     _found: list[Diagnostic] = field(default_factory=list)
     _file: TextIO | None = None
 
     def add(self, row: BadRow) -> None:
-        """Note a row that cannot be read; raises when so many are known that reading on is no use."""
+        """Note a row that cannot be read; raises when there are too many to continue."""
         if row.missing is not None:
             self.nulls[(row.diagnostic.place or "").split(":")[0], row.missing, Nulls.DROP_ROW.value] += 1
             return
@@ -114,7 +114,7 @@ class Faults:
     def _write(self, row: BadRow) -> None:
         if self._file is None:
             self.rejects.parent.mkdir(parents=True, exist_ok=True)
-            # Surrogates stand for bytes that are not UTF-8, and become those bytes again.
+            # Surrogates represent bytes that are not UTF-8, and become those bytes again.
             self._file = self.rejects.open("w", encoding="utf-8", errors="surrogateescape", newline="")
             self._write_fields("place", "code", "reason", "row")
         fault = row.diagnostic
@@ -129,7 +129,7 @@ class Faults:
         if self._file is not None:
             self._file.close()
 
-    def __enter__(self) -> Faults:
+    def __enter__(self) -> RejectedRows:
         return self
 
     def __exit__(self, *_: object) -> None:

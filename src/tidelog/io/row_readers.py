@@ -1,11 +1,11 @@
 """What runs in tasks when Spark reads files for a program: tidelog's own readers, for what SQL does not have.
 
-- `Whole` reads whole files: delimited text in which records go over several lines, JSON arrays, RDF.
-- `Arriving` reads whole files that come one after the other.
-- `Lines` reads lines that Spark has split: JSON lines, N-Triples, N-Quads.
-- `Messages` reads messages, such as those of Kafka, each of which is a record.
-- `Located` looks at rejected rows of lines: which cell, why, and on which line of the file.
-- `Checked` looks at rejected rows of tables.
+- `WholeFileReader` reads whole files: delimited text with records over several lines, JSON arrays, RDF.
+- `ArrivingFileReader` reads whole files that come one after the other.
+- `SplitLineReader` reads lines that Spark has split: JSON lines, N-Triples, N-Quads.
+- `MessageReader` reads messages, such as those of Kafka, each of which is a record.
+- `RejectedLineReader` explains rejected lines: which cell, why, and on which line of the file.
+- `RejectedTableReader` explains rejected rows of tables.
 
 Nothing here knows Spark: batches of Arrow come in and go out.
 """
@@ -32,21 +32,21 @@ from tidelog.data.decode import exact_array
 from tidelog.data.typed_columns import PRECISION, SCALE
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, codes
-from tidelog.io.arrow_files import Wanted, read_arrow_data
-from tidelog.io.data_file import DELIMITED, DataFile, is_compressed
-from tidelog.io.delimited import BLOCK, Block, Layout, blocks_of, read_block, records
+from tidelog.io.arrow_files import ColumnRequest, read_arrow_data
+from tidelog.io.data_file import DELIMITED, InputFile, is_compressed
+from tidelog.io.delimited import BLOCK, Block, DelimitedLayout, blocks_of, read_block, records
 from tidelog.io.reader import read
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number, fits_size
 
-# Columns beside the values of rows that are read.
+# Columns that rows have besides their values.
 FILE: Final = "_file"  # the address of the file, as Spark writes it
 RAW: Final = "_raw"  # the line, as bytes
 FAULT: Final = "_fault"  # why it is no fact, where a task says so
 LEFT_OUT: Final = "_left_out"  # whether it is only left out, for a value that it lacks
 ROW: Final = "_row"  # its number in the file, where Spark knows it
-NUMBER: Final = "id"  # of a file, in the rows by which tasks are told to read it
+NUMBER: Final = "id"  # of a file, in the rows that make tasks read it
 FAULT_TYPE: Final = pa.struct([(name, pa.string()) for name in ("place", "code", "reason", "row")])
 REJECTS: Final = pa.schema(
     [
@@ -65,7 +65,7 @@ _COLUMN: Final = re.compile(r" \(column `(.*)`\)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Carried(DataFile):
+class CarriedFile(InputFile):
     """A file as a task reads it: from a path that the machine has, or from bytes that Spark has read."""
 
     name: str = ""  # what messages call it
@@ -84,7 +84,7 @@ class Carried(DataFile):
         return cast(IO[bytes], gzip.open(stream)) if self.compressed else stream
 
 
-class Kept(Faults):
+class PendingRejects(RejectedRows):
     """Rows that cannot be read, kept until they go out. Mutates itself."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Kept(Faults):
         """Keep a row."""
         self.kept.append(row)
 
-    def taken(self) -> list[BadRow]:
+    def drain(self) -> list[BadRow]:
         """Return what was kept, and forget it."""
         found, self.kept = self.kept, []
         return found
@@ -105,7 +105,7 @@ class Kept(Faults):
 
 
 @dataclass(frozen=True)
-class Shape:
+class OutputColumns:
     """The columns of the rows that go out: their names, Arrow's types, and how they are declared.
 
     Texts without a declared type are exact terms, or with `has_fields` the fields of a delimited file.
@@ -173,7 +173,7 @@ class Shape:
         found, misfits = [], {}
         for place, text in enumerate(exact_array(column).to_pylist()):
             value = conversions.read_exact(text)
-            found.append(None if value == NULL else held(value, of))
+            found.append(None if value == NULL else arrow_value(value, of))
             if found[-1] is None and value != NULL:
                 misfits[place] = value
         if pa.types.is_temporal(wanted):
@@ -198,14 +198,14 @@ def _said(fault: BadRow) -> dict[str, str]:
 
 
 def shown_text(text: str) -> str:
-    """Return a text in which surrogates stand for bytes that are not UTF-8, as text that Arrow takes."""
+    """Return a text in which surrogates represent bytes that are not UTF-8, as text that Arrow accepts."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def held(value: Value, of: ColumnType) -> Any:
+def arrow_value(value: Value, of: ColumnType) -> Any:
     """Return a value of a declared type as a column of Spark holds it, None if it does not.
 
-    Days and microseconds since 1970 stand for dates and moments.
+    Dates and moments are days and microseconds since 1970.
     """
     match value.kind:
         case Kind.BIG if of is ColumnType.INTEGER:
@@ -239,15 +239,15 @@ def not_held(text: str, of: ColumnType, name: str, place: str) -> Diagnostic:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeFileReader:
     """Reads whole files: rows come in with a file's number, or with the path and bytes that Spark has.
 
     With a folder for them, it writes rejected rows there, so that no file is read twice: a file of them for
     each file that has some, of the same name in each attempt.
     """
 
-    files: Mapping[str, Carried]  # by their addresses
-    shape: Shape
+    files: Mapping[str, CarriedFile]  # by their addresses
+    shape: OutputColumns
     rejects: str | None = None  # the folder
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -268,7 +268,7 @@ class Whole:
 
     def _written(self, rows: Iterator[Any], path: Path) -> Iterator[Any]:
         """Yield rows, and write those that are rejected."""
-        located = Located(self.files, {})
+        located = RejectedLineReader(self.files, {})
         with ExitStack() as opened:
             stream: IO[bytes] | None = None
             for batch in rows:
@@ -287,11 +287,11 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Arriving:
+class ArrivingFileReader:
     """Reads whole files that are like another one, from paths that the machine has."""
 
-    like: Carried  # its name is that of the folder
-    shape: Shape
+    like: CarriedFile  # its name is that of the folder
+    shape: OutputColumns
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of the files."""
@@ -303,21 +303,21 @@ class Arriving:
                 yield from whole_rows(file, address, self.shape)
 
 
-def whole_rows(file: Carried, address: str, shape: Shape) -> Iterator[Any]:
+def whole_rows(file: CarriedFile, address: str, shape: OutputColumns) -> Iterator[Any]:
     """Yield the rows of a file."""
-    faults = Kept()
+    faults = PendingRejects()
     for found in read(file, faults):
         yield from shape.rows(found, address, file.shown)
-        yield from shape.faults(faults.taken(), address)
-    yield from shape.faults(faults.taken(), address)
+        yield from shape.faults(faults.drain(), address)
+    yield from shape.faults(faults.drain(), address)
 
 
 @dataclass(frozen=True)
-class Lines:
+class SplitLineReader:
     """Reads lines, each of which is a row by itself: bytes, with the address of their file."""
 
-    files: Mapping[str, Carried]
-    shape: Shape
+    files: Mapping[str, CarriedFile]
+    shape: OutputColumns
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of lines."""
@@ -328,23 +328,23 @@ class Lines:
                 yield from self._read(lines.to_pylist(), address)
 
     def _read(self, lines: list[bytes], address: str) -> Iterator[Any]:
-        faults = Kept()
+        faults = PendingRejects()
         file = replace(
             self.files[address], path=None, content=b"\n".join(lines) + b"\n", compressed=False, limit=None
         )
         for found in read(file, faults):
             yield from self.shape.rows(found, address, file.shown)
-        bad = faults.taken()
+        bad = faults.drain()
         own = [lines[number - 1] for number in (place_of(each, file.shown)[0] or 1 for each in bad)]
         yield from self.shape.faults(bad, address, own)
 
 
 @dataclass(frozen=True)
-class Messages:
-    """Reads messages, each of which is one record; columns `beside` stay as they are."""
+class MessageReader:
+    """Reads messages, each of which is one record; the columns `beside` are passed through."""
 
-    file: Carried
-    shape: Shape
+    file: CarriedFile
+    shape: OutputColumns
     beside: tuple[str, ...]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -382,10 +382,10 @@ class Messages:
             yield from self._faults(empty, [BadRow(said, "")] * len(empty), [lines[each] for each in empty])
 
     def _read(self, places: list[int], lines: list[bytes]) -> Iterator[tuple[list[int], Any]]:
-        faults = Kept()
+        faults = PendingRejects()
         file = replace(self.file, content=b"\n".join(lines) + b"\n")
         made = [part for found in read(file, faults) for part in self.shape.rows(found, "", file.shown)]
-        bad = faults.taken()
+        bad = faults.drain()
         if len(places) == 1 and sum(part.num_rows for part in made) + len(bad) != 1:
             said = Diagnostic(codes.WRONG_WIDTH, "a message is one record, and this one has several")
             yield from self._faults(places, [BadRow(said, "")], lines)
@@ -410,7 +410,7 @@ class Messages:
 
 
 def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
-    """Return the line and the column of a fault, as far as they are told."""
+    """Return the line and the column of an error, as far as they are known."""
     numbers = (row.diagnostic.place or "").removeprefix(shown).split(":")[1:]
     line, column = (*(int(number) for number in numbers), None, None)[:2]
     return line, column
@@ -420,15 +420,15 @@ def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
 
 
 @dataclass(frozen=True)
-class Located:
-    """Says of rejected lines what is wrong with them, and where they stand.
+class RejectedLineReader:
+    """Explains rejected lines: what is wrong with them, and where they are.
 
     All rejected lines of a file come to one task, which reads the file again to find their numbers, if the
-    machine has it. Otherwise only the file is told.
+    machine has it. Otherwise only the file is known.
     """
 
-    files: Mapping[str, Carried]
-    layouts: Mapping[str, Layout]
+    files: Mapping[str, CarriedFile]
+    layouts: Mapping[str, DelimitedLayout]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rejected rows."""
@@ -440,7 +440,7 @@ class Located:
             for row in rows:
                 key = row[FILE], row[RAW]
                 numbers = lines.get(key, ())
-                told.append(self._told(row, numbers[seen[key]] if seen[key] < len(numbers) else None))
+                told.append(self._explained(row, numbers[seen[key]] if seen[key] < len(numbers) else None))
                 seen[key] += 1
             yield pa.RecordBatch.from_pylist(told, REJECTS)
 
@@ -460,7 +460,7 @@ class Located:
                             found[address, line].append(number)
         return found
 
-    def _told(self, row: Mapping[str, Any], line: int | None) -> dict[str, Any]:
+    def _explained(self, row: Mapping[str, Any], line: int | None) -> dict[str, Any]:
         file, fault = self.files[row[FILE]], row[FAULT]
         if fault is not None:
             said = Diagnostic(fault["code"], fault["reason"], place=fault["place"])
@@ -471,16 +471,16 @@ class Located:
             place = file.shown if line is None else file.place(line, column)
             found = replace(found, diagnostic=replace(said, place=place))
             return rejected(file.shown, found, line, self._cell(fault["row"].encode(), file, column))
-        kept, layout = Kept(), self.layouts[row[FILE]]
+        kept, layout = PendingRejects(), self.layouts[row[FILE]]
         block = Block(row[RAW] + b"\n", line or 1)
         read_block(block, layout, file, kept)
-        bad = kept.taken() or [self._not_held(row[RAW], layout, file, line or 1)]
+        bad = kept.drain() or [self._not_held(row[RAW], layout, file, line or 1)]
         column = place_of(bad[0], file.shown)[1]
         shown = bad[0].diagnostic.place if line is not None else file.shown
         found = replace(bad[0], diagnostic=replace(bad[0].diagnostic, place=shown))
         return rejected(file.shown, found, line, self._cell(row[RAW], file, column))
 
-    def _cell(self, row: bytes, file: Carried, column: int | None) -> str | None:
+    def _cell(self, row: bytes, file: CarriedFile, column: int | None) -> str | None:
         """Return the text of a cell of a delimited row."""
         if column is None or file.format not in DELIMITED:
             return None
@@ -488,7 +488,7 @@ class Located:
         fields = () if record is None else record.fields
         return fields[column - 1].decode("utf-8", "replace") if column <= len(fields) else None
 
-    def _not_held(self, raw: bytes, layout: Layout, file: Carried, line: int) -> BadRow:
+    def _not_held(self, raw: bytes, layout: DelimitedLayout, file: CarriedFile, line: int) -> BadRow:
         """Return the fault of a row that tidelog reads, and Spark's types do not hold."""
         fields = next(records(raw, file.delimiter.encode(), file.quoting)).fields
         names = layout.names or tuple(f"c{place}" for place in range(1, len(fields) + 1))
@@ -496,7 +496,7 @@ class Located:
             text = fields[index].decode("utf-8", "replace")
             value = conversions.read_typed(text, of)
             if of not in (ColumnType.ANY, ColumnType.TERM) and (
-                held(value, of) is None or value.kind in (Kind.DATE, Kind.DATETIME)
+                arrow_value(value, of) is None or value.kind in (Kind.DATE, Kind.DATETIME)
             ):
                 said = not_held(text.strip(), of, names[index] or "", file.place(line, index + 1))
                 return BadRow(said, raw.decode("utf-8", "surrogateescape"))
@@ -521,10 +521,10 @@ def rejected(shown: str, row: BadRow, line: int | None, text: str | None = None)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """Says of rejected rows of tables what is wrong with them."""
+class RejectedTableReader:
+    """Explains rejected rows of tables: what is wrong with them."""
 
-    wanted: Wanted
+    wanted: ColumnRequest
     shown: Mapping[str, str]  # what messages call files, by their addresses
     held: tuple[tuple[str, ColumnType], ...] = field(default=())
 
@@ -535,16 +535,18 @@ class Checked:
             for place in range(batch.num_rows):
                 one = batch.slice(place, 1)
                 address, number = (one.column(name)[0].as_py() for name in (FILE, ROW))
-                told.append(self._told(one, self.shown.get(address, address or self.wanted.shown), number))
+                told.append(
+                    self._explained(one, self.shown.get(address, address or self.wanted.shown), number)
+                )
             yield pa.RecordBatch.from_pylist(told, REJECTS)
 
-    def _told(self, one: Any, shown: str, number: int | None) -> dict[str, Any]:
-        kept = Kept()
+    def _explained(self, one: Any, shown: str, number: int | None) -> dict[str, Any]:
+        kept = PendingRejects()
         wanted = replace(self.wanted, shown=shown)
         table = pa.table([one.column(name) for name in wanted.names], names=list(wanted.names))
         for _ in read_arrow_data([table], replace(wanted, places=tuple(range(len(wanted.names)))), kept):
             pass
-        bad = kept.taken()
+        bad = kept.drain()
         if not bad:
             reason = "a value is beyond what a column of Spark holds"
             texts = [str(table.column(place)[0].as_py()) for place in range(table.num_columns)]

@@ -11,17 +11,16 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.arrow import Array, joined
-from tidelog.errors import Diagnostic, ProgramError, Source, Span, codes, suggest
+from tidelog.data.arrow import Array, join_texts
+from tidelog.errors import Diagnostic, ProgramError, SourceText, Span, codes, suggest
 from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
 from tidelog.io.write import write_statements
 
-# ---- The text of SPARQL queries: how large one may be, what is wrong with one, and the columns of `SELECT
-# *`.
+# ---- The text of SPARQL queries: how large one may be, syntax errors, and the columns of `SELECT *`.
 #
-# The parser behind `io.sparql` says where it stopped, and lists words that it would have taken there. What a
-# person got wrong is mostly found in the tokens alone.
+# The parser reports where it stopped and a long list of words that it expected there. The actual mistake is
+# mostly found in the tokens alone.
 
 FORMS: Final = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 UPDATES: Final = ("INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH")
@@ -63,7 +62,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 def check_size(text: str) -> None:
     """Raise `ProgramError` if the query is no text, is nested too deeply, or has too many parts."""
-    source = Source("<query>", text)
+    source = SourceText("<query>", text)
     surrogate = re.search("[\ud800-\udfff]", text)
     if surrogate is not None:
         span = Span(source, surrogate.start(), surrogate.end())
@@ -117,7 +116,7 @@ def with_named_columns(text: str, names: Sequence[str]) -> str:
 
 def syntax_error(text: str, message: str) -> Diagnostic:
     """Return what is wrong with a query that the parser refused with a message."""
-    source = Source("<query>", text)
+    source = SourceText("<query>", text)
     listed = list(tokens(text))
     found = _wrong_form(listed) or _open_string(listed) or _undeclared(listed) or _unbalanced(listed)
     found = found or _missing_operand(listed) or _stopped(source, listed, message)
@@ -197,7 +196,7 @@ def _missing_operand(listed: list[Token]) -> _Fault | None:
     return None
 
 
-def _stopped(source: Source, listed: list[Token], message: str) -> _Fault:
+def _stopped(source: SourceText, listed: list[Token], message: str) -> _Fault:
     """Return the token before which the parser stopped, as far as it says so."""
     found = _PLACE.search(message)
     if found is None:
@@ -216,7 +215,7 @@ BASE: Final = "tidelog-relative:///"
 _ABSOLUTE: Final = r"^<[A-Za-z][A-Za-z0-9+.-]*:"
 
 
-class Store:
+class SparqlStore:
     """Statements that SPARQL queries are asked of, all put in at once: a label means one blank node then."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
@@ -294,4 +293,4 @@ def _resolved(column: Array) -> Array:
         return column
     column = column.cast(pa.string())
     inside = pc.binary_slice(column.cast(pa.binary()), 1).cast(pa.string())
-    return pc.if_else(is_name, joined(f"<{BASE}", inside), column)
+    return pc.if_else(is_name, join_texts(f"<{BASE}", inside), column)

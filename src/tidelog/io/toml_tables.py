@@ -1,4 +1,4 @@
-"""TOML tables read key by key: each value is checked when it is asked for, all faults are gathered, each
+"""TOML tables read key by key: each value is checked when it is read, all errors are collected, each
 with its place.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidelog.errors import DataError, Diagnostic, Source, Span, codes, suggest
+from tidelog.errors import DataError, Diagnostic, SourceText, Span, codes, suggest
 
-# ---- Where the keys and values of a TOML text stand, which the parser of the standard library does not tell.
+# ---- Where the keys and values of a TOML text are, which the parser of the standard library does not report.
 #
-# Only texts that are valid TOML are looked at, so this need not find faults: it follows headers, keys,
-# strings, arrays and inline tables, and notes the places.
+# Only texts that are valid TOML are scanned, so this need not find errors: it follows headers, keys, strings,
+# arrays and inline tables, and records their positions.
 
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]  # start and end
@@ -31,7 +31,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
 @dataclass
-class Places:
+class TomlPositions:
     """The places of keys and of values, by path; elements of arrays are numbered from 0."""
 
     keys: dict[KeyPath, Place] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Places:
         return 0, 0
 
 
-def find_places(text: str) -> Places:
+def find_positions(text: str) -> TomlPositions:
     """The places of all keys and values of a valid TOML text.
 
-    >>> places = find_places('[a]\\nb = [1, "two"]')
+    >>> places = find_positions('[a]\\nb = [1, "two"]')
     >>> places.keys["a", "b"], places.values["a", "b", 1]
     ((4, 5), (12, 17))
     """
@@ -63,10 +63,10 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.found = Places()
+        self.found = TomlPositions()
         self.counts: dict[KeyPath, int] = {}  # of the tables of each array of tables
 
-    def scan(self) -> Places:
+    def scan(self) -> TomlPositions:
         table: KeyPath = ()
         while self.skip(_BLANK) < len(self.text):
             table = self.header() if self.text[self.at] == "[" else self.pair(table)
@@ -151,24 +151,24 @@ class _Scanner:
         self.at += 1
 
 
-# ---- TOML tables read key by key: each value is checked when it is asked for, and all faults are gathered.
+# ---- TOML tables read key by key: each value is checked when it is read, and all errors are collected.
 #
-# A key that nobody asked for is unknown. Mutable: a table notes what was asked, a document what is wrong.
+# A key that was never read is unknown. Mutable: a table records what was read, a document what is wrong.
 
 _AT = re.compile(r" ?\(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
 _LONG = re.compile(r"[0-9](?:_?[0-9]){4300}")
 
 
-class Document:
+class TomlDocument:
     """A TOML text, the places of what is in it, and what is wrong with it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.faults: list[Diagnostic] = []
         try:
             self.values = tomllib.loads(source.text)
-            self.places: Places = find_places(source.text)
+            self.places: TomlPositions = find_positions(source.text)
         except tomllib.TOMLDecodeError as error:
             raise DataError(_not_toml(error, source)) from None
         except RecursionError:
@@ -177,9 +177,9 @@ class Document:
             raise DataError(_at(_LONG, "a number is too long", source)) from None
 
     @property
-    def root(self) -> Table:
+    def root(self) -> TomlTable:
         """The whole document as a table."""
-        return Table(self, self.values, ())
+        return TomlTable(self, self.values, ())
 
     def span(self, path: tuple[str | int, ...], of_key: bool = False) -> Span:
         """The place of a value or key, or of what holds it."""
@@ -202,10 +202,10 @@ class Document:
             raise DataError(sorted(self.faults, key=lambda item: item.span.start if item.span else 0))
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> TomlDocument:
     """The document in a file."""
     try:
-        return Document(Source(str(path), path.read_text(encoding="utf-8")))
+        return TomlDocument(SourceText(str(path), path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         message = f"the job `{path}` cannot be read: {reason.lower()}"
@@ -214,10 +214,12 @@ def read_document(path: Path) -> Document:
         raise DataError(Diagnostic(codes.NOT_TOML, message, place=str(path), help=help)) from None
 
 
-class Table:
-    """A table of a document; what its keys hold is checked when it is asked for."""
+class TomlTable:
+    """A table of a document; its values are checked when they are read."""
 
-    def __init__(self, document: Document, values: Mapping[str, Any], path: tuple[str | int, ...]) -> None:
+    def __init__(
+        self, document: TomlDocument, values: Mapping[str, Any], path: tuple[str | int, ...]
+    ) -> None:
         self.document = document
         self.path = path
         self._values = values
@@ -240,7 +242,7 @@ class Table:
         self.document.fault(codes.MISSING_KEY, f"there is no `{key}`{where}", self.path, help, of_key=True)
 
     def close(self) -> None:
-        """Note the keys that nobody asked for."""
+        """Report the keys that were never read."""
         for key in self._values:
             if key not in self._asked:
                 help = suggest(key, self._asked) or f"the keys are {', '.join(self._asked)}"
@@ -330,12 +332,12 @@ class Table:
             return self.mapping(key)
         return self.texts(key)
 
-    def table(self, key: str) -> Table | None:
+    def table(self, key: str) -> TomlTable | None:
         """The value as a table."""
         value = self._get(key, dict, "a table")
-        return None if value is None else Table(self.document, value, (*self.path, key))
+        return None if value is None else TomlTable(self.document, value, (*self.path, key))
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """The value as an array of tables."""
         value = self._get(key, list, f"an array of tables, each begun by [[{key}]]")
         if value is None:
@@ -343,7 +345,7 @@ class Table:
         if not all(isinstance(item, dict) for item in value):
             self.wrong(key, f"is not an array of tables, each begun by [[{key}]]")
             return []
-        return [Table(self.document, item, (*self.path, key, place)) for place, item in enumerate(value)]
+        return [TomlTable(self.document, item, (*self.path, key, place)) for place, item in enumerate(value)]
 
     def refuse(self, keys: Collection[str], reason: str) -> None:
         """Note keys that make no sense here."""
@@ -353,14 +355,14 @@ class Table:
                 self.wrong(key, reason)
 
 
-def _at(pattern: re.Pattern[str], message: str, source: Source) -> Diagnostic:
+def _at(pattern: re.Pattern[str], message: str, source: SourceText) -> Diagnostic:
     """Return what is wrong, at the first place that a pattern finds."""
     found = pattern.search(source.text)
     span = None if found is None else Span(source, found.start(), found.start() + 1)
     return Diagnostic(codes.NOT_TOML, message, span)
 
 
-def _not_toml(error: tomllib.TOMLDecodeError, source: Source) -> Diagnostic:
+def _not_toml(error: tomllib.TOMLDecodeError, source: SourceText) -> Diagnostic:
     found = _AT.search(str(error))
     message = f"not TOML: {_AT.sub('', str(error))}"
     if found is None:

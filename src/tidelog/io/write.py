@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from tidelog.data import decode
-from tidelog.data.arrow import Array, flags_of, joined, mask, text_array, text_scalar
+from tidelog.data.arrow import Array, flags_of, join_texts, mask_of, text_array, text_scalar
 from tidelog.data.columns import BLANK, NAME, USUAL, USUAL_PREDICATE, is_json, marked
 from tidelog.data.columns import JSON as JSON_TEXT
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.relation import Ids, Relation
+from tidelog.data.relation import Relation
+from tidelog.data.rows import Ids
 from tidelog.data.typed_columns import check, to_readable, to_typed, with_mixed
 from tidelog.durable import compressing, replacing_text
 from tidelog.errors import DataError, Diagnostic, codes
@@ -29,7 +30,7 @@ from tidelog.io.data_file import (
     DELIMITED,
     JSON,
     RDF,
-    Options,
+    TransferOptions,
     canonical_format,
     file_name,
     is_compressed,
@@ -67,7 +68,7 @@ def without_formulas(batch: Any) -> Any:
     for column in columns:
         is_number = pc.match_substring_regex(column, _NUMBER)
         is_formula = pc.and_(pc.match_substring_regex(column, _FORMULA), pc.invert(is_number))
-        escaped.append(pc.if_else(is_formula, joined("'", column), column))
+        escaped.append(pc.if_else(is_formula, join_texts("'", column), column))
     return pa.RecordBatch.from_arrays(escaped, names=batch.schema.names)
 
 
@@ -76,8 +77,8 @@ def _delimited_rows(columns: Sequence[Array], delimiter: str, quoting: bool) -> 
     # A line with nothing on it is no row.
     pattern = special + "|^$" if len(columns) == 1 else special
     fields = [_quoted(column, pattern, quoting) for column in columns]
-    rows = joined(*fields, separator=delimiter)
-    return joined(rows, "\n")
+    rows = join_texts(*fields, separator=delimiter)
+    return join_texts(rows, "\n")
 
 
 def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
@@ -91,7 +92,7 @@ def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
             Diagnostic(codes.NEEDS_QUOTES, message, help="write with quoting, or choose another delimiter")
         )
     doubled = pc.replace_substring(column, '"', '""')
-    return pc.if_else(needed, joined('"', doubled, '"'), column)
+    return pc.if_else(needed, join_texts('"', doubled, '"'), column)
 
 
 def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], lines: bool) -> None:
@@ -100,9 +101,9 @@ def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], 
     for batch in batches:
         rows = _json_rows(names, batch)
         if lines:
-            write_texts(stream, joined(rows, "\n"))
+            write_texts(stream, join_texts(rows, "\n"))
         else:
-            texts = joined(",\n", rows)
+            texts = join_texts(",\n", rows)
             write_texts(stream, texts, skip=2 if first else 0, before=b"[\n" if first else b"")
         first = False
     if not lines:
@@ -115,7 +116,7 @@ def _json_rows(names: Sequence[str], batch: Any) -> Array:
         texts = as_text(column) if is_json(field) else _json_values(column)
         values = pc.fill_null(texts, text_scalar("null"))
         parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
-    return joined(*parts, "}")
+    return join_texts(*parts, "}")
 
 
 def _json_values(column: Array) -> Array:
@@ -124,14 +125,14 @@ def _json_values(column: Array) -> Array:
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         return text
     if pa.types.is_decimal(column.type):  # with a point, by which a decimal is known
-        return pc.if_else(pc.match_substring(text, "."), text, joined(text, ".0"))
+        return pc.if_else(pc.match_substring(text, "."), text, join_texts(text, ".0"))
     if pa.types.is_floating(column.type):
-        return pc.if_else(pc.is_finite(column), text, joined('"', text, '"'))
+        return pc.if_else(pc.is_finite(column), text, join_texts('"', text, '"'))
     special = pc.and_kleene(pc.match_substring_regex(text, _IN_JSON_ESCAPED), pc.is_valid(text))
     if pc.any(special, min_count=0).as_py():
         escaped = [json.dumps(item, ensure_ascii=False)[1:-1] for item in text.filter(special).to_pylist()]
         text = pc.replace_with_mask(text, special, text_array(escaped))
-    return joined('"', text, '"')
+    return join_texts('"', text, '"')
 
 
 def as_text(column: Array) -> Array:
@@ -246,12 +247,12 @@ def _usual(place: int, name: str) -> str:
 
 def _lines(columns: list[Array]) -> Array:
     """The statements as N-Triples, or N-Quads where a graph is given."""
-    statements = joined(*columns[:3], separator=" ")
+    statements = join_texts(*columns[:3], separator=" ")
     if len(columns) == 4:
         in_default = pc.equal(columns[3], text_scalar(DEFAULT_GRAPH))
-        in_graph = joined(statements, " ", columns[3])
+        in_graph = join_texts(statements, " ", columns[3])
         statements = pc.if_else(in_default, statements, in_graph)
-    return joined(statements, " .\n")
+    return join_texts(statements, " .\n")
 
 
 def _write_turtle(stream: IO[bytes], batches: Iterator[list[Array]]) -> None:
@@ -276,16 +277,16 @@ def _grouped(columns: list[Array], last: str | None) -> tuple[Array, str | None]
     repeated = np.empty(len(subject), bool)
     repeated[0] = subject[0].as_py() == last
     repeated[1:] = flags_of(pc.equal(subject.slice(1), subject.slice(0, len(subject) - 1)))
-    begun = joined(" .\n", subject, " ")
-    lead = pc.if_else(mask(repeated), text_scalar(" ;\n    "), begun)
-    texts = joined(lead, predicate, " ", object_)
+    begun = join_texts(" .\n", subject, " ")
+    lead = pc.if_else(mask_of(repeated), text_scalar(" ;\n    "), begun)
+    texts = join_texts(lead, predicate, " ", object_)
     return texts, str(subject[len(subject) - 1])
 
 
 def _graph_lines(columns: list[Array]) -> Array:
-    statements = joined(*columns[:3], separator=" ")
-    in_graph = joined(columns[3], " { ", statements, " . }\n")
-    in_default = joined(statements, " .\n")
+    statements = join_texts(*columns[:3], separator=" ")
+    in_graph = join_texts(columns[3], " { ", statements, " . }\n")
+    in_default = join_texts(statements, " .\n")
     return pc.if_else(pc.equal(columns[3], text_scalar(DEFAULT_GRAPH)), in_default, in_graph)
 
 
@@ -462,7 +463,7 @@ def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = 
     Without a resource the file is named after the predicate; the empty resource is standard output. Nothing
     is written outside of `output`, unless that is allowed.
     """
-    options = Options(transfer)
+    options = TransferOptions(transfer)
     folder = output or transfer.folder
     if "resource" in transfer.options:
         path = transfer_path(transfer, folder)
@@ -476,7 +477,7 @@ def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = 
     return Export(path, canonical_format(transfer.format, path), _write_options(options, path), wanted)
 
 
-def _write_options(options: Options, path: Path | None) -> WriteOptions:
+def _write_options(options: TransferOptions, path: Path | None) -> WriteOptions:
     return WriteOptions(
         header=options.flag("header", True) and not options.flag("ignore_headers", False),
         delimiter=options.text("delimiter") and options.character("delimiter", ","),

@@ -12,15 +12,15 @@ from typing import Any
 
 from tidelog.errors import Diagnostic, Label, suggest
 from tidelog.logic import clauses
-from tidelog.logic.expressions import Times
+from tidelog.logic.expressions import IntervalReader
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Fact, MetricRule, Program, Rule, Variable
 from tidelog.logic.resolve import Resolver
-from tidelog.logic.scopes import Placed, Report, Scope
+from tidelog.logic.scopes import Report, Scope, ScopedStatement
 from tidelog.logic.signatures import Signatures
 from tidelog.syntax import ast
 
-# ---- What a rule means, whatever its variables are called and in whatever order its literals stand.
+# ---- Rules compared by meaning: names of variables and the order of literals do not matter.
 
 
 class Rules:
@@ -36,7 +36,7 @@ class Rules:
         self._rules.setdefault(_outline(rule), []).append(rule)
 
     def find(self, wanted: Rule) -> tuple[Rule, ...]:
-        """All rules that mean the same as the wanted one: names, spelling and order do not matter.
+        """All rules that mean the same as the given one: names, spelling and order do not matter.
 
         >>> from tidelog import parse
         >>> rules = parse("p(?x) :- q(?x, ?y), ~r(?y) . q(1, 2) . r(3) .").rules
@@ -127,30 +127,30 @@ def _words(item: object) -> Iterator[str]:
         yield from map(_blind, parts)
 
 
-# ---- Change scripts: from signed facts and rules to what one transaction takes away and adds.
+# ---- Change scripts: from signed facts and rules to what one transaction deletes and inserts.
 #
-# All errors of a transaction are raised together, as those of a program are. Rules that are taken away are
-# found by what they mean; facts are looked for by whoever has them.
+# All errors of a transaction are raised together, as those of a program are. Rules to delete are
+# found by what they mean; facts are looked up by the caller.
 
 UNSIGNED = "E640"
 NOT_IN_SCRIPTS = "E641"
 COMMIT_INSIDE = "E642"
 RULE_NOT_THERE = "E632"
-SHOWN = 3  # rules that are shown beside one that is not there
+SHOWN = 3  # similar rules that are shown for one that is missing
 
 _IN_SCRIPTS = (
-    ast.Clause,
-    ast.PrefixDirective,
-    ast.BaseDirective,
-    ast.DeclareDirective,
-    ast.CommitDirective,
-    ast.AdvanceDirective,
+    ast.ClauseNode,
+    ast.PrefixDirectiveNode,
+    ast.BaseDirectiveNode,
+    ast.DeclareDirectiveNode,
+    ast.CommitDirectiveNode,
+    ast.AdvanceDirectiveNode,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RuleChanges:
-    """Rules to take away and to add, as they are written, and the rules that were there before."""
+    """Rules to delete and to add, as they are written, and the rules before."""
 
     before: tuple[Rule, ...]
     wanted: tuple[Rule, ...] = ()
@@ -182,7 +182,7 @@ class RuleChanges:
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """The rules afterwards, those removed, those added, and what could not be taken away."""
+    """The rules afterwards, those deleted, those added, and errors for those that are missing."""
 
     rules: tuple[Rule, ...]
     removed: tuple[Rule, ...] = ()
@@ -191,8 +191,8 @@ class RuleOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What a text asks for in a transaction: facts, and the rules of the transaction so far.
+class RequestedChanges:
+    """The changes that a script requests in a transaction: facts, and the rules of the transaction so far.
 
     `program` is the program afterwards, without facts.
     """
@@ -205,34 +205,34 @@ class Changes:
     advance: Interval | None = None  # the point to which time advances
 
 
-def transactions(document: ast.Document) -> Iterator[ast.Document]:
+def transactions(document: ast.DocumentNode) -> Iterator[ast.DocumentNode]:
     """The transactions of a script: each ends at a commit, the last perhaps at the end of the text."""
     waiting: list[ast.Statement] = []
     for statement in document.statements:
-        if isinstance(statement, ast.CommitDirective):
-            yield ast.Document(tuple(waiting))
+        if isinstance(statement, ast.CommitDirectiveNode):
+            yield ast.DocumentNode(tuple(waiting))
             waiting = []
         else:
             waiting.append(statement)
     if waiting:
-        yield ast.Document(tuple(waiting))
+        yield ast.DocumentNode(tuple(waiting))
 
 
-def is_program(document: ast.Document) -> bool:
+def is_program(document: ast.DocumentNode) -> bool:
     """Whether several statements stand here, and not one of them is signed."""
-    clauses = [statement for statement in document.statements if isinstance(statement, ast.Clause)]
+    clauses = [statement for statement in document.statements if isinstance(statement, ast.ClauseNode)]
     return len(clauses) > 1 and not any(clause.sign for clause in clauses)
 
 
 def resolve_changes(
-    document: ast.Document,
+    document: ast.DocumentNode,
     program: Program,
     earlier: RuleChanges,
     *,
     unsigned: str | None = None,
     folder: Path | None = None,
-) -> Changes:
-    """What a text asks for on top of a program, which has no facts of its own.
+) -> RequestedChanges:
+    """The changes that a script requests of a program, which has no facts of its own.
 
     `earlier` are the rules that the transaction has changed so far. A clause without a sign has the sign
     `unsigned`. Without that it is an error, as are directives that say more than how to read what stands
@@ -240,7 +240,7 @@ def resolve_changes(
     """
     resolver = _Resolver(program, earlier, unsigned)
     after = replace(resolver.resolve(document, folder), facts=(), rules=resolver.outcome.rules)
-    return Changes(
+    return RequestedChanges(
         program if resolver.is_plain else after,
         resolver.changes,
         resolver.outcome,
@@ -263,11 +263,11 @@ class _Resolver(Resolver):
         self.is_plain = True  # only facts of known predicates, so that the program stays as it is
         self._count = len(self.signatures.predicates)
         self._timed = len(self.given_times)
-        # What is taken away says nothing new about predicates, and nobody is warned of it.
+        # A deletion declares nothing about predicates, so there are no warnings of it.
         self._doubts = Report()
         self._known = Signatures(self._doubts, program.predicates)
 
-    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+    def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program after the changes, or all that is wrong with them; of a program, that it is one."""
         if self.unsigned is None and is_program(document):
             count = len(document.statements)
@@ -280,11 +280,11 @@ class _Resolver(Resolver):
             self.report.check()
         return super().resolve(document, folder)
 
-    def statement(self, placed: Placed) -> None:
+    def statement(self, placed: ScopedStatement) -> None:
         """Take what a statement says."""
         statement = placed.statement
-        is_fact = isinstance(statement, ast.Clause) and not statement.body
-        self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirective))
+        is_fact = isinstance(statement, ast.ClauseNode) and not statement.body
+        self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirectiveNode))
         if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
             message = "a change script consists of signed facts and rules"
             help = "put this into the program"
@@ -292,16 +292,16 @@ class _Resolver(Resolver):
             return
         super().statement(placed)
 
-    def commit(self, directive: ast.CommitDirective) -> None:
+    def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report a commit: here stands one transaction."""
         message = "one transaction is asked for here, and this ends it before the end"
         self.report.error(COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions")
 
-    def advance(self, directive: ast.AdvanceDirective) -> None:
+    def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Take the time to which time advances."""
-        self.advance_to = Times(self.report, self.parameters).at(directive.to)
+        self.advance_to = IntervalReader(self.report, self.parameters).at(directive.to)
 
-    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+    def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
         """Take the facts or rules of a clause."""
         sign = clause.sign or self.unsigned
         if sign is None:
@@ -335,7 +335,7 @@ class _Resolver(Resolver):
 
 
 def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
-    """That a rule cannot be taken away because it is not there."""
+    """The error that a rule cannot be deleted because it is missing."""
     head = wanted.head.predicate
     near = [rule.span for rule in rules if rule.head.predicate == head and rule.span is not None]
     if near:

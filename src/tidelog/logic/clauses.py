@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from tidelog.errors import Span, codes
-from tidelog.logic.expressions import Expressions, Metrics, Place, Times, plain_value
+from tidelog.logic.expressions import ExpressionContext, Expressions, IntervalReader, Metrics, plain_value
 from tidelog.logic.functions import builtins
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
@@ -50,12 +50,12 @@ from tidelog.syntax import ast
 # ---- Variables as Prolog writes them: `p(X) :- q(X) .` is a rule about one constant, which is rarely meant.
 
 
-def warn_of_foreign_variables(clause: ast.Clause, report: Report) -> None:
+def warn_of_foreign_variables(clause: ast.ClauseNode, report: Report) -> None:
     """Warn of a rule without variables that uses names such as `X` or `_x` as Prolog uses variables.
 
     They are so used if they stand in the head and in the body, or in two conditions.
     """
-    if any(isinstance(node, ast.Variable) for node in nodes(clause)):
+    if any(isinstance(node, ast.VariableNode) for node in nodes(clause)):
         return
     parts = [_foreign_names(clause.heads), *map(_foreign_names, clause.body)]
     shared = [name for name in dict.fromkeys(name for part in parts for name in part) if _shared(name, parts)]
@@ -70,27 +70,27 @@ def warn_of_foreign_variables(clause: ast.Clause, report: Report) -> None:
     report.warn(codes.FOREIGN_VARIABLES, message, first.span, help)
 
 
-def _shared(name: str, parts: list[dict[str, ast.Name]]) -> bool:
+def _shared(name: str, parts: list[dict[str, ast.NameNode]]) -> bool:
     return sum(name in part for part in parts) > 1
 
 
-def _foreign_names(tree: object) -> dict[str, ast.Name]:
+def _foreign_names(tree: object) -> dict[str, ast.NameNode]:
     """The constants that begin with a capital letter or an underscore, each where it stands first."""
-    found: dict[str, ast.Name] = {}
+    found: dict[str, ast.NameNode] = {}
     for node in nodes(tree):
-        if isinstance(node, ast.Name) and (node.text[0].isupper() or node.text[0] == "_"):
+        if isinstance(node, ast.NameNode) and (node.text[0].isupper() or node.text[0] == "_"):
             found.setdefault(node.text, node)
     return found
 
 
-def nodes(tree: object) -> Iterator[ast.Node]:
+def nodes(tree: object) -> Iterator[ast.SyntaxNode]:
     """The nodes of a tree, without the names of predicates and functions."""
     if isinstance(tree, tuple):
         for item in tree:
             yield from nodes(item)
-    elif isinstance(tree, ast.Call):
+    elif isinstance(tree, ast.CallNode):
         yield from nodes(tree.arguments)
-    elif isinstance(tree, ast.Node):
+    elif isinstance(tree, ast.SyntaxNode):
         yield tree
         kind: Any = type(tree)
         for part in _parts(kind):
@@ -124,7 +124,7 @@ class Head:
     def add(self, argument: ast.Expression) -> None:
         """Add the next argument."""
         earlier = len(self.aggregations)
-        expression = self.expressions.expression(argument, Place.HEAD)
+        expression = self.expressions.expression(argument, ExpressionContext.HEAD)
         if len(self.aggregations) > earlier:
             self._add_aggregated(expression)
             return
@@ -156,7 +156,7 @@ class Head:
 
 # ---- Clauses: from the tree of a fact, rule or query to safe rules over terms.
 #
-# Arguments that are expressions become variables, and an equality, an assignment or a test beside the atom.
+# Arguments that are expressions become variables, and an equality, an assignment or a test next to the atom.
 
 TRIPLE = "triple"
 ANSWER = "?-"  # the predicate in the head of a query's rule
@@ -165,7 +165,7 @@ NEVER = Comparison("=", Constant(TRUE), Constant(FALSE))
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the clauses of a file see of the rest of the program."""
+    """What the clauses of a file know of the rest of the program."""
 
     scope: Scope
     parameters: Mapping[str, Value]
@@ -173,7 +173,7 @@ class Surroundings:
     signatures: Signatures
 
 
-def facts(clause: ast.Clause, around: Surroundings) -> tuple[Fact, ...]:
+def facts(clause: ast.ClauseNode, around: Surroundings) -> tuple[Fact, ...]:
     """The facts that a clause without a body states."""
     plain = _plain_fact(clause, around)
     if plain is not None:
@@ -183,10 +183,10 @@ def facts(clause: ast.Clause, around: Surroundings) -> tuple[Fact, ...]:
     return tuple(fact for fact in found if fact is not None)
 
 
-def _plain_fact(clause: ast.Clause, around: Surroundings) -> Fact | None:
+def _plain_fact(clause: ast.ClauseNode, around: Surroundings) -> Fact | None:
     """The fact of a clause in which nothing can be wrong, most often one of very many like it."""
     match clause.heads:
-        case (ast.Atom(ast.Call(ast.Name(name), arguments), None | ast.Interval() as at),):
+        case (ast.AtomNode(ast.CallNode(ast.NameNode(name), arguments), None | ast.IntervalNode() as at),):
             pass
         case _:
             return None
@@ -200,11 +200,11 @@ def _plain_fact(clause: ast.Clause, around: Surroundings) -> Fact | None:
         row.append(value)
     if at is None:
         return Fact(name, tuple(row), clause.span)
-    interval = Times(around.report, around.parameters).interval(at)
+    interval = IntervalReader(around.report, around.parameters).interval(at)
     return None if interval is None else TimedFact(name, tuple(row), clause.span, interval)
 
 
-def rules(clause: ast.Clause, around: Surroundings) -> tuple[Rule, ...]:
+def rules(clause: ast.ClauseNode, around: Surroundings) -> tuple[Rule, ...]:
     """The rules that a clause with a body means, one for each head."""
     resolver = _Clause(clause, around)
     body = resolver.body(clause.body)
@@ -234,11 +234,11 @@ class _Clause:
         self.is_query = is_query
         self.is_metric = False  # operators of time stand in it, or times in the query
         self.time: str | None = None  # the query's variable for the time
-        self.times = Times(around.report, around.parameters)
+        self.times = IntervalReader(around.report, around.parameters)
         self.scope = around.scope
         self.report = around.report
         self.signatures = around.signatures
-        taken = frozenset(node.name for node in nodes(tree) if isinstance(node, ast.Variable))
+        taken = frozenset(node.name for node in nodes(tree) if isinstance(node, ast.VariableNode))
         self.expressions = Expressions(around.scope, around.parameters, around.report, taken)
         self.columns = Columns(around.report)
         self.matched: set[Variable] = set()  # variables that are arguments of atoms in the body
@@ -258,7 +258,7 @@ class _Clause:
         predicate = self._derive(use, len(arguments))
         row = []
         for column, argument in enumerate(arguments):
-            value = self.expressions.value(argument, Place.FACT)
+            value = self.expressions.value(argument, ExpressionContext.FACT)
             if value is not None:
                 constant = self.columns.constant(Constant(value), predicate, column, argument.span)
                 row.append(constant.value)
@@ -269,18 +269,18 @@ class _Clause:
     def _time_of_fact(self, head: ast.Head) -> Interval | None:
         """When a fact holds; None if it says nothing of that."""
         match head:
-            case ast.UnaryMetric(operator):
+            case ast.UnaryMetricNode(operator):
                 message = f"the operator `{operator}` stands at a fact"
                 help = "write when it holds: `p(a)@[0, 10) .`"
                 self.report.error(codes.MISPLACED_OPERATOR, message, head.span, help)
-            case ast.Atom(_, ast.Variable(name) as at):
+            case ast.AtomNode(_, ast.VariableNode(name) as at):
                 message = f"variable `?{name}` in a fact, where nothing can bind it"
                 self.report.error(codes.VARIABLE_WITHOUT_BODY, message, at.span)
-            case ast.Atom(_, ast.Sometime() as at):
+            case ast.AtomNode(_, ast.SometimeNode() as at):
                 message = "a fact that holds at some time, nobody knows when"
                 help = "`during` and `ever` are for queries; write when it holds: `p(a)@[0, 10) .`"
                 self.report.error(codes.TIME_IN_RULE, message, at.span, help)
-            case ast.Atom(_, at) if at is not None and not isinstance(at, ast.Variable):
+            case ast.AtomNode(_, at) if at is not None and not isinstance(at, ast.VariableNode):
                 return self.times.at(at)
         return None
 
@@ -289,7 +289,7 @@ class _Clause:
     ) -> Rule | None:
         """The rule with this head."""
         moves = tuple(self._moves(head))
-        if isinstance(head, ast.Atom) and head.at is not None:
+        if isinstance(head, ast.AtomNode) and head.at is not None:
             self._refuse_time(head.at)
         found = self._head(head)
         if found is None:
@@ -319,22 +319,22 @@ class _Clause:
 
     def _moves(self, head: ast.Head) -> Iterator[tuple[str, Interval]]:
         """The operators of a head, the outermost first."""
-        while isinstance(head, ast.UnaryMetric):
+        while isinstance(head, ast.UnaryMetricNode):
             interval = self.times.interval(head.interval, is_duration=True)
             if interval is not None:
                 yield head.operator, interval
-            assert isinstance(head.operand, ast.Atom | ast.UnaryMetric), "the parser takes no other"
+            assert isinstance(head.operand, ast.AtomNode | ast.UnaryMetricNode), "the parser takes no other"
             head = head.operand
 
     def _head(self, head: ast.Head) -> tuple[Use, tuple[ast.Expression, ...]] | None:
         """The predicate and the arguments of a head; None, with the reason reported, if it has none."""
         match head:
-            case ast.HeadEquality(left, right, operator):
+            case ast.HeadEqualityNode(left, right, operator):
                 return Use(EQUAL if operator == "=" else DIFFERENT, operator, head.span), (left, right)
-            case ast.UnaryMetric(_, _, operand):
-                assert isinstance(operand, ast.Atom | ast.UnaryMetric), "the parser takes no other"
+            case ast.UnaryMetricNode(_, _, operand):
+                assert isinstance(operand, ast.AtomNode | ast.UnaryMetricNode), "the parser takes no other"
                 return self._head(operand)
-            case ast.Atom(call):
+            case ast.AtomNode(call):
                 use, arguments = self._use(call)
                 if self._is_reserved(use, call.span):
                     return None
@@ -383,26 +383,26 @@ class _Clause:
 
     def _literal(self, literal: ast.Literal) -> Iterator[Literal]:
         match literal:
-            case ast.Negation(ast.Atom() as atom):
+            case ast.NegationNode(ast.AtomNode() as atom):
                 yield from self._atom(atom, negated=True)
-            case ast.Negation(operand):
+            case ast.NegationNode(operand):
                 yield from self._metric(operand, negated=True)
-            case ast.Atom():
+            case ast.AtomNode():
                 yield from self._atom(literal, negated=False)
-            case ast.UnaryMetric() | ast.BinaryMetric():
+            case ast.UnaryMetricNode() | ast.BinaryMetricNode():
                 yield from self._metric(literal, negated=False)
-            case ast.Comparison(operator, left, right):
+            case ast.ComparisonNode(operator, left, right):
                 yield Comparison(operator, self._side(left), self._side(right))
 
     def _side(self, node: ast.Expression) -> Expression:
-        return self.expressions.expression(node, Place.BODY)
+        return self.expressions.expression(node, ExpressionContext.BODY)
 
-    def _atom(self, atom: ast.Atom, *, negated: bool) -> Iterator[Literal]:
+    def _atom(self, atom: ast.AtomNode, *, negated: bool) -> Iterator[Literal]:
         if atom.at is not None:
             yield from self._atom_at(atom, atom.at, negated)
             return
         use, arguments = self._use(atom.call)
-        function = builtins.lookup(use.name) if isinstance(atom.call, ast.Call) else None
+        function = builtins.lookup(use.name) if isinstance(atom.call, ast.CallNode) else None
         if function is not None and function.boolean:
             yield from self._condition(atom.call, negated)
         elif use.name in (TOP, BOTTOM):
@@ -412,14 +412,14 @@ class _Clause:
         else:
             yield from self._positive(use, arguments)
 
-    def _atom_at(self, atom: ast.Atom, at: ast.At, negated: bool) -> Iterator[Literal]:
-        """An atom with a time, in a query: it holds throughout an interval, or at times to be told."""
+    def _atom_at(self, atom: ast.AtomNode, at: ast.At, negated: bool) -> Iterator[Literal]:
+        """An atom with a time, in a query: it holds throughout an interval, or its times are asked for."""
         if not self.is_query:
             self._refuse_time(at)
             return
         self.is_metric = True
         found = list(self._atom(replace(atom, at=None), negated=negated))
-        if isinstance(at, ast.Variable):
+        if isinstance(at, ast.VariableNode):
             if self.time not in (None, at.name):
                 message = f"`?{at.name}` is a second variable for the time, beside `?{self.time}`"
                 help = "a query has one time: that at which all of it holds"
@@ -428,7 +428,7 @@ class _Clause:
             yield from found
             return
         interval, held = self.times.at(at), Throughout
-        if isinstance(at, ast.Sometime):
+        if isinstance(at, ast.SometimeNode):
             held = Sometime
         for literal in found:
             if isinstance(literal, Atom) and interval is not None:
@@ -441,7 +441,7 @@ class _Clause:
                 yield literal
 
     def _metric(self, node: ast.Metric, *, negated: bool) -> Iterator[Literal]:
-        """A metric atom, then what must hold beside it."""
+        """A metric atom, and the literals that must hold with it."""
         self.is_metric = True
         metrics = Metrics(self.times, self._operand)
         metric = metrics.metric(node, is_bound=negated)
@@ -451,13 +451,13 @@ class _Clause:
         yield MetricNegation(metric) if negated else metric
         yield from metrics.beside
 
-    def _operand(self, atom: ast.Atom, is_bound: bool) -> tuple[Atom | None, tuple[Literal, ...]]:
-        """An atom under an operator, and what must hold beside it."""
+    def _operand(self, atom: ast.AtomNode, is_bound: bool) -> tuple[Atom | None, tuple[Literal, ...]]:
+        """An atom under an operator, and the literals that must hold with it."""
         if atom.at is not None:
             self._refuse_time(atom.at)
             return None, ()
         use, arguments = self._use(atom.call)
-        function = builtins.lookup(use.name) if isinstance(atom.call, ast.Call) else None
+        function = builtins.lookup(use.name) if isinstance(atom.call, ast.CallNode) else None
         if function is not None and function.boolean:
             message = f"`{use.written}` is a function: it holds at all times, or never"
             self.report.error(codes.MISPLACED_OPERATOR, message, atom.span, "take it out of the operator")
@@ -471,8 +471,8 @@ class _Clause:
         assert isinstance(inner, Atom)
         return inner, tuple(found[:place] + found[place + 1 :])
 
-    def _condition(self, call: ast.Call | ast.Triple, negated: bool) -> Iterator[Literal]:
-        assert isinstance(call, ast.Call)
+    def _condition(self, call: ast.CallNode | ast.TripleNode, negated: bool) -> Iterator[Literal]:
+        assert isinstance(call, ast.CallNode)
         expression = self._side(call)
         if isinstance(expression, Apply):
             yield Condition(expression, negated)
@@ -516,16 +516,16 @@ class _Clause:
         yield Negation(Atom(use.name, tuple(terms)))
 
     def _argument(self, node: ast.Expression) -> Expression:
-        if isinstance(node, ast.Anonymous):
+        if isinstance(node, ast.AnonymousNode):
             return self.expressions.fresh()
         expression = self._side(node)
         if isinstance(expression, Variable):
             self.matched.add(expression)
         return expression
 
-    def _use(self, call: ast.Call | ast.Triple) -> tuple[Use, tuple[ast.Expression, ...]]:
+    def _use(self, call: ast.CallNode | ast.TripleNode) -> tuple[Use, tuple[ast.Expression, ...]]:
         """The predicate of an atom, and its arguments."""
-        if isinstance(call, ast.Triple):
+        if isinstance(call, ast.TripleNode):
             return Use(TRIPLE, TRIPLE, call.span), (call.subject, call.predicate, call.object)
         name = self.scope.predicate(call.symbol, self.report)
         use = Use(name, written(call.symbol), call.span)
@@ -561,19 +561,19 @@ def _first(places: Sequence[Span | None]) -> Span | None:
 def _column_name(argument: ast.Expression) -> str | None:
     """The name of a head's column: that of its variable, or of what is aggregated, such as `sum_amount`."""
     match argument:
-        case ast.Variable(name):
+        case ast.VariableNode(name):
             return name
-        case ast.Aggregate(function, (ast.Variable(name), *_)):
+        case ast.AggregateNode(function, (ast.VariableNode(name), *_)):
             return f"{function}_{name}"
     return None
 
 
-def _name(clause: ast.Clause, report: Report) -> str | None:
+def _name(clause: ast.ClauseNode, report: Report) -> str | None:
     """The rule's name, from its attributes."""
     name = None
     for attribute in clause.attributes:
         match attribute:
-            case ast.Attribute("name", (ast.Text(text),)):
+            case ast.AttributeNode("name", (ast.TextNode(text),)):
                 name = text
             case _:
                 message = f"the attribute `{attribute.name}` is not known, so it has no effect"

@@ -32,21 +32,18 @@ from tidelog.logic.values import (
 )
 from tidelog.syntax.lexer import quote, unescape
 
-# ---- Text to value and value to text.
-#
 # Four ways to write a value:
 #
-# - `plain`: the text alone, without quotes or brackets, as people and spreadsheets want it;
-# - `field`: a field of a file, as Nemo writes it, that `read_any` reads as the same value: names and numbers
-# as
-#   they are, strings in quotes, all else with its language or datatype;
+# - `plain`: the text alone, without quotes or brackets, for tables and spreadsheets;
+# - `field`: a field of a file, as Nemo writes it, that `read_any` reads as the same value: names and
+#   numbers as they are, strings in quotes, all else with its language or datatype;
 # - `exact`: a term of the rule language that reads back as the same value, `read_exact(exact(v)) == v`;
 # - `ntriples`: a term of N-Triples.
 #
 # Three ways to read one: `read_exact` for the last two, `read_typed` for a field of a column with a type, and
 # `read_any` for a field of a column without one, which follows Nemo:
 #
-# | the field, white space around it gone                 | is read as                                    |
+# | the field, without white space around it              | is read as                                    |
 # |-------------------------------------------------------|-----------------------------------------------|
 # | empty                                                 | the empty string                              |
 # | `12`, `+07`: digits                                   | an integer                                    |
@@ -334,7 +331,7 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
 # | with a language                   | `{"@value": "chat", "@language": "fr"}`
 # | other literals                    | `{"@value": "2020-12-31", "@type": "http://…#date"}`
 #
-# How a value is written depends on its kind, not on what stands beside it. Text alone is read as it is in the
+# How a value is written depends on its kind, not on the values next to it. Text alone is read as it is in the
 # JSON of others, a name if it has the form of one, else a string; so strings need a form of their own.
 
 _NATIVE = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.BIG, Kind.DOUBLE})

@@ -1,4 +1,13 @@
-"""Equality as rules: what `?x = ?y` in a head means, and a program with its axioms spelt out."""
+"""Equality as rules: what `?x = ?y` in a head means, and a program with its axioms spelt out.
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015, section 2: equality is a congruence. It is symmetric and transitive, and
+equals may be replaced in every argument of every predicate. That each constant equals itself is left out:
+replacing it by itself gives nothing new.
+
+Invariant: rules with these axioms are stratified only if nothing that equality depends on is negated or
+aggregated, for equality can change every predicate.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +30,6 @@ from tidelog.logic.program import (
     Rule,
     Variable,
 )
-
-# ---- Equality as rules: what `?x = ?y` in a head means.
-#
-# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-# Programs with Equality, IJCAI 2015, section 2: equality is a congruence. It is symmetric and transitive, and
-# equals may be replaced in every argument of every predicate. That each constant equals itself is left out:
-# replacing it by itself gives nothing new.
-#
-# Invariant: rules with these axioms are stratified only if nothing that equality depends on is negated or
-# aggregated, for equality can change every predicate.
 
 UNKNOWN_TREATMENT = "E607"
 DIFFERENT_LITERALS = "different literals are equal"
@@ -101,11 +100,10 @@ def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
     )
 
 
-# ---- Equality as ordinary rules: a program that any engine, maintainer and query strategy can run.
+# ---- A program with the axioms as rules, which any engine, maintainer and query strategy can run.
 #
-# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-# Programs with Equality, IJCAI 2015, section 2, rules (≈1) to (≈3), for predicates of any arity. It is the
-# definition of what equality means, and the baseline that rewriting is measured against.
+# Rules (≈1) to (≈3) of the paper, for predicates of any arity: the definition of what equality means, and the
+# baseline that rewriting is measured against.
 #
 # Invariant: the program has the same facts as before in every predicate, and those that replacing equals
 # adds.

@@ -39,19 +39,19 @@ from tidelog.syntax import ast
 
 # ---- Metric atoms and times: from the tree to operators with exact intervals over atoms.
 
-# The atom that a tree means, and what must hold beside it; whether its variables are bound elsewhere.
-ReadAtom = Callable[[ast.Atom, bool], tuple[Atom | None, tuple[Literal, ...]]]
+# From a tree, and whether its variables are bound by other literals, to its atom and what must hold with it.
+ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]]]
 _Bound = tuple[Fraction | None, bool, bool]  # the point, whether it is a dateTime, whether it is -inf
 
 
-class Times:
+class IntervalReader:
     """Reads intervals; what is wrong with them is reported."""
 
     def __init__(self, report: Report, parameters: Mapping[str, Value]) -> None:
         self.report = report
         self.parameters = parameters
 
-    def interval(self, node: ast.Interval, *, is_duration: bool = False) -> Interval | None:
+    def interval(self, node: ast.IntervalNode, *, is_duration: bool = False) -> Interval | None:
         """The interval; None, with the fault reported, if it is none. Durations begin at 0 or later."""
         left, right = self._bound(node.left), self._bound(node.right)
         if left is None or right is None:
@@ -76,11 +76,11 @@ class Times:
         self._report(f"this interval cannot be: {fault}", node.span)
         return None
 
-    def at(self, node: ast.Interval | ast.Bound | ast.Sometime) -> Interval | None:
+    def at(self, node: ast.IntervalNode | ast.Bound | ast.SometimeNode) -> Interval | None:
         """The interval at which a fact holds, or the point; or that of which it is a time."""
-        if isinstance(node, ast.Sometime):
+        if isinstance(node, ast.SometimeNode):
             return ALWAYS if node.interval is None else self.interval(node.interval)
-        if isinstance(node, ast.Interval):
+        if isinstance(node, ast.IntervalNode):
             return self.interval(node)
         found = self._bound(node)
         if found is None:
@@ -97,22 +97,22 @@ class Times:
             self._report(f"this is longer than a time can be, {LONGEST} characters", node.span)
             return None
         match node:
-            case ast.Infinity(lexical):
+            case ast.InfinityNode(lexical):
                 return None, False, lexical.startswith("-")
-            case ast.Fraction(numerator, denominator):
+            case ast.FractionNode(numerator, denominator):
                 if int(denominator.lexical, 0) == 0:
                     self._report("a bound cannot be divided by 0", node.span)
                     return None
                 return Fraction(Decimal(numerator.lexical)) / int(denominator.lexical, 0), False, False
-            case ast.Duration(lexical):
+            case ast.DurationNode(lexical):
                 digits = lexical.rstrip("mshdw")
                 return Fraction(Decimal(digits)) * SECONDS[lexical[len(digits) :]], False, False
-            case ast.Number(lexical, kind):
+            case ast.NumberNode(lexical, kind):
                 is_based = kind is ast.NumberKind.BASED
                 return self._written(str(int(lexical, 0)) if is_based else lexical, node.span)
-            case ast.Text(text):
+            case ast.TextNode(text):
                 return self._written(text, node.span)
-            case ast.Parameter(name):
+            case ast.ParameterNode(name):
                 return self._parameter(name, node.span)
 
     def _written(self, text: str, span: Span | None) -> _Bound | None:
@@ -139,9 +139,9 @@ class Times:
 
 
 class Metrics:
-    """Reads metric atoms of one clause. Mutable: it gathers what must hold beside them."""
+    """Reads metric atoms of one clause. Mutable: it collects what must hold with them."""
 
-    def __init__(self, times: Times, read_atom: ReadAtom) -> None:
+    def __init__(self, times: IntervalReader, read_atom: ReadAtom) -> None:
         self.times = times
         self.report = times.report
         self.read_atom = read_atom
@@ -154,15 +154,15 @@ class Metrics:
 
     def _operand(self, node: ast.Metric, is_bound: bool) -> Atom | Metric | None:
         match node:
-            case ast.Atom():
+            case ast.AtomNode():
                 atom, beside = self.read_atom(node, is_bound)
                 self.beside.extend(beside)
                 return atom
-            case ast.UnaryMetric(operator, interval, operand):
+            case ast.UnaryMetricNode(operator, interval, operand):
                 window = self.times.interval(interval, is_duration=True)
                 inner = self._operand(operand, is_bound)
                 return None if window is None or inner is None else Metric(operator, window, (inner,))
-            case ast.BinaryMetric(operator, left, interval, right):
+            case ast.BinaryMetricNode(operator, left, interval, right):
                 window = self.times.interval(interval, is_duration=True)
                 operands = self._operand(left, True), self._operand(right, is_bound)
                 if window is None or operands[0] is None or operands[1] is None:
@@ -210,7 +210,7 @@ def _intervals(metric: Atom | Metric) -> Iterator[Interval]:
 _SECONDS = {"ms": "0.001", "s": "1", "m": "60", "h": "3600", "d": "86400", "w": "604800"}
 
 
-class Place(Enum):
+class ExpressionContext(Enum):
     """Where an expression stands."""
 
     HEAD = "the head of a rule"
@@ -247,7 +247,7 @@ class Expressions:
             self._made += 1
         return Variable(f"_{self._made}")
 
-    def value(self, node: ast.Expression, place: Place) -> Value | None:
+    def value(self, node: ast.Expression, place: ExpressionContext) -> Value | None:
         """The value of a constant expression; None, with the fault reported, if it has none."""
         expression = self.expression(node, place)
         if isinstance(expression, Apply) and not self.occurrences:
@@ -257,7 +257,7 @@ class Expressions:
             return None
         return expression.value
 
-    def term(self, node: ast.Expression, place: Place) -> Term:
+    def term(self, node: ast.Expression, place: ExpressionContext) -> Term:
         """The variable or constant that an expression is, or a variable to which it is assigned."""
         expression = self.expression(node, place)
         if not isinstance(expression, Apply):
@@ -266,30 +266,30 @@ class Expressions:
         self.assigned.append(Assignment(variable, expression))
         return variable
 
-    def expression(self, node: ast.Expression, place: Place) -> Expression:
+    def expression(self, node: ast.Expression, place: ExpressionContext) -> Expression:
         """The expression that the tree means."""
         match node:
-            case ast.Variable():
+            case ast.VariableNode():
                 return self._variable(node, place)
-            case ast.Anonymous():
+            case ast.AnonymousNode():
                 message = f"`_` has no value in {place.value}"
-                help = "give it a name, and bind it in the body" if place is Place.HEAD else None
+                help = "give it a name, and bind it in the body" if place is ExpressionContext.HEAD else None
                 self.report.error(codes.ANONYMOUS_WITHOUT_VALUE, message, node.span, help)
-            case ast.Existential(name):
+            case ast.ExistentialNode(name):
                 message = f"existential variables such as `!{name}` are not part of the language"
                 help = "compute a new name from what identifies it, such as IRI(CONCAT(…))"
                 self.report.error(codes.EXISTENTIAL, message, node.span, help)
-            case ast.Parameter():
+            case ast.ParameterNode():
                 return self._parameter(node)
-            case ast.Call(symbol, arguments):
+            case ast.CallNode(symbol, arguments):
                 return self._function(symbol, arguments, place, node.span)
-            case ast.Negative(operand):
+            case ast.NegativeNode(operand):
                 return self._apply("NEG", (operand,), place, node.span)
-            case ast.Operation(operator, left, right):
+            case ast.OperationNode(operator, left, right):
                 return self._apply(operator, (left, right), place, node.span)
-            case ast.Aggregate():
+            case ast.AggregateNode():
                 return self._aggregate(node, place)
-            case ast.FormatString(parts):
+            case ast.FormatStringNode(parts):
                 return self._format_string(parts, place, node.span)
             case _:
                 return self._constant(node)
@@ -297,15 +297,15 @@ class Expressions:
 
     # ---- variables and parameters
 
-    def _variable(self, node: ast.Variable, place: Place) -> Expression:
+    def _variable(self, node: ast.VariableNode, place: ExpressionContext) -> Expression:
         self.occurrences.setdefault(node.name, []).append(node.span)
-        if place in (Place.FACT, Place.PARAMETER, Place.OPTION):
+        if place in (ExpressionContext.FACT, ExpressionContext.PARAMETER, ExpressionContext.OPTION):
             message = f"variable `?{node.name}` in {place.value}, where nothing can bind it"
-            help = f"write `{node.name}` if a name is meant" if place is Place.FACT else None
+            help = f"write `{node.name}` if a name is meant" if place is ExpressionContext.FACT else None
             self.report.error(codes.VARIABLE_WITHOUT_BODY, message, node.span, help)
         return Variable(node.name)
 
-    def _parameter(self, node: ast.Parameter) -> Expression:
+    def _parameter(self, node: ast.ParameterNode) -> Expression:
         if node.name in self.parameters:
             value = self.parameters[node.name]
             return UNRESOLVED if value == UNRESOLVED.value else Constant(value)
@@ -319,21 +319,21 @@ class Expressions:
 
     def _constant(
         self,
-        node: ast.Name | ast.PrefixedName | ast.Iri | ast.Text | ast.Boolean | ast.Number | ast.Duration,
+        node: ast.Symbol | ast.TextNode | ast.BooleanNode | ast.NumberNode | ast.DurationNode,
     ) -> Constant:
         match node:
-            case ast.Name() | ast.PrefixedName() | ast.Iri():
+            case ast.NameNode() | ast.PrefixedNameNode() | ast.IriNode():
                 return self._valid(lambda: values.iri(self.scope.constant(node, self.report)), node.span)
-            case ast.Text():
+            case ast.TextNode():
                 return self._text(node)
-            case ast.Boolean(value):
+            case ast.BooleanNode(value):
                 return Constant(values.boolean(value))
-            case ast.Number():
+            case ast.NumberNode():
                 return self._number(node)
-            case ast.Duration(lexical):
+            case ast.DurationNode(lexical):
                 return Constant(duration(lexical))
 
-    def _number(self, node: ast.Number) -> Constant:
+    def _number(self, node: ast.NumberNode) -> Constant:
         value = number(node)
         if value is not None:
             return Constant(value)
@@ -343,7 +343,7 @@ class Expressions:
         self.report.error(codes.BAD_LITERAL, message, node.span, help)
         return UNRESOLVED
 
-    def _text(self, node: ast.Text) -> Constant:
+    def _text(self, node: ast.TextNode) -> Constant:
         if node.language is not None:
             language = node.language
             return self._valid(lambda: values.language_string(node.value, language), node.span)
@@ -367,7 +367,11 @@ class Expressions:
     # ---- functions
 
     def _function(
-        self, symbol: ast.Symbol, arguments: Sequence[ast.Expression], place: Place, span: Span | None
+        self,
+        symbol: ast.Symbol,
+        arguments: Sequence[ast.Expression],
+        place: ExpressionContext,
+        span: Span | None,
     ) -> Expression:
         name = self.scope.predicate(symbol, self.report)
         function = builtins.lookup(name)
@@ -384,7 +388,7 @@ class Expressions:
         return self._apply(name, arguments, place, span)
 
     def _apply(
-        self, name: str, nodes: Sequence[ast.Expression], place: Place, span: Span | None
+        self, name: str, nodes: Sequence[ast.Expression], place: ExpressionContext, span: Span | None
     ) -> Expression:
         """The function applied to the arguments, evaluated if they are constant."""
         arguments = tuple(self.expression(node, place) for node in nodes)
@@ -414,7 +418,7 @@ class Expressions:
         return application if value is None else Constant(value)
 
     def _format_string(
-        self, parts: Sequence[str | ast.Expression], place: Place, span: Span | None
+        self, parts: Sequence[str | ast.Expression], place: ExpressionContext, span: Span | None
     ) -> Expression:
         """The texts and the values between them, concatenated."""
         resolved: list[Expression] = []
@@ -429,50 +433,54 @@ class Expressions:
 
     # ---- aggregates
 
-    def _aggregate(self, node: ast.Aggregate, place: Place) -> Expression:
+    def _aggregate(self, node: ast.AggregateNode, place: ExpressionContext) -> Expression:
         """A variable for the aggregate's value, which is noted among the aggregations."""
-        if place is not Place.HEAD:
+        if place is not ExpressionContext.HEAD:
             self._refuse_aggregate(node, place)
             return UNRESOLVED
-        arguments = tuple(self.term(argument, Place.AGGREGATE) for argument in node.arguments)
+        arguments = tuple(self.term(argument, ExpressionContext.AGGREGATE) for argument in node.arguments)
         variable = self.fresh()
         self.aggregations.append(Aggregation(variable, node.function, arguments))
         return variable
 
-    def _refuse_aggregate(self, node: ast.Aggregate, place: Place) -> None:
+    def _refuse_aggregate(self, node: ast.AggregateNode, place: ExpressionContext) -> None:
         name = f"`#{node.function}`"
         help: str | None = None
-        if place is Place.AGGREGATE:
+        if place is ExpressionContext.AGGREGATE:
             code, message = codes.NESTED_AGGREGATE, f"{name} inside an aggregate"
             help = "let another rule compute the inner aggregate first"
-        elif place is Place.FACT:
+        elif place is ExpressionContext.FACT:
             code = codes.AGGREGATE_IN_FACT
             message = f"{name} in a fact, where there is nothing to aggregate"
         else:
             code = codes.AGGREGATE_OUTSIDE_HEAD
             message = f"{name} in {place.value}: an aggregate stands in the head of a rule"
-            help = "let another rule compute it, and use its head here" if place is Place.BODY else None
+            help = (
+                "let another rule compute it, and use its head here"
+                if place is ExpressionContext.BODY
+                else None
+            )
         self.report.error(code, message, node.span, help)
         for argument in node.arguments:
             self.expression(argument, place)
 
 
 def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
-    """The value of a name, a number or a string; None for what is not so plain, or is at fault."""
+    """The value of a name, a number or a string; None for other expressions and for errors."""
     match node:
-        case ast.Name(text):
+        case ast.NameNode(text):
             return Value(Kind.IRI, text if scope.base is None else scope.base + text)
-        case ast.Number():
+        case ast.NumberNode():
             return number(node)
-        case ast.Text(text, None, None):
+        case ast.TextNode(text, None, None):
             return values.string(text)
     return None
 
 
-def number(node: ast.Number) -> Value | None:
+def number(node: ast.NumberNode) -> Value | None:
     """The value of a number as written; None for what is beyond the range of doubles.
 
-    >>> number(ast.Number("0xff", ast.NumberKind.BASED)).content
+    >>> number(ast.NumberNode("0xff", ast.NumberKind.BASED)).content
     255
     """
     match node.kind:

@@ -55,7 +55,7 @@ Evaluate = Callable[[ast.Expression], Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class DirectiveReader:
     """Reads the directives of one file; `evaluate` gives the value of a constant expression."""
 
     report: Report
@@ -64,11 +64,11 @@ class Reader:
     folder: Path | None
     sandbox: Sandbox
 
-    def transfer(self, use: Use, directive: ast.ImportDirective | ast.ExportDirective) -> Transfer:
+    def transfer(self, use: Use, directive: ast.ImportDirectiveNode | ast.ExportDirectiveNode) -> Transfer:
         """The import or export that a directive means."""
         tree = directive.format
         name = ALIASES.get(tree.name, tree.name)
-        is_import = isinstance(directive, ast.ImportDirective)
+        is_import = isinstance(directive, ast.ImportDirectiveNode)
         if name not in FORMATS:
             span = beginning(tree.span, tree.name)
             self.report.error(codes.UNKNOWN_FORMAT, f"unknown format `{name}`", span, _format_help(name))
@@ -100,12 +100,12 @@ class Reader:
             self.signatures.use(use, 3)
 
     def _options(
-        self, tree: ast.Format, name: str, is_import: bool
+        self, tree: ast.FormatNode, name: str, is_import: bool
     ) -> tuple[dict[str, OptionValue], tuple[ColumnType, ...] | None]:
         """The values of the options, and the column types of `format=(…)`."""
         values: dict[str, OptionValue] = {}
         types: tuple[ColumnType, ...] | None = None
-        first: dict[str, ast.Option] = {}
+        first: dict[str, ast.OptionNode] = {}
         for option in tree.options:
             if not self._is_option(option, options_of(name, is_import), name, first):
                 continue
@@ -122,7 +122,7 @@ class Reader:
         return values, types
 
     def _is_option(
-        self, option: ast.Option, known: tuple[str, ...], name: str, first: dict[str, ast.Option]
+        self, option: ast.OptionNode, known: tuple[str, ...], name: str, first: dict[str, ast.OptionNode]
     ) -> bool:
         """Whether the option is one of those that are known, and is given once."""
         if option.name not in known:
@@ -139,12 +139,12 @@ class Reader:
         first[option.name] = option
         return True
 
-    def _types(self, option: ast.Option, is_import: bool) -> tuple[ColumnType, ...] | None:
+    def _types(self, option: ast.OptionNode, is_import: bool) -> tuple[ColumnType, ...] | None:
         """The column types that `format=(string, int)`, or `format=int` for one column, lists."""
         match option.value:
-            case ast.Names(names):
+            case ast.NamesNode(names):
                 pass
-            case ast.Name(text):
+            case ast.NameNode(text):
                 names = (text,)
             case _:
                 message = "`format` expects column types in parentheses"
@@ -154,12 +154,12 @@ class Reader:
         span = option.value.span
         return tuple(read_type(name, span, self.report, skip=is_import) for name in names)
 
-    def _time(self, option: ast.Option) -> tuple[str, ...]:
+    def _time(self, option: ast.OptionNode) -> tuple[str, ...]:
         """The columns that say when a fact holds."""
         match option.value:
-            case ast.Name(text):
+            case ast.NameNode(text):
                 names: tuple[str, ...] = (text,)
-            case ast.Names(names):
+            case ast.NamesNode(names):
                 pass
             case _:
                 names = ()
@@ -170,12 +170,12 @@ class Reader:
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
         return names
 
-    def _nulls(self, option: ast.Option) -> tuple[str, ...]:
+    def _nulls(self, option: ast.OptionNode) -> tuple[str, ...]:
         """What to do about missing values: one word for all columns, or one for each."""
         match option.value:
-            case ast.Name(text) | ast.Text(text):
+            case ast.NameNode(text) | ast.TextNode(text):
                 names: tuple[str, ...] = (text,)
-            case ast.Names(names):
+            case ast.NamesNode(names):
                 pass
             case _:
                 names = ("",)
@@ -186,12 +186,12 @@ class Reader:
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
         return found
 
-    def _value(self, option: ast.Option) -> OptionValue | None:
+    def _value(self, option: ast.OptionNode) -> OptionValue | None:
         """The option's value in Python; None, with the fault reported, if it has the wrong kind."""
         expected, described = _KINDS[option.name]
-        if isinstance(option.value, ast.Names):
+        if isinstance(option.value, ast.NamesNode):
             value: OptionValue | None = None
-        elif isinstance(option.value, ast.Name):
+        elif isinstance(option.value, ast.NameNode):
             value = option.value.text
         else:
             found = self.evaluate(option.value)
@@ -224,7 +224,7 @@ def options_of(name: str, is_import: bool = True) -> tuple[str, ...]:
     return (*common, "base") if name in TRIPLES + QUADS else common
 
 
-def _lacks_resource(tree: ast.Format, name: str) -> bool:
+def _lacks_resource(tree: ast.FormatNode, name: str) -> bool:
     """Whether there is no resource, and none under a misspelt name."""
     return all(option.name != "resource" and option.name in options_of(name) for option in tree.options)
 

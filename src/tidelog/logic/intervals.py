@@ -1,4 +1,4 @@
-"""Time: intervals with exact rational bounds, as facts, operators and people write them.
+"""Time: intervals with exact rational bounds, as facts and operators have them.
 
 Time points are rational numbers; a dateTime is its seconds since 1970 in UTC, a duration its seconds.
 """

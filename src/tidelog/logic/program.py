@@ -15,11 +15,11 @@ from tidelog.errors import DataError, Diagnostic, Span, counted
 from tidelog.logic.intervals import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
-# ---- What a program may read and write: files in folders that are allowed, wherever links and `..` lead.
+# ---- Which files a program may read and write, after links and `..` are resolved.
 #
 # Every path that a program writes down, in `@include`, `@import` or `@export`, becomes a file to be opened in
 # `Sandbox.to_read` or `Sandbox.to_write`. Files that a user names, such as data files and the program itself,
-# are the user's own choice, and are not looked at here.
+# are the user's own choice, and are not checked here.
 
 NOT_ALLOWED = "E529"
 Folders = Path | str | Iterable[Path | str] | None
@@ -85,7 +85,7 @@ def _real_folders(folders: Folders) -> tuple[Path, ...]:
     return tuple(Path(os.path.realpath(folder)) for folder in several)
 
 
-# ---- What a program means after resolution: rules over predicates, values and functions, names gone.
+# ---- The program after resolution: rules over predicates, values and functions.
 #
 # Everything here is frozen; passes are functions `Program -> Program`.
 
@@ -94,7 +94,7 @@ BOTTOM = "bottom"  # deriving bottom() is an inconsistency
 PRIVATE = "tag:tidelog:"  # predicates that rule sets use within themselves begin so
 EQUAL = "="  # `?x = ?y` in a head derives it: two constants for one thing
 DIFFERENT = "!="  # `?x != ?y` in a head derives it: two things
-BUILT_IN = frozenset({BOTTOM, EQUAL, DIFFERENT})  # predicates that nobody names
+BUILT_IN = frozenset({BOTTOM, EQUAL, DIFFERENT})  # predicates that programs cannot declare
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A test: the operator is one of `= != < <= > >=`; all variables are bound elsewhere."""
+    """A test: the operator is one of `= != < <= > >=`; all variables are bound by other literals."""
 
     operator: str
     left: Expression
@@ -169,7 +169,7 @@ class Condition:
 class Metric:
     """An operator of time over one operand, or over two for `since` and `until`.
 
-    The interval is one of durations. The atom `top()` stands for what always holds.
+    The interval is one of durations. The atom `top()` always holds.
     """
 
     operator: str  # boxminus, boxplus, diamondminus, diamondplus, since, until
@@ -335,7 +335,7 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact stated in the program."""
+    """An explicit fact of the program."""
 
     predicate: str
     values: tuple[Value, ...]
@@ -401,7 +401,7 @@ class Program:
     base: str | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
-    given_times: frozenset[str] = frozenset()  # predicates whose facts are stated or imported with times
+    given_times: frozenset[str] = frozenset()  # predicates whose facts are written or imported with times
     is_integer_time: bool = False  # the time points are the integers, not the rationals
     sandbox: Sandbox = field(default=OPEN, compare=False)  # of what is added to it
     files: tuple[Path, ...] = field(default=(), compare=False)  # that it was read from, included ones too
@@ -412,7 +412,7 @@ class Program:
 
     @cached_property
     def timed(self) -> frozenset[str]:
-        """The predicates whose facts hold at times: what is given with times, and all that follows from it.
+        """The temporal predicates: those given with times, and all that are derived from them.
 
         All others hold always.
         """
@@ -431,7 +431,7 @@ class Program:
 
     @cached_property
     def static(self) -> Program:
-        """The program without the rules that derive what holds at times: itself, if there are none."""
+        """The program without the rules that derive temporal facts: itself if there are none."""
         if not self.timed:
             return self
         return replace(
@@ -440,7 +440,7 @@ class Program:
 
     @cached_property
     def timed_rules(self) -> tuple[Rule, ...]:
-        """The rules that derive what holds at times."""
+        """The rules that derive temporal facts."""
         return tuple(rule for rule in self.rules if rule.head.predicate in self.timed) if self.timed else ()
 
     @property
@@ -488,7 +488,7 @@ class Program:
 
     @property
     def output_predicates(self) -> tuple[str, ...]:
-        """What is put out: the predicates of @output and @export, else all derived ones.
+        """The output: the predicates of @output and @export, else all derived ones.
 
         Without rules and queries they are all predicates; never those that rule sets derive for themselves.
         """

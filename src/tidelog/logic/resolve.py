@@ -12,14 +12,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, ProgramWarning, Source, Span, codes, suggest
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    ProgramError,
+    ProgramWarning,
+    SourceText,
+    Span,
+    codes,
+    suggest,
+)
 from tidelog.logic import clauses
 from tidelog.logic.clauses import Surroundings
 from tidelog.logic.conversions import read_any, read_exact
 from tidelog.logic.equality_axioms import axioms
-from tidelog.logic.expressions import Expressions, Place, intervals_of
+from tidelog.logic.expressions import ExpressionContext, Expressions, intervals_of
 from tidelog.logic.functions import builtins
-from tidelog.logic.import_options import Reader
+from tidelog.logic.import_options import DirectiveReader
 from tidelog.logic.program import (
     BOTTOM,
     DIFFERENT,
@@ -35,13 +44,23 @@ from tidelog.logic.program import (
     TimedFact,
     Transfer,
 )
-from tidelog.logic.scopes import UNRESOLVED, Includes, Placed, Report, Scope, by_place, label, reason, written
+from tidelog.logic.scopes import (
+    UNRESOLVED,
+    Includes,
+    Report,
+    Scope,
+    ScopedStatement,
+    by_position,
+    label,
+    reason,
+    written,
+)
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
 from tidelog.logic.type_inference import infer
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
-from tidelog.syntax.parser import parse_with_faults
+from tidelog.syntax.parser import parse_with_errors
 
 EMPTY = Program({})
 SUFFIX = ".rls"
@@ -62,7 +81,7 @@ def load(
     except (OSError, UnicodeDecodeError) as fault:
         message = f"cannot read the program: {reason(fault)}"
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
-    document = parse_with_faults(Source(str(path), text))
+    document = parse_with_errors(SourceText(str(path), text))
     return resolve(
         document, parameters=parameters, folder=path.parent, known=known, path=path, sandbox=sandbox
     )
@@ -98,12 +117,12 @@ def read_text(
         help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
         raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
     place = None if folder is None else Path(folder)
-    document = parse_with_faults(Source(name, text))
+    document = parse_with_errors(SourceText(name, text))
     return resolve(document, parameters=parameters, folder=place, sandbox=sandbox)
 
 
 def warned(program: Program) -> Program:
-    """Return the program, and tell a caller in Python of what is hardly meant in it."""
+    """Return the program, and issue its warnings as warnings of Python."""
     warn(program.warnings)
     return program
 
@@ -116,7 +135,7 @@ def warn(doubts: Iterable[Diagnostic]) -> None:
 
 
 def _depth() -> int:
-    """How many frames of tidelog stand between a warning and whoever called tidelog."""
+    """How many frames of tidelog lie between a warning and the caller of tidelog."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tidelog"):
         frame, depth = frame.f_back, depth + 1
@@ -134,7 +153,7 @@ def _is_path(text: str) -> bool:
 
 
 def resolve(
-    document: ast.Document,
+    document: ast.DocumentNode,
     *,
     parameters: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -144,7 +163,7 @@ def resolve(
 ) -> Program:
     """The program that the document means.
 
-    `parameters` are texts, `known` the predicates whose facts come from elsewhere. Relative paths lie in
+    `parameters` are texts, `known` the predicates whose facts are not in the program. Relative paths lie in
     `folder`; `path` is the document's own, so that it is not read again if a file that it includes
     includes it.
     """
@@ -153,18 +172,18 @@ def resolve(
         resolver.includes.scopes[path.resolve()] = resolver.scope
     program = resolver.resolve(document, folder)
     doubtful = infer(program).warnings
-    return replace(program, warnings=by_place((*program.warnings, *doubtful))) if doubtful else program
+    return replace(program, warnings=by_position((*program.warnings, *doubtful))) if doubtful else program
 
 
-def extend(document: ast.Document, program: Program, *, folder: Path | None = None) -> Program:
+def extend(document: ast.DocumentNode, program: Program, *, folder: Path | None = None) -> Program:
     """The program with the statements of the document added; its warnings are those of the document."""
     resolver = Resolver(program, {}, {})
     return resolver.resolve(document, folder)
 
 
-def resolve_clause(clause: ast.Clause, program: Program) -> Program:
+def resolve_clause(clause: ast.ClauseNode, program: Program) -> Program:
     """The program with the facts and rules of one clause added."""
-    return extend(ast.Document((clause,)), program)
+    return extend(ast.DocumentNode((clause,)), program)
 
 
 def resolve_query(
@@ -175,7 +194,7 @@ def resolve_query(
 ) -> Query:
     """The query that asks the program for the named variables of the literals.
 
-    A predicate that neither the program nor `known` has is an error: nobody asks for nothing.
+    A predicate that neither the program nor `known` has is an error: such a query is a mistake.
     """
     resolver = Resolver(program, known or {}, {})
     expected = set(resolver.signatures.predicates)
@@ -211,7 +230,7 @@ class Resolver:
         self.is_integer_time = program.is_integer_time
         self.asked: list[Use] = []  # must be known in the end: outputs, imports, exports
 
-    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+    def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program with the document's statements, or all that is wrong with them."""
         # Trees and programs have no cycles: looking for some takes longer than resolving many facts.
         was_enabled = gc.isenabled()
@@ -222,7 +241,7 @@ class Resolver:
             if was_enabled:
                 gc.enable()
 
-    def _resolve(self, document: ast.Document, folder: Path | None) -> Program:
+    def _resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         self.includes.note_faults(document)
         statements = self.includes.gather(document, self.scope, folder)
         self._declare(statements)
@@ -258,12 +277,12 @@ class Resolver:
 
     # ---- declarations, which hold for the whole program
 
-    def _declare(self, statements: Iterable[Placed]) -> None:
+    def _declare(self, statements: Iterable[ScopedStatement]) -> None:
         for placed in statements:
             match placed.statement:
-                case ast.ParameterDirective():
+                case ast.ParameterDirectiveNode():
                     self._parameter(placed.statement, placed.scope)
-                case ast.DeclareDirective(symbol, columns):
+                case ast.DeclareDirectiveNode(symbol, columns):
                     use = self._use(symbol, placed.scope, placed.statement.span)
                     if use.name in (TOP, BOTTOM) and columns:
                         use = self.signatures.refuse_arguments(use)
@@ -274,7 +293,7 @@ class Resolver:
                 help = suggest(name, self.declared) or f"declare it: `@parameter ${name} .`"
                 self.report.error(codes.UNKNOWN_PARAMETER, message, None, help)
 
-    def _parameter(self, directive: ast.ParameterDirective, scope: Scope) -> None:
+    def _parameter(self, directive: ast.ParameterDirectiveNode, scope: Scope) -> None:
         name = directive.name
         if name in self.declared:
             message = f"the parameter `${name}` is declared twice"
@@ -287,7 +306,7 @@ class Resolver:
             self.parameters[name] = read_parameter(self.given[name])
         elif directive.default is not None:
             expressions = Expressions(scope, self.parameters, self.report)
-            value = expressions.value(directive.default, Place.PARAMETER)
+            value = expressions.value(directive.default, ExpressionContext.PARAMETER)
             self.parameters[name] = UNRESOLVED.value if value is None else value
         else:
             message = f"the parameter `${name}` has no value"
@@ -296,37 +315,37 @@ class Resolver:
 
     # ---- statements
 
-    def statement(self, placed: Placed) -> None:
+    def statement(self, placed: ScopedStatement) -> None:
         """Take what a statement says."""
         statement, scope = placed.statement, placed.scope
         match statement:
-            case ast.Clause():
+            case ast.ClauseNode():
                 self.clause(statement, scope)
-            case ast.Query(body):
+            case ast.QueryNode(body):
                 text = statement.span.text if statement.span is not None else ""
                 self.queries.append(clauses.query(body, text, statement.span, self.surroundings(scope)))
-            case ast.ImportDirective() | ast.ExportDirective():
+            case ast.ImportDirectiveNode() | ast.ExportDirectiveNode():
                 self._transfer(statement, placed)
-            case ast.OutputDirective(symbols):
+            case ast.OutputDirectiveNode(symbols):
                 for symbol in symbols:
                     use = self._use(symbol, scope, symbol.span)
                     self.asked.append(use)
                     self.outputs.append(use.name)
-            case ast.TimelineDirective(kind):
+            case ast.TimelineDirectiveNode(kind):
                 self._timeline(kind, statement.span)
-            case ast.CommitDirective():
+            case ast.CommitDirectiveNode():
                 self.commit(statement)
-            case ast.AdvanceDirective():
+            case ast.AdvanceDirectiveNode():
                 self.advance(statement)
 
-    def commit(self, directive: ast.CommitDirective) -> None:
+    def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report the end of a transaction: a program has none."""
         help = "put changes into a script of their own, for `tidelog stream`"
         self.report.error(
             codes.COMMIT_IN_PROGRAM, "a program does not commit: change scripts do", directive.span, help
         )
 
-    def advance(self, directive: ast.AdvanceDirective) -> None:
+    def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Report that time advances: not in a program."""
         help = "put it into a script of its own, for `tidelog stream`"
         message = "time does not advance in a program: in change scripts it does"
@@ -338,7 +357,7 @@ class Resolver:
             self.report.error(codes.BAD_TIME, f"there is no timeline `{kind}`", span, help)
         self.is_integer_time = kind == TIMELINES[0]
 
-    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+    def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
         """Take the facts or rules of a clause."""
         if clause.sign is not None:
             what = "rule" if clause.body else "fact"
@@ -357,19 +376,21 @@ class Resolver:
             if isinstance(fact, TimedFact):
                 self.given_times.add(fact.predicate)
 
-    def _transfer(self, directive: ast.ImportDirective | ast.ExportDirective, placed: Placed) -> None:
+    def _transfer(
+        self, directive: ast.ImportDirectiveNode | ast.ExportDirectiveNode, placed: ScopedStatement
+    ) -> None:
         expressions = Expressions(placed.scope, self.parameters, self.report)
-        reader = Reader(
+        reader = DirectiveReader(
             self.report,
             self.signatures,
-            lambda node: expressions.value(node, Place.OPTION),
+            lambda node: expressions.value(node, ExpressionContext.OPTION),
             placed.folder,
             self.sandbox,
         )
         use = self._use(directive.symbol, placed.scope, directive.symbol.span)
         transfer = reader.transfer(use, directive)
         self.asked.append(use)
-        if isinstance(directive, ast.ImportDirective):
+        if isinstance(directive, ast.ImportDirectiveNode):
             self.imports.append(transfer)
             if "time" in transfer.options:
                 self.given_times.add(use.name)
@@ -402,7 +423,7 @@ class Resolver:
         self.check_times()
 
     def check_times(self) -> None:
-        """Report aggregates over what holds at times: they would have a value for every time point.
+        """Report aggregates over temporal facts: they would have a value for every time point.
 
         On the integer timeline, report intervals without an integer.
         """
@@ -438,7 +459,7 @@ def giving_times(program: Program, names: Iterable[str]) -> Program:
 
 
 def misplaced_times(program: Program) -> list[Diagnostic]:
-    """Return what is wrong with rules that read or derive facts that hold at times: aggregates, equality."""
+    """Return what is wrong with rules that read or derive temporal facts: aggregates, equality."""
     timed, found = program.timed, []
     for rule in program.rules if timed else ():
         read = not rule.read.isdisjoint(timed)

@@ -1,4 +1,4 @@
-"""Names: what a symbol stands for in the file it is written in; files that include others; the diagnostics
+"""Names: what a symbol means in the file it is written in; files that include others; the diagnostics
 of resolving.
 """
 
@@ -11,16 +11,27 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, Label, ProgramError, Severity, Source, Span, codes, suggest
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    Label,
+    ProgramError,
+    Severity,
+    SourceText,
+    Span,
+    codes,
+    suggest,
+)
 from tidelog.errors.codes import MISSING_FULL_STOP
 from tidelog.logic.program import OPEN, Constant, Sandbox
 from tidelog.logic.values import Kind, Value
 from tidelog.syntax import ast
-from tidelog.syntax.parser import parse_with_faults
+from tidelog.syntax.parser import parse_with_errors
 
 # ---- The diagnostics of resolving a program. Mutable: every stage of the resolver adds to one report.
 
-# Stands for a value that could not be resolved, so that the rest can be: never in a program without errors.
+# Takes the place of a value that could not be resolved, so that the rest can be; never in a program without
+# errors.
 UNRESOLVED = Constant(Value(Kind.BLANK, "unresolved"))
 
 
@@ -57,12 +68,12 @@ class Report:
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """The warnings, by place."""
-        return by_place(item for item in self._found if item.severity is Severity.WARNING)
+        return by_position(item for item in self._found if item.severity is Severity.WARNING)
 
     def check(self, ignored: Container[str] = ()) -> None:
         """Raise everything found, by place, if any of it is an error; without what is to be ignored."""
         if self.errors:
-            raise ProgramError(by_place(item for item in self._found if item.code not in ignored))
+            raise ProgramError(by_position(item for item in self._found if item.code not in ignored))
 
 
 def label(span: Span | None, text: str) -> tuple[Label, ...]:
@@ -80,7 +91,7 @@ def ending(span: Span | None, text: str) -> Span | None:
     return span and Span(span.source, span.end - len(text), span.end)
 
 
-def by_place(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def by_position(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """The diagnostics in order of their places, file by file as the files first occur."""
     files: dict[str, int] = {}
     diagnostics = tuple(diagnostics)
@@ -94,7 +105,7 @@ def by_place(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(diagnostics, key=place))
 
 
-# ---- Names: what a symbol stands for in the file it is written in.
+# ---- Names: what a symbol means in the file it is written in.
 #
 # Prefixes and the base hold in the whole file, wherever in it they are declared. A bare name standing for a
 # constant is the IRI of that text, after the base if there is one, as in Nemo; predicates keep bare names.
@@ -126,7 +137,7 @@ class Scope:
     declared: dict[str, Span | None] = field(default_factory=dict)
     based: Span | None = None
 
-    def set_base(self, directive: ast.BaseDirective, report: Report) -> None:
+    def set_base(self, directive: ast.BaseDirectiveNode, report: Report) -> None:
         """Take the base from its directive."""
         if self.based is not None and self.base != directive.iri.text:
             message = "the base is declared twice"
@@ -136,7 +147,7 @@ class Scope:
         self.base = directive.iri.text
         self.based = directive.span
 
-    def add_prefix(self, directive: ast.PrefixDirective, report: Report) -> None:
+    def add_prefix(self, directive: ast.PrefixDirectiveNode, report: Report) -> None:
         """Add the prefix of a directive."""
         prefix, iri = directive.prefix, resolve_iri(directive.iri.text, self.base)
         if prefix in self.declared and self.prefixes[prefix] != iri:
@@ -155,17 +166,17 @@ class Scope:
 
     def predicate(self, symbol: ast.Symbol, report: Report) -> str:
         """The full name of a predicate or function."""
-        return symbol.text if isinstance(symbol, ast.Name) else self.iri(symbol, report)
+        return symbol.text if isinstance(symbol, ast.NameNode) else self.iri(symbol, report)
 
     def constant(self, symbol: ast.Symbol, report: Report) -> str:
         """The IRI of a symbol standing for a constant."""
-        if isinstance(symbol, ast.Name):
+        if isinstance(symbol, ast.NameNode):
             return (self.base or "") + symbol.text
         return self.iri(symbol, report)
 
-    def iri(self, symbol: ast.PrefixedName | ast.Iri, report: Report) -> str:
-        """The IRI that a prefixed name or an IRI in brackets stands for."""
-        if isinstance(symbol, ast.Iri):
+    def iri(self, symbol: ast.PrefixedNameNode | ast.IriNode, report: Report) -> str:
+        """The IRI of a prefixed name or of an IRI in brackets."""
+        if isinstance(symbol, ast.IriNode):
             return resolve_iri(symbol.text, self.base)
         if symbol.prefix not in self.prefixes:
             message = f"unknown prefix `{symbol.prefix}:`"
@@ -178,15 +189,15 @@ class Scope:
 def written(symbol: ast.Symbol) -> str:
     """The symbol as the program writes it.
 
-    >>> written(ast.PrefixedName("ex", "edge"))
+    >>> written(ast.PrefixedNameNode("ex", "edge"))
     'ex:edge'
     """
     match symbol:
-        case ast.Name(text):
+        case ast.NameNode(text):
             return text
-        case ast.PrefixedName(prefix, local):
+        case ast.PrefixedNameNode(prefix, local):
             return f"{prefix}:{local}"
-        case ast.Iri(text):
+        case ast.IriNode(text):
             return f"<{text}>"
 
 
@@ -198,7 +209,7 @@ def _prefix_help(prefix: str, known: dict[str, str]) -> str:
 
 
 def resolve_iri(reference: str, base: str | None) -> str:
-    """The IRI that a reference stands for, after RFC 3986, section 5.2.
+    """The IRI that a reference resolves to, after RFC 3986, section 5.2.
 
     >>> resolve_iri("../c", "https://example.org/a/b")
     'https://example.org/c'
@@ -258,15 +269,15 @@ def _join(
 
 # ---- Includes: a document with the files it includes, as one sequence of statements, each with its scope.
 #
-# A file is read once, however often and from wherever it is included, so cycles do no harm. It stands in a
-# scope of its own: it sees none of the including file's prefixes, but lends its own to the including file.
+# A file is read once, however often and from wherever it is included, so cycles do no harm. It has a
+# scope of its own: it sees none of the including file's prefixes, but the including file sees its prefixes.
 # A path that leads nowhere is looked for among the rule sets that come with tidelog.
 
 MOST_BYTES = 256 << 20  # of an included file
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ScopedStatement:
     """A statement, the names it sees, and the folder in which its relative paths lie."""
 
     statement: ast.Statement
@@ -283,21 +294,23 @@ class Includes:
     scopes: dict[Path, Scope] = field(default_factory=dict)
     complete: bool = True  # every statement of every file could be read
 
-    def gather(self, document: ast.Document, scope: Scope, folder: Path | None) -> list[Placed]:
+    def gather(self, document: ast.DocumentNode, scope: Scope, folder: Path | None) -> list[ScopedStatement]:
         """The statements of the document and all that it includes, in place of the includes."""
         _declare(document, scope, self.report)
         return list(self._placed(document, scope, folder))
 
-    def _placed(self, document: ast.Document, scope: Scope, folder: Path | None) -> Iterator[Placed]:
+    def _placed(
+        self, document: ast.DocumentNode, scope: Scope, folder: Path | None
+    ) -> Iterator[ScopedStatement]:
         for statement in document.statements:
-            if isinstance(statement, ast.IncludeDirective):
+            if isinstance(statement, ast.IncludeDirectiveNode):
                 yield from self._include(statement, scope, folder)
             else:
-                yield Placed(statement, scope, folder)
+                yield ScopedStatement(statement, scope, folder)
 
     def _include(
-        self, directive: ast.IncludeDirective, scope: Scope, folder: Path | None
-    ) -> Iterator[Placed]:
+        self, directive: ast.IncludeDirectiveNode, scope: Scope, folder: Path | None
+    ) -> Iterator[ScopedStatement]:
         try:
             shown = self._find(directive, folder or Path())
             path = Path(os.path.realpath(shown))
@@ -315,7 +328,7 @@ class Includes:
                 yield from self.gather(document, self.scopes[path], shown.parent)
         scope.adopt(self.scopes[path])
 
-    def _find(self, directive: ast.IncludeDirective, folder: Path) -> Path:
+    def _find(self, directive: ast.IncludeDirectiveNode, folder: Path) -> Path:
         """The file that an include means: in the folder, else a bundled rule set of that name."""
         beside, rules = folder / directive.path, bundled_rules()
         bundled = rules / directive.path
@@ -328,7 +341,7 @@ class Includes:
             raise
         return bundled if is_bundled and not allowed.exists() else allowed
 
-    def _read(self, path: Path, directive: ast.IncludeDirective) -> ast.Document | None:
+    def _read(self, path: Path, directive: ast.IncludeDirectiveNode) -> ast.DocumentNode | None:
         """The document in a file; None, with the reason reported, if it cannot be read."""
         try:
             text = _text_of(path)
@@ -338,16 +351,16 @@ class Includes:
         if text is None:
             self._refuse(directive, f"it is not a file of at most {MOST_BYTES >> 20} MiB")
             return None
-        document = parse_with_faults(Source(str(path), text))
+        document = parse_with_errors(SourceText(str(path), text))
         self.note_faults(document)
         return document
 
-    def _refuse(self, directive: ast.IncludeDirective, reason: str) -> None:
+    def _refuse(self, directive: ast.IncludeDirectiveNode, reason: str) -> None:
         message = f"cannot include `{directive.path}`: {reason}"
         self.report.error(codes.CANNOT_INCLUDE, message, directive.span)
         self.complete = False
 
-    def note_faults(self, document: ast.Document) -> None:
+    def note_faults(self, document: ast.DocumentNode) -> None:
         """Report the syntax errors of a document; most of them mean that a statement is missing."""
         self.report.add(*document.faults)
         if any(fault.code != MISSING_FULL_STOP for fault in document.faults):
@@ -370,7 +383,7 @@ def _text_of(path: Path) -> str | None:
 
 
 def bundled_rules() -> Path:
-    """The folder of the rule sets that come with tidelog: in the package, or beside `src` in a checkout."""
+    """The folder of the rule sets that come with tidelog: in the package, or next to `src` in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "rules"
     return inside if inside.is_dir() else package.parents[1] / "rules"
@@ -387,11 +400,11 @@ def reason(fault: OSError | UnicodeDecodeError) -> str:
     }.get(type(fault).__name__, fault.strerror or "it cannot be read")
 
 
-def _declare(document: ast.Document, scope: Scope, report: Report) -> None:
+def _declare(document: ast.DocumentNode, scope: Scope, report: Report) -> None:
     """Enter the document's base and prefixes into its scope; the base first, prefixes may be relative."""
     for statement in document.statements:
-        if isinstance(statement, ast.BaseDirective):
+        if isinstance(statement, ast.BaseDirectiveNode):
             scope.set_base(statement, report)
     for statement in document.statements:
-        if isinstance(statement, ast.PrefixDirective):
+        if isinstance(statement, ast.PrefixDirectiveNode):
             scope.add_prefix(statement, report)

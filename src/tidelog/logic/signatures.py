@@ -13,7 +13,7 @@ from tidelog.logic.scopes import UNRESOLVED, Report, ending, label
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind
 from tidelog.syntax import ast
 
-# ---- Column types: their names, and whether what stands in a column can be of its declared type.
+# ---- Column types: their names, and whether a term in a column can be of its declared type.
 
 TYPES = {
     "any": ColumnType.ANY,
@@ -155,11 +155,11 @@ class Signatures:
     def __init__(self, report: Report, known: Mapping[str, Predicate]) -> None:
         self.report = report
         self.predicates: dict[str, Predicate] = dict(known)
-        self.filled: set[str] = set(known)  # may hold facts: stated, imported, derived or declared
+        self.filled: set[str] = set(known)  # may hold facts: explicit, imported, derived or declared
         self.refused: set[str] = set()  # built-in predicates that were used with arguments
 
     def refuse_arguments(self, use: Use) -> Use:
-        """Report a built-in predicate with arguments, once; what stands for it from then on has them."""
+        """Report a built-in predicate with arguments, once; its replacement accepts them."""
         if use.name not in self.refused:
             message = f"`{use.name}` is built in, and has no arguments"
             help = f"give the predicate another name, such as `{use.name}_of`"
@@ -169,7 +169,7 @@ class Signatures:
         self.fill(stand_in)
         return replace(use, name=stand_in)
 
-    def declare(self, use: Use, columns: Sequence[ast.Column]) -> None:
+    def declare(self, use: Use, columns: Sequence[ast.ColumnNode]) -> None:
         """Take a predicate's columns from its declaration."""
         names = tuple(column.name for column in columns)
         types = tuple(read_type(column.type, _place_of_type(column), self.report) for column in columns)
@@ -231,8 +231,8 @@ class Signatures:
             help = suggest(predicate.written, others) or "declare it if its facts come from elsewhere"
             self.report.warn(codes.EMPTY_PREDICATE, message, predicate.span, help)
 
-    def _check_names(self, use: Use, columns: Sequence[ast.Column]) -> None:
-        seen: dict[str, ast.Column] = {}
+    def _check_names(self, use: Use, columns: Sequence[ast.ColumnNode]) -> None:
+        seen: dict[str, ast.ColumnNode] = {}
         for column in columns:
             if column.name is not None and column.name in seen:
                 message = f"`{use.written}` has two columns named `{column.name}`"
@@ -252,6 +252,6 @@ class Signatures:
         return False
 
 
-def _place_of_type(column: ast.Column) -> Span | None:
+def _place_of_type(column: ast.ColumnNode) -> Span | None:
     """Where the type of a column is written: behind the colon."""
     return column.span and ending(column.span, column.span.text.partition(":")[2].lstrip())

@@ -1,5 +1,5 @@
-"""In which order: strata of rules, so that what is negated or aggregated is complete; literals of a body,
-so that variables are bound.
+"""Orders: of rules in strata, so that what is negated or aggregated is complete; of literals in bodies, so
+that variables are bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelog.logic.program import (
     variables_of,
 )
 
-# ---- Strata: the rules in an order in which whatever is negated or aggregated is complete before it is read.
+# ---- Strata: rules ordered so that what is negated or aggregated is complete before it is read.
 #
 # Tarjan: Depth-First Search and Linear Graph Algorithms, SIAM Journal on Computing 1972, for the components.
 #
@@ -229,7 +229,7 @@ def _advice(kind: str, is_merging: bool) -> str:
 # ---- Safety: a body in an order in which every variable is bound before it is used.
 #
 # Positive atoms bind their variables, and an equality binds a variable that stands alone on one side once the
-# other side is bound. Whatever else a variable occurs in, it must be bound by one of these.
+# other side is bound. A variable in any other literal must be bound by one of these.
 
 MATCHING = (Atom, Metric, Throughout)  # literals that give their variables values
 

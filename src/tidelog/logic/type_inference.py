@@ -41,7 +41,7 @@ from tidelog.logic.program import (
     atoms_of,
     variables_of,
 )
-from tidelog.logic.scopes import by_place
+from tidelog.logic.scopes import by_position
 from tidelog.logic.types import (
     ANY,
     NEVER,
@@ -59,7 +59,7 @@ from tidelog.logic.values import ColumnType, Kind, Value, exact_number
 
 Columns = tuple[Types, ...]
 Schema = tuple[Contents, ...]
-LazySchema = Callable[[], Schema]  # inferred when somebody asks for it
+LazySchema = Callable[[], Schema]  # inferred when it is first called
 RDF = frozenset({"ntriples", "nquads", "turtle", "trig", "rdfxml", "rdf"})
 TRIPLES: Columns = (frozenset({Type.IRI, Type.BLANK}), frozenset({Type.IRI}), ANY)
 DIVISIONS = ("/", "REM")
@@ -102,7 +102,7 @@ def infer(
         checked = _Rule(rule, known)
         checked.head()
         warnings.update(dict.fromkeys(checked.warnings))
-    return Inferred(known.columns, by_place(warnings))
+    return Inferred(known.columns, by_position(warnings))
 
 
 def infer_columns(
@@ -238,7 +238,7 @@ class _Rule:
     def head(self) -> Columns | None:
         """Return the types of the head's columns; None if the rule never derives anything."""
         rule = self.rule
-        possible = [self._narrow(literal) for literal in rule.body]  # all are looked at, and warned of
+        possible = [self._narrow(literal) for literal in rule.body]  # all: each may have a warning
         possible += [self._test(literal) for literal in rule.body]
         possible += [self._aggregate(aggregation) for aggregation in rule.aggregations]
         possible += [self._assign(assignment) for assignment in rule.after]
@@ -424,7 +424,7 @@ class _Rule:
         function = builtins.lookup(expression.function)
         assert function is not None
         for place, types in enumerate(arguments):
-            taken = function.types.taken(place)
+            taken = function.types.accepted(place)
             if not types & taken:
                 message = (
                     f"`{function.name}` never has a value: argument {place + 1} is {written(types)}, "

@@ -119,7 +119,7 @@ class Contents:
     types: Types
     size: Size | None = None
     is_struct: bool = False  # a column of several types that has a field for each of them
-    is_exact: bool = False  # a column of text whose values are written so that they tell their types
+    is_exact: bool = False  # a column of text whose values are exact terms
 
     def __str__(self) -> str:
         return written(self.types) if self.size is None else "decimal({}, {})".format(*self.size)
@@ -129,7 +129,7 @@ ANYTHING = Contents(ANY)
 
 
 def parts_of(types: Types) -> tuple[Type, ...]:
-    """Return the types that a column tells apart in a struct: blank nodes lie with IRIs.
+    """Return the types that have fields of their own in a struct: blank nodes share that of IRIs.
 
     >>> [one.value for one in parts_of(frozenset({Type.BLANK, Type.STRING, Type.INTEGER}))]
     ['int', 'string', 'iri']
@@ -166,13 +166,13 @@ class Signature:
     takes: tuple[Types, ...]
     gives: Callable[[Sequence[Types]], Types]
 
-    def taken(self, place: int) -> Types:
+    def accepted(self, place: int) -> Types:
         """Return the types that the argument at a place may have for the function to have a value."""
         return self.takes[min(place, len(self.takes) - 1)]
 
     def result(self, arguments: Sequence[Types]) -> Types:
         """Return the types of the value, for arguments of these types; none if there is never a value."""
-        used = [types & self.taken(place) for place, types in enumerate(arguments)]
+        used = [types & self.accepted(place) for place, types in enumerate(arguments)]
         return self.gives(used) if all(used) else NEVER
 
 

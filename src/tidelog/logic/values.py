@@ -54,7 +54,7 @@ _SIZED = re.compile(r"decimal\(([0-9]{1,4}), ([0-9]{1,4})\)")
 class ColumnType(Enum):
     """The type that a declaration or an import gives to a column.
 
-    Those of decimals with a size are made when they are asked for, by their text:
+    Those of decimals with a size are made by their text when they are needed:
 
     >>> ColumnType("decimal(12, 2)").size, ColumnType("decimal(12, 2)").base
     ((12, 2), <ColumnType.DECIMAL: 'decimal'>)
@@ -71,7 +71,7 @@ class ColumnType(Enum):
     DATETIME = "dateTime"
     LOCAL_DATETIME = "localDateTime"  # without a time zone
     TERM = "rdf"  # terms written exactly, as in N-Triples
-    SKIP = "skip"  # imports only: the column is passed over
+    SKIP = "skip"  # imports only: the column is skipped
 
     @classmethod
     def _missing_(cls, value: object) -> ColumnType | None:
@@ -102,7 +102,7 @@ class ColumnType(Enum):
 
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
-NULL_DATATYPE = "tag:tidelog:null"  # of the value that stands for missing ones, where these are values
+NULL_DATATYPE = "tag:tidelog:null"  # of the value for missing ones, where these are values
 LANGUAGE_STRING_DATATYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 
 TRUE = Value(Kind.BOOLEAN, 1)
@@ -133,7 +133,7 @@ _INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
 }
 
 
-# ---- constructors: the only value for what they are given
+# ---- constructors: equal arguments give equal values
 
 
 def boolean(truth: bool) -> Value:
@@ -188,7 +188,7 @@ def _integer_of_text(text: str) -> Value:
 
 
 def _sign_and_digits(text: str) -> tuple[str, str]:
-    """The sign if it is negative, and what follows it without zeros in front."""
+    """The sign if it is negative, and the rest without leading zeros."""
     return "-" if text[0] == "-" else "", text.lstrip("+-").lstrip("0")
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
 from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
 from tidelog.data.relation import column_names, misfit_error
-from tidelog.data.rows import Rows, joined, without
+from tidelog.data.rows import Ids, Rows, concatenate, without
 from tidelog.data.typed_columns import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.intervals import Interval, beyond_range, read_point, write_point
 from tidelog.logic.program import Predicate, Program, free_name
@@ -95,7 +95,6 @@ def no_rows(arity: int) -> Rows:
 # else an exact text, and `UNBOUNDED` where there is no end, which files leave out. So rows with times are
 # compared, concatenated and stored like any others.
 
-Ids = npt.NDArray[np.int32]
 UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # no data has this
 MICROSECONDS = 1_000_000
 MOST = (1 << 63) - 1

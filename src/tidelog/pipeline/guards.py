@@ -502,7 +502,7 @@ def _limits(table: Table) -> GuardLimits:
     return GuardLimits(least, most, _amount(table, "max-drop"), severity=GuardSeverity(severity))
 
 
-def _expectation(table: Table) -> Expectation:
+def _expectation(table: TomlTable) -> Expectation:
     predicate = table.required("predicate", "name the predicate that should be empty")
     severity = GuardSeverity(table.choice("severity", tuple(GuardSeverity), GuardSeverity.FAIL))
     expectation = Expectation(
@@ -528,7 +528,7 @@ def _expectation(table: Table) -> Expectation:
     return expectation
 
 
-def _amount(table: Table, key: str) -> Amount | None:
+def _amount(table: TomlTable, key: str) -> Amount | None:
     if key not in table:
         table.text(key)  # so that the key is known
         return None
@@ -543,7 +543,7 @@ def _amount(table: Table, key: str) -> Amount | None:
         return None
 
 
-def _age(table: Table) -> timedelta | None:
+def _age(table: TomlTable) -> timedelta | None:
     text = table.text("max-age")
     try:
         return None if text is None else read_duration(text)
@@ -552,7 +552,7 @@ def _age(table: Table) -> timedelta | None:
         return None
 
 
-def _written(table: Table, key: str) -> object:
+def _written(table: TomlTable, key: str) -> object:
     """Return the value of a key, of whatever type."""
     values: Any = table.document.values
     for part in table.path:
@@ -560,7 +560,7 @@ def _written(table: Table, key: str) -> object:
     return values[key]
 
 
-def _spans(table: Table, keys: Iterable[str]) -> dict[str, Span]:
+def _spans(table: TomlTable, keys: Iterable[str]) -> dict[str, Span]:
     return {key: table.document.span((*table.path, key)) for key in keys if key in table}
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from tidelog.data.arrow import text_array
 from tidelog.data.columns import Batch, Column, column_of_values, policy
 from tidelog.errors import DataError, Diagnostic, Span, TidelogError, codes, counted
-from tidelog.io.data_file import DataFile, file_name, import_file
+from tidelog.io.data_file import InputFile, file_name, import_file
 from tidelog.io.reader import read
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.conversions import exact
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Fact, Program, TimedFact, facts_by_predicate
@@ -48,7 +48,7 @@ Timed = tuple[Batch, Times]  # rows, and when each holds
 
 
 def readable(
-    batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str, begin: int = 0
+    batch: Batch, names: tuple[str, ...], is_integer: bool, faults: RejectedRows, place: str, begin: int = 0
 ) -> Iterator[tuple[int, Batch, Times]]:
     """Yield the rows whose last columns can be read as times, in parts, with where each begins in the batch.
 
@@ -79,7 +79,7 @@ def _rejected(row: Batch, fault: Diagnostic, place: str) -> BadRow:
 
 
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
-ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
+ReadFiles = Callable[[list[InputFile], RejectedRows], Iterator[Batch]]
 
 IN_PROGRAM = "the program"  # how messages call the facts that a program states
 
@@ -97,7 +97,7 @@ class SourceBinding:
     predicate: str
     shown: str
     marks: str
-    read: Callable[[Faults], Iterator[Batch]]
+    read: Callable[[RejectedRows], Iterator[Batch]]
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
     data: tuple[DataFile, ...] = ()  # what `read` reads, if that is files of a source
@@ -183,7 +183,7 @@ def program_inputs(program: Program) -> Iterator[SourceBinding]:
 def _fact_reader(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
     """Return a reader of facts, with the intervals at which they hold behind their arguments."""
 
-    def read_facts(faults: Faults) -> Iterator[Batch]:
+    def read_facts(faults: RejectedRows) -> Iterator[Batch]:
         faults.rows += len(facts)
         columns = tuple(map(column_of_values, zip(*(fact.values for fact in facts), strict=True)))
         last = (Column(ColumnType.STRING, text_array(times)),) if times else ()
@@ -377,7 +377,9 @@ class OpenInput:
 
     def __post_init__(self) -> None:
         on_error = OnError.FAIL if self.item.on_error == "fail" else OnError.COLLECT
-        self.faults = Faults(on_error, self.rejects, advice='`on-error = "reject"` writes such rows aside')
+        self.faults = RejectedRows(
+            on_error, self.rejects, advice='`on-error = "reject"` writes such rows aside'
+        )
         self.filtered = 0
 
     def batches(self) -> Iterator[Batch]:

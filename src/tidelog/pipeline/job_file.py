@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND, SHOWN
 from tidelog.errors import ProgramError, codes, suggest
-from tidelog.errors import Source as Text
+from tidelog.errors import SourceText as Text
 from tidelog.io.data_file import ALIASES, EXTENSIONS, ON_SPARK, RDF, VERSIONED, canonical_format, format_of
-from tidelog.io.toml_tables import Document, Table, read_document
+from tidelog.io.toml_tables import TomlDocument, TomlTable, read_document
 from tidelog.logic.program import BOTTOM
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
@@ -77,7 +77,7 @@ def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> 
     return _settings(Document(Text(name, text)), Path(folder))
 
 
-def _settings(document: Document, folder: Path) -> Settings:
+def _settings(document: TomlDocument, folder: Path) -> Settings:
     root = document.root
     program = root.text("program")
     if "program" not in root:
@@ -194,7 +194,7 @@ def _guards(root: Table) -> Guards:
     return guards
 
 
-def _source(table: Table) -> Source:
+def _source(table: TomlTable) -> Source:
     predicate = table.required("predicate", "name the predicate whose facts these are")
     paths = table.texts("path") or ()
     given = _format(table, FORMATS, paths, is_told=False)
@@ -253,7 +253,9 @@ def _check_place(table: Table, given: str | None, has_path: bool, has_query: boo
         table.refuse(("path", "header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
 
 
-def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True) -> str | None:
+def _format(
+    table: TomlTable, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True
+) -> str | None:
     """Return the format, of the key or else of the first path's extension.
 
     None if that has none, and files that are found there may tell it.
@@ -270,7 +272,7 @@ def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_tol
     return found
 
 
-def _type(table: Table, place: int, name: str) -> ColumnType:
+def _type(table: TomlTable, place: int, name: str) -> ColumnType:
     if name == "skip":
         return ColumnType.SKIP
     if name not in TYPES:
@@ -279,7 +281,7 @@ def _type(table: Table, place: int, name: str) -> ColumnType:
     return TYPES.get(name, ColumnType.ANY)
 
 
-def _delimiter(table: Table) -> str | None:
+def _delimiter(table: TomlTable) -> str | None:
     delimiter = table.text("delimiter")
     if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         table.wrong("delimiter", "is not one ASCII character")
@@ -287,7 +289,7 @@ def _delimiter(table: Table) -> str | None:
     return delimiter
 
 
-def _sink(table: Table) -> Sink:
+def _sink(table: TomlTable) -> Sink:
     predicate = table.required("predicate", "name the predicate that is put out")
     path = table.text("path")
     what = table.choice("what", (FACTS, CHANGES), FACTS)
@@ -312,7 +314,7 @@ def _sink(table: Table) -> Sink:
     return sink
 
 
-def _engine(table: Table | None) -> Engine:
+def _engine(table: TomlTable | None) -> Engine:
     if table is None:
         return Engine()
     engine = Engine(
@@ -339,7 +341,7 @@ def _engine(table: Table | None) -> Engine:
     return engine
 
 
-def _memory(table: Table) -> int | None:
+def _memory(table: TomlTable) -> int | None:
     """Return how many bytes a state may take."""
     text = table.text("max-memory")
     found = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
@@ -367,7 +369,7 @@ def _horizon(table: Table) -> str | None:
         return None
 
 
-def _maintainer(table: Table) -> str:
+def _maintainer(table: TomlTable) -> str:
     name = table.text("maintainer", registry.DEFAULT) or registry.DEFAULT
     try:
         registry.check_names(name, "none")
@@ -377,7 +379,7 @@ def _maintainer(table: Table) -> str:
     return name
 
 
-def _streams(root: Table) -> tuple[Stream, ...]:
+def _streams(root: TomlTable) -> tuple[Stream, ...]:
     """Return the streams: one table, or an array of them, of which each begins with [[stream]]."""
     if root.is_table("stream"):
         table = root.table("stream")
@@ -388,7 +390,7 @@ def _streams(root: Table) -> tuple[Stream, ...]:
     return tuple(map(_stream, tables))
 
 
-def _stream(table: Table) -> Stream:
+def _stream(table: TomlTable) -> Stream:
     given = table.choice("format", STREAM_FORMATS, "csv")
     options = table.mapping("options")
     is_feed = options.get("readChangeFeed", "").lower() == "true"
@@ -454,7 +456,7 @@ def _check_stream(table: Table, stream: Stream) -> None:
         table.refuse(("delay", "idle"), "makes no sense without `event-time`")
 
 
-def _duration(table: Table, key: str) -> float | None:
+def _duration(table: TomlTable, key: str) -> float | None:
     """Return a duration in seconds; a number is one, too."""
     text = table.text(key)
     try:

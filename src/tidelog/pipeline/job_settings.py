@@ -15,8 +15,8 @@ from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND
 from tidelog.errors import DataError, Diagnostic, Span, Stopped, TidelogError, codes, suggest
 from tidelog.io.data_file import ON_SPARK
-from tidelog.io.data_file import Source as Described
-from tidelog.io.toml_tables import Table
+from tidelog.io.data_file import FactSource as Described
+from tidelog.io.toml_tables import TomlTable
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import OPEN, Program, Sandbox
@@ -118,7 +118,7 @@ class Retry:
         return min(self.wait.total_seconds() * 2.0 ** min(attempt - 1, 64), longest)
 
 
-def read_retry(table: Table | None) -> Retry:
+def read_retry(table: TomlTable | None) -> Retry:
     """Return the `[retry]` of a job file; faults are noted in its document."""
     if table is None:
         return Retry()
@@ -129,7 +129,7 @@ def read_retry(table: Table | None) -> Retry:
     return Retry(attempts or 1, wait or default.wait, longest or default.longest_wait)
 
 
-def _wait(table: Table, key: str) -> timedelta | None:
+def _wait(table: TomlTable, key: str) -> timedelta | None:
     text = table.text(key)
     try:
         return None if text is None else read_duration(text)

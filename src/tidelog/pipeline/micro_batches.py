@@ -22,9 +22,9 @@ from time import time as now
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, Source, TidelogError, codes
+from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, TidelogError, codes
 from tidelog.io.data_file import file_name
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.change_scripts import transactions
 from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
@@ -385,7 +385,7 @@ class BatchPublisher:
         if not files:
             return None
         incoming = self.incoming(stream)
-        records = self.records(incoming.shape, stream, Faults(OnError.SKIP), None)
+        records = self.records(incoming.shape, stream, RejectedRows(OnError.SKIP), None)
         try:
             paths = [str(path.resolve()) for path in files]
             reading, _ = incoming.of_files(self.job.session, paths)
@@ -422,7 +422,7 @@ class _BatchRun:
         self._now = now()
         version = (self._job.store.number or 0) + 1
         self._folder = self._job.store.rejects(version) / "stream"
-        self._faults = Faults(OnError.COLLECT, self._folder / "records.csv")
+        self._faults = RejectedRows(OnError.COLLECT, self._folder / "records.csv")
         self._files: tuple[str, ...] = ()
         self._tally = RecordCounts()
         self._rejected = 0  # by tasks, which have written them
@@ -501,7 +501,7 @@ class _BatchRun:
     def _apply_script(self, name: str, content: bytes, change: Change) -> None:
         """Add a change script to the transaction; one that has errors is rejected as a whole."""
         try:
-            source = Source(name, content.decode("utf-8"))
+            source = SourceText(name, content.decode("utf-8"))
             documents = list(transactions(parse(source)))
             if len(documents) > 1:
                 message = f"a file is one transaction, and this one has {len(documents)}"

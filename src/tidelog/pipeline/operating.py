@@ -239,7 +239,7 @@ def _picture(report: RunReport) -> str:
     return _section("Lineage", f"{shown}<figure>\n{svg(graph)}</figure>\n")
 
 
-def lineage_graph(report: RunReport) -> Graph:
+def lineage_graph(report: RunReport) -> PictureGraph:
     """Return the picture of a run: sources, predicates and sinks, and what goes where."""
     boxes: list[Box] = []
     arrows: dict[Arrow, None] = {}
@@ -259,7 +259,7 @@ def lineage_graph(report: RunReport) -> Graph:
         boxes.append(Box(f"k{number}", "answer", "sink", _short(sink.sink), tuple(remarks)))
         if sink.predicate in keys:
             arrows[Arrow(keys[sink.predicate], f"k{number}")] = None
-    return Graph(tuple(boxes), tuple(arrows))
+    return PictureGraph(tuple(boxes), tuple(arrows))
 
 
 def _predicate_box(one: PredicateReport, key: str) -> Box:
@@ -491,7 +491,7 @@ def _predicates(
     return tuple(found)
 
 
-def _dependencies(program: Program) -> tuple[Dependency, ...]:
+def _dependencies(program: Program) -> tuple[PredicateDependency, ...]:
     return published_dependencies(program, [name for name in program.predicates if name != BOTTOM])
 
 

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, misfit_error
-from tidelog.data.rows import Rows, distinct, joined, without
+from tidelog.data.rows import Rows, concatenate, distinct, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.python_data import from_python
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import point_at
 from tidelog.logic.program import Predicate, Program
@@ -416,7 +416,7 @@ def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner)
         some = tuple(column[start : start + PIECE] for column in columns)
         table = _relation(predicate, some, len(some[0]), reasoner).to_texts("exact").table
         types = (ColumnType.TERM,) * predicate.arity
-        yield from from_python(table, types, tuple(table.column_names), Faults(OnError.FAIL))
+        yield from from_python(table, types, tuple(table.column_names), RejectedRows(OnError.FAIL))
 
 
 def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
@@ -441,7 +441,7 @@ def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> It
         return
     arguments = rows.select(range(arity))
     types, names = predicate.types[:arity], predicate.columns[:arity]
-    yield from from_python(arguments, types, names, Faults(OnError.FAIL))
+    yield from from_python(arguments, types, names, RejectedRows(OnError.FAIL))
 
 
 # ---- Rollback: a new version that holds what an earlier one held.
@@ -609,7 +609,7 @@ class _Conversion:
         rows = no_rows(len(table["types"]))
         for part in table["facts"]:
             some = self._part(part, table)
-            rows = without(rows, some) if part["role"] == "removed" else joined([rows, some])
+            rows = without(rows, some) if part["role"] == "removed" else concatenate([rows, some])
         return distinct([rows])
 
     def _part(self, part: Any, table: Any) -> Rows:

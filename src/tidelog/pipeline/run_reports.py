@@ -111,7 +111,7 @@ class RunReport:
     stages: tuple[StageReport, ...] = ()
     findings: tuple[GuardFinding, ...] = ()
     assertions: tuple[Assertion, ...] = ()
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[PredicateDependency, ...] = ()
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _report(values: Mapping[str, Any]) -> RunReport:
         "predicates": _parts(PredicateReport, values),
         "sinks": _parts(SinkReport, values),
         "stages": _parts(StageReport, values),
-        "dependencies": _parts(Dependency, values),
+        "dependencies": _parts(PredicateDependency, values),
         "findings": tuple(_finding(one) for one in values.get("findings", ())),
         "assertions": tuple(
             Assertion(one["subject"], one["guard"], one["holds"], GuardSeverity(one["severity"]))
@@ -165,7 +165,7 @@ _KEYS: Final[Mapping[type, str]] = {
     PredicateReport: "predicates",
     SinkReport: "sinks",
     StageReport: "stages",
-    Dependency: "dependencies",
+    PredicateDependency: "dependencies",
 }
 
 
@@ -551,7 +551,7 @@ class _Inputs:
             for place, name in enumerate(lineage.of(predicate))
         }
 
-    def fields(self, origins: Iterable[Origin]) -> list[dict[str, Any]]:
+    def fields(self, origins: Iterable[ColumnOrigin]) -> list[dict[str, Any]]:
         """Return the fields of datasets that these origins are, each with how it takes part."""
         found: dict[tuple[str, str, str], list[How]] = {}
         for origin in origins:

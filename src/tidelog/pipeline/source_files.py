@@ -22,24 +22,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.arrow import mask
+from tidelog.data.arrow import mask_of
 from tidelog.data.columns import Batch, Column
 from tidelog.data.relation import column_names
-from tidelog.data.rows import Rows, codes_of, distinct, joined, taken, without
+from tidelog.data.rows import Rows, codes_of, concatenate, distinct, select, without
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Span, codes, counted, suggest
-from tidelog.io.arrow_files import Wanted, read_arrow_data, wanted_columns
+from tidelog.io.arrow_files import ColumnRequest, read_arrow_data, wanted_columns
 from tidelog.io.data_file import (
     DELIMITED,
     RDF,
-    DataFile,
     Header,
+    InputFile,
     data_files,
     format_of,
     is_compressed,
     time_types_of,
 )
 from tidelog.io.delimited import first_record
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
@@ -72,7 +72,7 @@ def columns_of(files: Iterable[DataFile]) -> tuple[str, ...]:
     return ()
 
 
-def _of_delimited(file: DataFile) -> tuple[str, ...]:
+def _of_delimited(file: InputFile) -> tuple[str, ...]:
     with file.open() as stream:
         found = first_record(stream.read(_FIRST_BYTES), file.delimiter.encode(), file.quoting, 1)
     if found is None:
@@ -84,7 +84,7 @@ def _of_delimited(file: DataFile) -> tuple[str, ...]:
     return tuple(sorted(fields)) if is_named else tuple(str(place) for place in range(1, len(fields) + 1))
 
 
-def _of_schema(file: DataFile) -> tuple[str, ...]:
+def _of_schema(file: InputFile) -> tuple[str, ...]:
     with file.open() as stream:
         if file.format == "parquet":
             import pyarrow.parquet as pq
@@ -145,7 +145,7 @@ class RowFilter:
             return batch
         is_kept = np.zeros(batch.rows, np.bool_)
         is_kept[dictionary.payload[ids]] = True
-        return Batch(tuple(_chosen(column, mask(is_kept)) for column in batch.columns), count)
+        return Batch(tuple(_chosen(column, mask_of(is_kept)) for column in batch.columns), count)
 
 
 def _chosen(column: Column, rows: pa.Array) -> Column:
@@ -214,7 +214,7 @@ def data_files_of(
         if is_remote(written):
             for folder, stored in _stored_files(written, source, settings):
                 made = _data_file(Path(stored.path), source, program, predicate)
-                known = {each.name: getattr(made, each.name) for each in fields(DataFile)}
+                known = {each.name: getattr(made, each.name) for each in fields(InputFile)}
                 found.append(StoredFile(**{**known, "path": None}, bucket=folder, stored=stored))
     return found
 
@@ -237,7 +237,7 @@ def errors_at(source: Source) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class StoredFile(DataFile):
+class StoredFile(InputFile):
     """A file in an object store."""
 
     bucket: StorageFolder | None = field(default=None, repr=False)
@@ -327,7 +327,7 @@ def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
     return found
 
 
-def _data_file(path: Path, source: Source, program: Program, predicate: Predicate) -> DataFile:
+def _data_file(path: Path, source: Source, program: Program, predicate: Predicate) -> InputFile:
     name = source.format or format_of(path)
     if name is None:
         message = f"the format of `{path}` is not known by its extension"
@@ -340,7 +340,7 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
         header = source.first_row
         if has_skipped:
             header = Header.NONE if header in (Header.NONE, Header.DETECTED) else Header.IGNORED
-    return DataFile(
+    return InputFile(
         path,
         name,
         types,
@@ -440,7 +440,7 @@ class VersionedSource:
     # ---- rows
 
     @cached_property
-    def _reading(self) -> tuple[Wanted, tuple[str, ...]]:
+    def _reading(self) -> tuple[ColumnRequest, tuple[str, ...]]:
         source, names = self.source, self.found.schema.names
         predicate = find_predicate_of(source, self.program)
         types, called = columns_and_types(source, self.program, predicate)
@@ -453,7 +453,7 @@ class VersionedSource:
         return wanted, tuple(names[place] for place in places)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ColumnRequest:
         """What is read of `read_columns`."""
         return self._reading[0]
 
@@ -462,7 +462,7 @@ class VersionedSource:
         """The names of the columns that are read."""
         return self._reading[1]
 
-    def read(self, faults: Faults) -> Iterator[Batch]:
+    def read(self, faults: RejectedRows) -> Iterator[Batch]:
         """Yield all rows."""
         wanted, table = self.wanted, self._table
         yield from _counted(read_arrow_data(table.batches(self.read_columns), wanted, faults), faults)
@@ -481,9 +481,9 @@ class VersionedSource:
         batches = self._table.batches(self.read_columns, among)
         for batch in read_arrow_data(batches, self.wanted, faults):
             kept = batch if filter is None else filter.keep(batch)
-            codes = codes_of(joined([rows, change.encode_batch(kept)]))
+            codes = codes_of(concatenate([rows, change.encode_batch(kept)]))
             is_here |= np.isin(codes[: rows.count], codes[rows.count :])
-        return taken(rows, is_here)
+        return select(rows, is_here)
 
     # ---- changes
 
@@ -519,7 +519,7 @@ class VersionedSource:
 
     def _facts(self, rows: Any, filter: RowFilter | None) -> tuple[list[Batch], int]:
         """Return rows as facts, and how many the filter leaves out."""
-        faults = Faults(OnError.SKIP)
+        faults = RejectedRows(OnError.SKIP)
         found = list(read_arrow_data([rows], self.wanted, faults))
         if faults.skipped or sum(batch.rows for batch in found) != rows.num_rows:
             raise NoFeedError("rows that came or went cannot be read")
@@ -609,7 +609,7 @@ def feed_of(
         return None
 
 
-def _counted(batches: Iterator[Batch], faults: Faults) -> Iterator[Batch]:
+def _counted(batches: Iterator[Batch], faults: RejectedRows) -> Iterator[Batch]:
     for batch in batches:
         faults.rows += batch.rows
         yield batch

@@ -24,10 +24,10 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from tidelog.data.columns import Batch
-from tidelog.data.rows import Rows, joined
+from tidelog.data.rows import Rows, concatenate
 from tidelog.errors import DataError, Diagnostic, codes, counted
-from tidelog.io.data_file import Source, file_name, import_file
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.data_file import FactSource, file_name, import_file
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.type_inference import Columns, infer
@@ -90,7 +90,7 @@ class SparkBinding:
 
     key: str
     predicate: str
-    source: Source
+    source: FactSource
     on_error: str
     is_volatile: bool
     table: VersionedSource | None = None  # what is read, if it has versions
@@ -358,12 +358,12 @@ class SparkInputReader:
         one, other = then.frame.alias("one"), now.frame.alias("other")
         names = [quoted(name) for name in then.input.columns]
         both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
-        faults, rows = Faults(OnError.FAIL), []
+        faults, rows = RejectedRows(OnError.FAIL), []
         still = one.join(other, both, "left_semi").distinct()
         for table in fetch_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
                 rows.append(change.encode_batch(batch))
-        return joined(rows) if rows else no_rows(then.input.predicate.arity)
+        return concatenate(rows) if rows else no_rows(then.input.predicate.arity)
 
     def _is_comparable(self, name: str, items: Sequence[SparkBinding], before: Manifest) -> bool:
         """Return whether the table of a predicate has exactly its sources' rows, in types of Spark."""

@@ -25,12 +25,12 @@ import numpy.typing as npt
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import column_names
-from tidelog.data.rows import Rows, codes_of, joined, taken
+from tidelog.data.rows import Rows, codes_of, concatenate, select
 from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, codes
 from tidelog.io.data_file import time_types_of
-from tidelog.io.rejects import BadRow, Faults
+from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import exact, plain, read_exact
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.values import ColumnType, order_key
@@ -102,7 +102,7 @@ class Records:
         self,
         shape: RecordShape,
         engine: ColumnarEngine,
-        faults: Faults,
+        faults: RejectedRows,
         highest: str | None,
         ignores_missing: bool = False,
     ) -> None:
@@ -137,7 +137,7 @@ class Records:
             reason = f"`{operations[place]}` is no operation: use `+`, `insert`, `-` or `delete`"
             self._reject(codes.BAD_RECORD, reason, rows, place, operations[place])
         signs = np.array([text in INSERTS for text in operations], bool)
-        self._rows.append(taken(rows, known))
+        self._rows.append(select(rows, known))
         self._signs.append(signs[known])
         self._positions.append(positions[known])
         if shape.has_order:
@@ -161,7 +161,7 @@ class Records:
         rows, signs, _ = self._gathered()
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
-        rows, signs = taken(rows, last), signs[last]
+        rows, signs = select(rows, last), signs[last]
         standing = self._engine.standing(self._shape.predicate.name, rows.columns, rows.count)
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))

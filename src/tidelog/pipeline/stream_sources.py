@@ -25,9 +25,9 @@ from pyspark.sql import types as spark_types
 
 from tidelog.data.columns import Batch
 from tidelog.errors import DataError, Diagnostic, TidelogError, codes
-from tidelog.io.data_file import DELIMITED, Header, Source
-from tidelog.io.rejects import Faults, OnError
-from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, Carried, Messages
+from tidelog.io.data_file import DELIMITED, FactSource, Header
+from tidelog.io.rejects import OnError, RejectedRows
+from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, CarriedFile, MessageReader
 from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
@@ -107,7 +107,7 @@ class IncomingStream:
         event = self.stream.event_time
         return event if self._has_own_event and event in names else None
 
-    def _record(self, with_event: bool) -> tuple[Source, Program]:
+    def _record(self, with_event: bool) -> tuple[FactSource, Program]:
         """Return how Spark reads records: as the facts of a predicate that has all of their columns."""
         shape, own = self.shape, self.shape.predicate
         width = len(shape.names) - len(shape.time)
@@ -119,7 +119,7 @@ class IncomingStream:
         program = replace(
             self.program, rules=(), facts=(), imports=(), exports=(), predicates={own.name: record}
         )
-        source = Source(own.name, time=shape.time, span=self.stream.span)
+        source = FactSource(own.name, time=shape.time, span=self.stream.span)
         return source, program
 
     def records(self, batch: DataFrame, watermark: str | None) -> IncomingRecords:
@@ -174,7 +174,7 @@ class IncomingStream:
             raise DataError(Diagnostic(codes.NO_STREAM, message, self.stream.span))
         given = "jsonl" if self.stream.value == "json" else "csv"
         types = wanted.types(given)
-        carried = Carried(
+        carried = CarriedFile(
             None,
             given,
             types,
@@ -195,7 +195,7 @@ class IncomingStream:
         schema = read_schema(shape.names, shape.types)
         own = [each for each in schema.fields if each.name != FILE]
         schema = spark_types.StructType([*own, *(spark_types.StructField(*each) for each in beside)])
-        task = Messages(carried, shape, tuple(name for name, _ in beside))
+        task = MessageReader(carried, shape, tuple(name for name, _ in beside))
         rows = batch.select(F.col("value").cast("binary").alias(RAW), *columns)
         rows = rows.mapInArrow(Shipped(task), schema).withColumn(BAD, F.col(FAULT).isNotNull())
         is_csv = given == "csv"
@@ -449,7 +449,7 @@ class IncomingRecords:
         if self.reading is None:
             return
         columns = self.reading.input.columns
-        reading, faults = self.reading.input.reading(), Faults(OnError.FAIL)
+        reading, faults = self.reading.input.reading(), RejectedRows(OnError.FAIL)
         with telling():
             whole = fetch_few(self._taken(), FEW)
             for table in fetch_by_files(self._taken(), folder) if whole is None else [whole]:

@@ -22,7 +22,7 @@ from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.data_file import EXTENSIONS, RDF
 from tidelog.io.python_data import from_python
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.io.write import WriteOptions, file_table, write
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, types_of_column

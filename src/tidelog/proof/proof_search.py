@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Ids
 from tidelog.engine.columnar.transactions.change_runner import RowSet
 from tidelog.engine.protocol import Effect, Flag, Where
 from tidelog.logic.functions import builtins

@@ -281,22 +281,22 @@ def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable
 
 def _parameters(node: object) -> list[str]:
     """The parameters in a tree, in order."""
-    if isinstance(node, ast.Parameter):
+    if isinstance(node, ast.ParameterNode):
         return [node.name]
     if isinstance(node, tuple):
         return [name for part in node for name in _parameters(part)]
-    if isinstance(node, ast.Node):
+    if isinstance(node, ast.SyntaxNode):
         return [name for part in fields(node) for name in _parameters(getattr(node, part.name))]
     return []
 
 
 def _with_variables(node: Any, names: Collection[str]) -> Any:
     """The tree with parameters of these names turned into variables."""
-    if isinstance(node, ast.Parameter) and node.name in names:
-        return ast.Variable(f"${node.name}", span=node.span)
+    if isinstance(node, ast.ParameterNode) and node.name in names:
+        return ast.VariableNode(f"${node.name}", span=node.span)
     if isinstance(node, tuple):
         return tuple(_with_variables(part, names) for part in node)
-    if isinstance(node, ast.Node):
+    if isinstance(node, ast.SyntaxNode):
         parts = {part.name: _with_variables(getattr(node, part.name), names) for part in fields(node)}
         return replace(node, **parts)
     return node

@@ -15,7 +15,7 @@ import numpy as np
 from tidelog.data.columns import Batch
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError, TidelogError
-from tidelog.io.data_file import DataFile, Header
+from tidelog.io.data_file import Header, InputFile
 from tidelog.io.reader import read
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
 from tidelog.logic.values import Kind, Value
@@ -52,7 +52,7 @@ IsRow = Callable[[Batch], bool]
 
 
 @dataclass(frozen=True)
-class OneLine(DataFile):
+class OneLine(InputFile):
     """A file of which only some lines are read."""
 
     text: bytes = b""
@@ -89,10 +89,10 @@ def _written(value: Value) -> bytes | None:
     return None
 
 
-def _search(file: DataFile, data: mmap.mmap, needles: Sequence[bytes], is_row: IsRow) -> int | None:
+def _search(file: InputFile, data: mmap.mmap, needles: Sequence[bytes], is_row: IsRow) -> int | None:
     """The line of the row, in a file that has all needles on it."""
     first = data[: max(data.find(b"\n"), 0) + 1] if file.header is not Header.NONE else b""
-    known = {field.name: getattr(file, field.name) for field in fields(DataFile)}
+    known = {field.name: getattr(file, field.name) for field in fields(InputFile)}
     for tried, (start, end) in enumerate(_lines_with(data, needles)):
         if tried == MOST_READ:
             return None

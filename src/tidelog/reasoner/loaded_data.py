@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.data.typed_columns import types_of
 from tidelog.errors import Diagnostic
-from tidelog.io.data_file import DataFile
+from tidelog.io.data_file import InputFile
 from tidelog.logic.program import Fact, Predicate, Program, Query, Transfer
 from tidelog.logic.type_inference import (
     Columns,

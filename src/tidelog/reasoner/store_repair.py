@@ -14,7 +14,7 @@ from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.engine_state import COUNTERS, TableState
-from tidelog.errors import DataError, Diagnostic, Source, TidelogError, codes, counted
+from tidelog.errors import DataError, Diagnostic, SourceText, TidelogError, codes, counted
 from tidelog.io.data_file import file_name
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.change_scripts import is_same
@@ -257,7 +257,7 @@ def _means(text: str, program: Program) -> bool:
 
 def read_rules(text: str) -> Program:
     """The program of a text that `write_rules` made."""
-    return resolve(parse(Source("<published rules>", text))) if text.strip() else EMPTY
+    return resolve(parse(SourceText("<published rules>", text))) if text.strip() else EMPTY
 
 
 PROGRAM = "program.rls"  # of an export

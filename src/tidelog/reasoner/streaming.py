@@ -11,7 +11,7 @@ from operator import length_hint
 from typing import Any
 
 from tidelog.engine.interrupts import Lock, locked
-from tidelog.errors import Diagnostic, ProgramError, Source, TidelogError
+from tidelog.errors import Diagnostic, ProgramError, SourceText, TidelogError
 from tidelog.logic.change_scripts import UNSIGNED, transactions
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
@@ -20,7 +20,7 @@ from tidelog.reasoner.transaction import Change, gc_disabled
 from tidelog.syntax.parser import parse
 
 # A change script of one or more transactions, or one transaction as (sign, predicate, row)s.
-Changes = str | Source | Iterable[tuple[str, str, tuple[Any, ...]]]
+Changes = str | SourceText | Iterable[tuple[str, str, tuple[Any, ...]]]
 Fill = Callable[[Change], None]
 
 
@@ -121,8 +121,8 @@ class TransactionStream(Iterator[Delta]):
 def _fills(update: Changes) -> list[Fill]:
     """The transactions of an update, each as a function that fills a change with it."""
     if isinstance(update, str):
-        update = Source("<changes>", update)
-    if isinstance(update, Source):
+        update = SourceText("<changes>", update)
+    if isinstance(update, SourceText):
         return [_taking(document) for document in transactions(parse(update))]
     rows = list(update)
     return [lambda change: _fill(change, rows)]

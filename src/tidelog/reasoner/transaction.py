@@ -26,7 +26,7 @@ from tidelog.errors import DataError, Diagnostic, ProgramError, Source, Span, Ti
 from tidelog.io.data_file import DataFile, import_file
 from tidelog.io.python_data import from_python, values_of
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.intervals import Point, point_at
 from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
@@ -331,7 +331,7 @@ class Change:
             if rows is not None and rows.count:
                 standing = self._engine.standing(name, rows.columns, rows.count)
                 is_explicit = (standing & int(Flag.EXPLICIT)) != 0
-                where.note(name, taken(rows, is_explicit != is_wanted))
+                where.note(name, select(rows, is_explicit != is_wanted))
 
     def become(self, program: Program) -> None:
         """Change the program to this one, resolved as a whole; rules that mean the same are kept.
@@ -371,7 +371,7 @@ class Change:
 
     @locked
     def take(
-        self, document: ast.Document, *, unsigned: str | None = None, folder: Path | None = None
+        self, document: ast.DocumentNode, *, unsigned: str | None = None, folder: Path | None = None
     ) -> None:
         """Insert and delete what the statements of a document say."""
         imports = len(self.program.imports)
@@ -497,7 +497,7 @@ class Change:
         types = self.program.types_of(predicate)
         batches = list(waited_for(from_python(data, types, predicate.columns, self._faults)))
         none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
-        return joined([self.encode_batch(batch) for batch in batches]) if batches else none
+        return concatenate([self.encode_batch(batch) for batch in batches]) if batches else none
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """Return the ids of a few rows; None if they must be converted one column at a time."""
@@ -534,8 +534,8 @@ def gc_disabled() -> Iterator[None]:
             gc.enable()
 
 
-def _without_last_commit(document: ast.Document) -> ast.Document:
-    if document.statements and isinstance(document.statements[-1], ast.CommitDirective):
+def _without_last_commit(document: ast.DocumentNode) -> ast.DocumentNode:
+    if document.statements and isinstance(document.statements[-1], ast.CommitDirectiveNode):
         return replace(document, statements=document.statements[:-1])
     return document
 

@@ -15,14 +15,14 @@ from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, ProgramError, shortened, text_width
 from tidelog.logic.intervals import read_point
-from tidelog.show.chart_lanes import Axis, Chart, End, Lane, Section, Span, make_chart
+from tidelog.show.chart_lanes import Axis, Chart, End, Lane, LaneSpan, RelationLanes, make_chart
 from tidelog.show.picture_formats import document
 from tidelog.temporal.timed_relation import PeriodicRelation, TimedRelation
 
-# ---- Charts as SVG that needs nothing else: no network, no scripts, light and dark, names of its own.
+# ---- Charts as self-contained SVG: no network, no scripts, light and dark.
 #
 # Few lanes have room for a label each, and circles at their ends: filled if the bound is included. Many
-# lanes are as thin as they can be told apart: their labels are thinned, or name groups, and bars fade before
+# lanes are as thin as can be distinguished: their labels are thinned, or name groups, and bars fade before
 # bounds that are left out.
 
 SVG_WIDTH: Final = 1000.0
@@ -35,7 +35,7 @@ _DATES: Final = 14.0
 _HEADING: Final = 24.0
 _LEGEND: Final = 30.0
 _HIGHEST, _LOWEST = 24.0, 3.0  # pixels from lane to lane
-_WANTED: Final = 1_400.0  # pixels of all lanes together, while they can be told apart
+_WANTED: Final = 1_400.0  # pixels of all lanes together, while they can be distinguished
 _ROOMY: Final = 12.0  # from here on every lane has its label
 _TALL: Final = 700.0  # pixels from which on there is an axis below, too
 _FADE: Final = 3.0
@@ -75,7 +75,7 @@ _STYLE: Final = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ChartLayout:
     """Where things are, in pixels."""
 
     left: float  # of the lanes
@@ -103,7 +103,7 @@ def svg_text(chart: Chart, *, is_alone: bool = True) -> str:
     lines: list[str] = []
     top = 0.0
     if is_alone:
-        lines += [*_title(chart), _moved(_TITLE, _axis(chart, layout))]
+        lines += [*_title(chart), _shifted(_TITLE, _axis(chart, layout))]
         top = _TITLE + _axis_height(chart)
     placed, y = _placed(chart, layout, top)
     for section, start in placed:
@@ -114,13 +114,13 @@ def svg_text(chart: Chart, *, is_alone: bool = True) -> str:
             lines.append(_text("tide-heading", _EDGE, start - 7, shortened(section.title, 110)))
         lines += _section(section, layout, start)
     if y - top > _TALL:
-        lines.append(_moved(y, _axis(chart, layout, is_below=True)))
+        lines.append(_shifted(y, _axis(chart, layout, is_below=True)))
         y += _axis_height(chart)
     lines += _legend(chart, layout, y)
     return _document(lines, y + _LEGEND, chart.title)
 
 
-def _moved(y: float, lines: Iterable[str]) -> str:
+def _shifted(y: float, lines: Iterable[str]) -> str:
     return f'<g transform="translate(0 {y:g})">{"".join(lines)}</g>'
 
 
@@ -137,11 +137,11 @@ def _document(lines: Iterable[str], height: float, title: str) -> str:
     return "\n".join([opening, name, f"<style>\n{_STYLE}</style>", paper, *lines, "</svg>\n"])
 
 
-def _layout(chart: Chart) -> Layout:
+def _layout(chart: Chart) -> ChartLayout:
     labels = (text_width(lane.label) for section in chart.sections for lane in section.lanes)
     characters = min(max(labels, default=0), _MOST_LABEL)
     pitch = max(_LOWEST, min(_HIGHEST, _WANTED / max(chart.lanes, 1)))
-    return Layout(
+    return ChartLayout(
         _EDGE + characters * _CHARACTER + 14,
         SVG_WIDTH - _EDGE - 8,
         pitch if pitch >= _ROOMY else round(pitch),
@@ -162,7 +162,7 @@ def _axis_height(chart: Chart) -> float:
     return _AXIS + (_DATES if chart.axis.is_calendar else 0)
 
 
-def _axis(chart: Chart, layout: Layout, *, is_below: bool = False) -> Iterator[str]:
+def _axis(chart: Chart, layout: ChartLayout, *, is_below: bool = False) -> Iterator[str]:
     """The line, the ticks with their labels, and the dates beyond them."""
     height = _axis_height(chart)
     line = 0.0 if is_below else height
@@ -175,28 +175,28 @@ def _axis(chart: Chart, layout: Layout, *, is_below: bool = False) -> Iterator[s
             yield _middle(x, line + (30 if is_below else -22), tick.date, "tide-muted")
 
 
-def _characters(layout: Layout) -> int:
+def _characters(layout: ChartLayout) -> int:
     return int((layout.right - layout.left) / _CHARACTER)
 
 
-def _grid(chart: Chart, layout: Layout, top: float, bottom: float) -> Iterator[str]:
+def _grid(chart: Chart, layout: ChartLayout, top: float, bottom: float) -> Iterator[str]:
     for tick in chart.axis.ticks(_characters(layout)):
         x = layout.x(chart.axis.place(tick.point))
         yield f'<path class="tide-grid" d="M{x:.1f} {top:g}V{bottom:g}"/>'
 
 
-def _legend(chart: Chart, layout: Layout, y: float) -> Iterator[str]:
+def _legend(chart: Chart, layout: ChartLayout, y: float) -> Iterator[str]:
     """What the ends mean that occur."""
     used = {end for section in chart.sections for lane in section.lanes for end in _ends(lane)}
     is_dense = any(
         span.intervals > 1 for section in chart.sections for lane in section.lanes for span in lane.spans
     )
-    roomy = Layout(0, 1, _HIGHEST if layout.is_roomy else 9)
+    roomy = ChartLayout(0, 1, _HIGHEST if layout.is_roomy else 9)
     x = layout.left
     meanings = {End.CLOSED: "bound included", End.OPEN: "bound left out", End.INFINITE: "without end"}
     for end, meaning in meanings.items():
         if end in used:
-            sample = Span(x, x + 24, End.CUT, end, "")
+            sample = LaneSpan(x, x + 24, End.CUT, end, "")
             yield f"<g>{''.join(_shapes(sample, roomy, y + 18))}</g>"
             yield _text("tide-muted", x + 34, y + 22, meaning)
             x += 34 + len(meaning) * _CHARACTER + 22
@@ -214,7 +214,7 @@ def _ends(lane: Lane) -> Iterator[End]:
 # ---- lanes
 
 
-def _placed(chart: Chart, layout: Layout, y: float) -> tuple[list[tuple[Section, float]], float]:
+def _placed(chart: Chart, layout: ChartLayout, y: float) -> tuple[list[tuple[RelationLanes, float]], float]:
     """The sections, each with where its first lane begins, and where all of them end."""
     placed = []
     for section in chart.sections:
@@ -226,7 +226,7 @@ def _placed(chart: Chart, layout: Layout, y: float) -> tuple[list[tuple[Section,
     return placed, y
 
 
-def _section(section: Section, layout: Layout, y: float) -> Iterator[str]:
+def _section(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
     """The lanes of a relation with their labels."""
     if layout.is_roomy:
         yield from _labels(section, layout, y)
@@ -242,12 +242,12 @@ def _section(section: Section, layout: Layout, y: float) -> Iterator[str]:
         yield _text("tide-muted", layout.left + 4, bottom + 16, rest or "nothing holds in this time")
 
 
-def _has_groups(section: Section) -> bool:
+def _has_groups(section: RelationLanes) -> bool:
     """Whether it helps to name the first arguments alone."""
     return section.is_grouped and 2 * len({lane.group for lane in section.lanes}) <= len(section.lanes)
 
 
-def _groups(section: Section) -> list[tuple[int, int]]:
+def _groups(section: RelationLanes) -> list[tuple[int, int]]:
     """The first lane of each group, and that behind its last one."""
     lanes = section.lanes
     starts = [
@@ -256,7 +256,7 @@ def _groups(section: Section) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(lanes)], strict=True))
 
 
-def _stripes(section: Section, layout: Layout, y: float) -> Iterator[str]:
+def _stripes(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
     """A ground for every other lane, or group of lanes, that leads the eye from the label to the right."""
     stretches = [(place, place + 1) for place in range(len(section.lanes))] if layout.is_roomy else []
     if not layout.is_roomy and _has_groups(section):
@@ -266,14 +266,14 @@ def _stripes(section: Section, layout: Layout, y: float) -> Iterator[str]:
         yield _rectangle("tide-stripe", _EDGE, top, SVG_WIDTH - 2 * _EDGE, height)
 
 
-def _labels(section: Section, layout: Layout, y: float) -> Iterator[str]:
+def _labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
     for place, lane in enumerate(section.lanes):
         label = shortened(lane.label, _MOST_LABEL)
         yield _right(layout.left - 10, y + (place + 0.5) * layout.pitch + 4, label)
 
 
-def _group_labels(section: Section, layout: Layout, y: float) -> Iterator[str]:
-    """The first arguments beside all their lanes, as far as there is room."""
+def _group_labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
+    """The first arguments next to all their lanes, as far as there is room."""
     free = y
     for start, _ in _groups(section):
         top = y + start * layout.pitch
@@ -283,7 +283,7 @@ def _group_labels(section: Section, layout: Layout, y: float) -> Iterator[str]:
             free = top + _ROOMY
 
 
-def _thinned_labels(section: Section, layout: Layout, y: float) -> Iterator[str]:
+def _thinned_labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
     """As many labels as there is room for, each with a line to its lane."""
     step = -(-_ROOMY // layout.pitch)
     for place in range(0, len(section.lanes), int(step)):
@@ -293,16 +293,16 @@ def _thinned_labels(section: Section, layout: Layout, y: float) -> Iterator[str]
         yield f'<path class="tide-grid" d="M{layout.left - 7:.1f} {middle:g}H{layout.left:.1f}"/>'
 
 
-def _lane(lane: Lane, layout: Layout, middle: float) -> Iterator[str]:
+def _lane(lane: Lane, layout: ChartLayout, middle: float) -> Iterator[str]:
     for span in lane.spans:
-        placed = Span(
+        placed = LaneSpan(
             layout.x(span.left), layout.x(span.right), span.left_end, span.right_end, "", span.intervals
         )
         shapes = "".join(_shapes(placed, layout, middle))
         yield f"<g><title>{escape(lane.label)} {escape(span.text)}</title>{shapes}</g>"
 
 
-def _shapes(span: Span, layout: Layout, middle: float) -> Iterator[str]:
+def _shapes(span: LaneSpan, layout: ChartLayout, middle: float) -> Iterator[str]:
     """A bar and its ends; the places of the span are pixels."""
     left, right = span.left, span.right
     half = layout.bar / 2
@@ -363,7 +363,7 @@ _NARROWEST = 20  # columns of a lane
 
 
 def chart_lines(chart: Chart, width: int) -> Iterator[str]:
-    """The lines of a chart that is no wider than so many columns, or as narrow as lanes can be."""
+    """The lines of a chart, at most as wide as given, or as narrow as lanes can be."""
     longest = max((text_width(lane.label) for section in chart.sections for lane in section.lanes), default=0)
     labels = max(min(longest, width // 3), 1)
     columns = max(width - labels - 1, _NARROWEST)
@@ -383,7 +383,7 @@ def _indented(lines: Iterable[str], labels: int) -> Iterator[str]:
     return (f"{' ' * (labels + 1)}{line}".rstrip() for line in lines)
 
 
-def _more(section: Section) -> Iterator[str]:
+def _more(section: RelationLanes) -> Iterator[str]:
     if section.left_out:
         yield f"… {section.left_out:,} more"
     elif not section.lanes:
@@ -417,7 +417,7 @@ def _text_lane(lane: Lane, columns: int) -> str:
     return "".join(cells)
 
 
-def _draw(span: Span, cells: list[str]) -> None:
+def _draw(span: LaneSpan, cells: list[str]) -> None:
     """Put a span into its cells; two ends in one cell are a line."""
     last = len(cells) - 1
     left, right = round(span.left * last), round(span.right * last)
@@ -438,7 +438,7 @@ def _draw(span: Span, cells: list[str]) -> None:
     cells[left : right + 1] = marks
 
 
-# ---- Drawings: charts of relations in every form that they are wanted in.
+# ---- Drawings: charts of relations in every output format.
 
 Time = int | Fraction | Decimal | datetime | date | str
 FORMS = (".svg", ".html")
@@ -447,7 +447,7 @@ NOT_DRAWN = "E629"
 
 
 class Drawing:
-    """Lanes of intervals, to be looked at in a notebook, saved, or put out as text.
+    """Lanes of intervals, to be shown in a notebook, saved, or printed as text.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse("hot(s1)@[0, 10) . alarm(?s) :- boxminus[0, 5] hot(?s) ."))
@@ -478,7 +478,7 @@ class Drawing:
         self._remarks = remarks
 
     def chart(self, places: int = 2_000) -> Chart:
-        """What is drawn, as data; `places` is how many places in a lane can be told apart."""
+        """What is drawn, as data; `places` is how many positions in a lane can be distinguished."""
         return make_chart(
             self._relations,
             self._start,

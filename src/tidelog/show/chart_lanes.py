@@ -20,7 +20,7 @@ from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Integers, Timeline
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- The axis of a chart: the window of time that is shown, and ticks at points that people like to read.
+# ---- The axis of a chart: the window of time that is shown, and ticks at round numbers and calendar units.
 
 _DAY = 86_400
 _MINUTES = (1, 2, 5, 10, 15, 30)
@@ -65,7 +65,7 @@ class Axis:
         return float((point - self.start) / self.length)
 
     def ticks(self, characters: int) -> list[Tick]:
-        """The ticks of an axis that has room for so many characters: as many as can be read.
+        """The ticks of an axis with room for this many characters: as many as can be read.
 
         >>> [tick.text for tick in Axis(Fraction(0), Fraction(30)).ticks(60)]
         ['0', '2', '4', '6', '8', '10', '12', '14', '16', '18', '20', '22', '24', '26', '28', '30']
@@ -99,7 +99,7 @@ class Axis:
 
     def _calendar_steps(self) -> Iterator[list[Tick]]:
         """The ticks at round clocks, days, months and years, finer ones first."""
-        rough = self.length / 200  # nobody draws more ticks than that
+        rough = self.length / 200  # more ticks than that are never drawn
         for step in _clock_steps():
             if step >= rough:
                 yield self._clocks(step)
@@ -122,7 +122,7 @@ class Axis:
         return ticks
 
     def _months(self, step: int) -> list[Tick]:
-        """The ticks at the first days of every so many months; of years, if these are whole ones."""
+        """The ticks at the first days of every few months; of years if these are whole ones."""
         first, last = (_month(point) for point in (self.start, self.end))
         ticks = []
         for month in range(first - first % step, last + 1, step):
@@ -135,7 +135,7 @@ class Axis:
 
 
 def _decimal_steps(least: Fraction) -> Iterator[Fraction]:
-    """1, 2 and 5 times the powers of ten, from about the least one that is wanted on."""
+    """1, 2 and 5 times the powers of ten, from about the least one that is needed."""
     power = len(str(int(least))) - 1 if least >= 1 else -len(str(int(1 / least)))
     for exponent in count(power):
         for digit in (1, 2, 5):
@@ -205,9 +205,9 @@ def _with_apart_dates(ticks: Sequence[Tick], axis: Axis, characters: int) -> lis
 # ---- Charts as data: a lane for each fact, with the spans of time at which it holds. Drawn by others.
 
 MARGIN, MARGIN_OF_INFINITY = Fraction(3, 100), Fraction(8, 100)  # of the window, beyond all bounds
-_ALONE = {False: Fraction(1), True: Fraction(60)}  # beside a single point: a unit, or a minute
+_ALONE = {False: Fraction(1), True: Fraction(60)}  # around a single point: a unit, or a minute
 
-Places = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.float64]
 
 
 class End(StrEnum):
@@ -220,7 +220,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LaneSpan:
     """A stretch of a lane between two places, 0 and 1 being the ends of the window."""
 
     left: float
@@ -228,7 +228,7 @@ class Span:
     left_end: End
     right_end: End
     text: str
-    intervals: int = 1  # more if they are too short to be told apart
+    intervals: int = 1  # more if they are too short to be distinguished
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +237,11 @@ class Lane:
 
     label: str
     group: str
-    spans: tuple[Span, ...]
+    spans: tuple[LaneSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class RelationLanes:
     """The lanes of one relation, and how many more there would be."""
 
     title: str
@@ -257,7 +257,7 @@ class Chart:
 
     title: str
     axis: Axis
-    sections: tuple[Section, ...]
+    sections: tuple[RelationLanes, ...]
     remarks: tuple[str, ...] = ()
 
     @property
@@ -299,7 +299,7 @@ def make_chart(
 
 
 def _axis(relations: Sequence[TimedRelation], start: Fraction | None, end: Fraction | None) -> Axis:
-    """The window asked for; where it is not, all bounds and a margin."""
+    """The requested window; by default all bounds and a margin."""
     is_calendar = any(relation.timeline.is_calendar for relation in relations)
     bounds = [bound for relation in relations for bound in _extremes(relation)]
     low, high = min(bounds, default=None), max(bounds, default=None)
@@ -351,7 +351,7 @@ def _units(timeline: Timeline) -> int:
 # ---- lanes
 
 
-def _section(relation: TimedRelation, axis: Axis, most: int | None, places: int) -> Section:
+def _section(relation: TimedRelation, axis: Axis, most: int | None, places: int) -> RelationLanes:
     """The lanes of a relation that have something to show in the window."""
     ordered = relation.sorted()
     columns, _, dictionary = ordered.coded
@@ -375,7 +375,7 @@ def _section(relation: TimedRelation, axis: Axis, most: int | None, places: int)
     groups = list(map(visible, texts[0])) if columns else labels
     spans = _spans(ordered, axis, kept, lane_numbers, drawn, places)
     lanes = tuple(map(Lane, labels, groups, map(tuple, spans)))
-    return Section(relation.name, lanes, len(shown), total - drawn, len(columns) > 1)
+    return RelationLanes(relation.name, lanes, len(shown), total - drawn, len(columns) > 1)
 
 
 def _is_within(relation: TimedRelation, axis: Axis) -> npt.NDArray[np.bool_]:
@@ -397,9 +397,9 @@ def _end(timeline: Timeline, point: Fraction, inwards: int) -> int:
 
 def _spans(
     relation: TimedRelation, axis: Axis, rows: Integers, lanes: Integers, count: int, places: int
-) -> list[list[Span]]:
+) -> list[list[LaneSpan]]:
     """The spans of each lane."""
-    spans: list[list[Span]] = [[] for _ in range(count)]
+    spans: list[list[LaneSpan]] = [[] for _ in range(count)]
     if not len(rows):
         return spans
     left, right = relation.left[rows], relation.right[rows]
@@ -413,7 +413,7 @@ def _spans(
             last = relation.timeline.decode(int(left[stop]), int(right[stop]))
             text = f"{stop - start + 1:,} intervals, {text} … {last}"
         spans[lanes[start]].append(
-            Span(
+            LaneSpan(
                 float(at_left[start]),
                 float(at_right[stop]),
                 left_ends[start],
@@ -425,11 +425,11 @@ def _spans(
     return spans
 
 
-def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[Places, list[End]]:
+def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[Positions, list[End]]:
     """Where ends are drawn, and how."""
     units = _units(timeline)
     points = _points(ends, sign, timeline)
-    # Integers are subtracted, not doubles: long after 1970 these cannot tell microseconds apart.
+    # Integers are subtracted, not doubles: long after 1970 these do not resolve microseconds.
     origin = max(-INFINITY, min(INFINITY, int(axis.start * units // 1)))
     at = (points - np.int64(origin) - float(axis.start * units - origin)) / float(axis.length * units)
     is_open = np.zeros(len(ends), bool) if timeline.is_integer else (ends & 1) == 1
@@ -443,7 +443,7 @@ def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[P
     return np.clip(at, 0, 1), kinds
 
 
-def _starts(lanes: Integers, left: Places, right: Places, shortest: float) -> Any:
+def _starts(lanes: Integers, left: Positions, right: Positions, shortest: float) -> Any:
     """The rows that begin a span: those that are not short and close behind another short one."""
     is_short = right - left < shortest
     is_joined = np.zeros(len(lanes), bool)

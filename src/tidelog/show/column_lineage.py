@@ -73,7 +73,7 @@ _TOTAL_AGGREGATES: Final = frozenset({"count", "min", "max"})
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Column:
+class PredicateColumn:
     """A column of a predicate, by the names that the program has for both."""
 
     predicate: str
@@ -81,10 +81,10 @@ class Column:
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Origin:
+class ColumnOrigin:
     """An input column, and how an output column depends on it."""
 
-    column: Column
+    column: PredicateColumn
     how: How
 
 
@@ -97,10 +97,10 @@ class Lineage:
     there too, as in `p(?x) :- a(?x), b(_)`.
     """
 
-    columns: Mapping[Column, tuple[Origin, ...]]
+    columns: Mapping[PredicateColumn, tuple[ColumnOrigin, ...]]
     tables: Mapping[str, tuple[str, ...]]
 
-    def of(self, predicate: str) -> dict[str, tuple[Origin, ...]]:
+    def of(self, predicate: str) -> dict[str, tuple[ColumnOrigin, ...]]:
         """Return the origins of each column of a predicate, by the names of its columns."""
         return {
             column.name: origins for column, origins in self.columns.items() if column.predicate == predicate
@@ -108,7 +108,7 @@ class Lineage:
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Dependency:
+class PredicateDependency:
     """A predicate that is derived from another; `kind` is `~` under negation, `#` if it is aggregated."""
 
     source: str
@@ -139,25 +139,25 @@ def lineage(program: Program, inputs: Collection[str] | None = None) -> Lineage:
     return found.lineage()
 
 
-def dependencies(program: Program) -> tuple[Dependency, ...]:
+def dependencies(program: Program) -> tuple[PredicateDependency, ...]:
     """Return which predicates are derived from which, those that rule sets use within themselves too."""
     found = (
-        Dependency(name, rule.head.predicate, kind)
+        PredicateDependency(name, rule.head.predicate, kind)
         for rule in program.rules
         for name, kind in body_predicates(rule)
     )
     return tuple(dict.fromkeys(found))
 
 
-def published_dependencies(program: Program, published: Collection[str]) -> tuple[Dependency, ...]:
+def published_dependencies(program: Program, published: Collection[str]) -> tuple[PredicateDependency, ...]:
     """Return the dependencies between some predicates, across those that are not among them.
 
     The kind of a dependency across others is that of its first part that has one.
     """
-    readers: dict[str, list[Dependency]] = {}
+    readers: dict[str, list[PredicateDependency]] = {}
     for edge in dependencies(program):
         readers.setdefault(edge.source, []).append(edge)
-    found: dict[Dependency, None] = {}
+    found: dict[PredicateDependency, None] = {}
     for source in published:
         waiting = [(source, "")]
         seen = set(waiting)
@@ -166,7 +166,7 @@ def published_dependencies(program: Program, published: Collection[str]) -> tupl
             for edge in readers.get(at, ()):
                 reached = edge.target, kind or edge.kind
                 if edge.target in published:
-                    found[Dependency(source, *reached)] = None
+                    found[PredicateDependency(source, *reached)] = None
                 elif reached not in seen:
                     seen.add(reached)
                     waiting.append(reached)
@@ -215,7 +215,7 @@ class _Found:
                 waiting.update(dict.fromkeys(readers.get(rule.head.predicate, ())))
 
     def _grow(self, rule: _RuleLineage) -> bool:
-        """Add what a rule says of its head; return whether any of it is new."""
+        """Add what the columns of a rule's head depend on; return whether any of it is new."""
         name = rule.head.predicate
         rows = self.rows.get(name, _NONE) | rule.rows()
         tables = self.tables.get(name, frozenset()).union(*(self.tables.get(one, ()) for one in rule.reads))
@@ -231,12 +231,12 @@ class _Found:
     def lineage(self) -> Lineage:
         """Return what was found, by names."""
         equal = self._of_equality()
-        columns: dict[Column, tuple[Origin, ...]] = {}
+        columns: dict[PredicateColumn, tuple[ColumnOrigin, ...]] = {}
         for predicate in self.program.predicates.values():
             for place, name in enumerate(predicate.names):
                 own = self.columns.get((predicate.name, place), _NONE)
                 origins = own | self.rows.get(predicate.name, _NONE) | equal
-                columns[Column(predicate.name, name)] = tuple(sorted(self._named(origins)))
+                columns[PredicateColumn(predicate.name, name)] = tuple(sorted(self._named(origins)))
         both = self.tables.get(EQUAL, frozenset())
         tables = {
             name: tuple(sorted(self.tables.get(name, frozenset()) | both)) for name in self.program.predicates
@@ -248,9 +248,9 @@ class _Found:
         sides = self.columns.get((EQUAL, 0), _NONE) | self.columns.get((EQUAL, 1), _NONE)
         return self.rows.get(EQUAL, _NONE) | _as(How.JOIN, sides)
 
-    def _named(self, origins: _Origins) -> Iterator[Origin]:
+    def _named(self, origins: _Origins) -> Iterator[ColumnOrigin]:
         for (name, place), how in origins:
-            yield Origin(Column(name, self.program.predicates[name].names[place]), how)
+            yield ColumnOrigin(PredicateColumn(name, self.program.predicates[name].names[place]), how)
 
 
 class _RuleLineage:
@@ -345,7 +345,7 @@ class _RuleLineage:
         return found
 
     def _is_joined(self, variable: Variable, atom: Atom) -> bool:
-        """Return whether a variable stands in another atom, too, or in a negated one and elsewhere."""
+        """Return whether a variable occurs in another atom, too, or in a negated one and another literal."""
         others = (
             other
             for literal in self.rule.body
@@ -355,7 +355,7 @@ class _RuleLineage:
         return next(others, None) is not None or variable in self.assigned
 
     def _shared(self, atom: Atom) -> Iterator[Variable]:
-        """Yield the variables of a negated atom that are bound elsewhere."""
+        """Yield the variables of a negated atom that are bound by other literals."""
         for term in atom.terms:
             if isinstance(term, Variable) and (term in self.places or term in self.assigned):
                 yield term

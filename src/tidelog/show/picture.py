@@ -1,4 +1,4 @@
-"""Pictures as data: boxes, arrows and the sections they stand in; plans as trees that people read."""
+"""Pictures as data: boxes, arrows and the sections they are in; plans as trees of text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Named, Writing, unnamed
 from tidelog.rewrite.auxiliary_relations import recognise
 
-# ---- Plans as trees that people read: what is done, to which part of which relation, found in which way.
+# ---- Plans as trees: which operator reads which part of which relation, by which index.
 
 Bound = frozenset[Variable]
 
@@ -34,7 +34,7 @@ Bound = frozenset[Variable]
 class Tree:
     """A node to show: its operator, what it is about, remarks, and the trees it takes its rows from.
 
-    `part` says of an operator that reads a relation which facts it reads: `all`, `old` or `new`.
+    `part` is which facts an operator reads of its relation: `all`, `old` or `new`.
     """
 
     operator: str
@@ -48,7 +48,7 @@ class Tree:
 class ShownRule:
     """A rule and its plans, each with what it is for: `all facts`, `new facts of ancestor`."""
 
-    number: int  # from 1, as people count
+    number: int  # from 1
     text: str
     rule: Rule
     plans: tuple[tuple[str, Tree], ...]
@@ -268,7 +268,7 @@ def stratum_title(stratum: ShownStratum, count: int) -> str:
     return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"
 
 
-# ---- Pictures as data: boxes, arrows and the sections they stand in. `draw` and `page` turn them into text.
+# ---- Pictures as data: boxes, arrows and the sections they are in. `picture_formats` turns them into text.
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class PictureGraph:
     """Boxes and the arrows between them; `is_tree` if the root stands above what it is computed from."""
 
     boxes: tuple[Box, ...]
@@ -310,11 +310,11 @@ class Figure:
     """A graph and what it shows."""
 
     caption: str
-    graph: Graph
+    graph: PictureGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PictureEntry:
     """A rule or query in the rule language, with its figures."""
 
     title: str
@@ -323,13 +323,13 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PictureSection:
     """A stratum, or another part of a picture."""
 
     title: str
     names: tuple[str, ...] = ()
     tag: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[PictureEntry, ...] = ()
     figures: tuple[Figure, ...] = ()
 
 
@@ -339,7 +339,7 @@ class Picture:
 
     title: str
     summary: tuple[str, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[PictureSection, ...]
 
     @property
     def figures(self) -> tuple[tuple[str, Figure], ...]:
@@ -355,7 +355,7 @@ class Picture:
                     yield f"{entry.title}: {entry.text}", figure
 
 
-def tree_graph(tree: Tree) -> Graph:
+def tree_graph(tree: Tree) -> PictureGraph:
     """The graph of a tree."""
     boxes: list[Box] = []
     arrows: list[Arrow] = []
@@ -368,10 +368,10 @@ def tree_graph(tree: Tree) -> Graph:
         return key
 
     add(tree)
-    return Graph(tuple(boxes), tuple(arrows), is_tree=True)
+    return PictureGraph(tuple(boxes), tuple(arrows), is_tree=True)
 
 
-def dependencies(strata: Sequence[Stratum], writing: Writing) -> Graph:
+def dependencies(strata: Sequence[Stratum], writing: Writing) -> PictureGraph:
     """The predicates, and which of them are derived from which."""
     boxes: dict[str, Box] = {}
     arrows: dict[Arrow, None] = {}
@@ -387,10 +387,10 @@ def dependencies(strata: Sequence[Stratum], writing: Writing) -> Graph:
             target = boxes[rule.head.predicate].key
             for name, arrow in body_predicates(rule):
                 arrows[Arrow(boxes[name].key, target, arrow)] = None
-    return Graph(tuple(boxes.values()), tuple(arrows))
+    return PictureGraph(tuple(boxes.values()), tuple(arrows))
 
 
-def rule_graph(rules: Sequence[Rule], writing: Writing) -> Graph:
+def rule_graph(rules: Sequence[Rule], writing: Writing) -> PictureGraph:
     """The predicates and the rules between them."""
     derived = {rule.head.predicate for rule in rules}
     predicates: dict[str, Box] = {}
@@ -404,7 +404,7 @@ def rule_graph(rules: Sequence[Rule], writing: Writing) -> Graph:
         for name, arrow in body_predicates(rule):
             arrows[Arrow(predicates[name].key, f"r{number}", arrow)] = None
         arrows[Arrow(f"r{number}", predicates[rule.head.predicate].key)] = None
-    return Graph((*predicates.values(), *boxes), tuple(arrows))
+    return PictureGraph((*predicates.values(), *boxes), tuple(arrows))
 
 
 def body_predicates(rule: Rule) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""Pictures placed and drawn: a page of HTML that needs nothing else, and text for Graphviz and Mermaid."""
+"""Pictures laid out and drawn: a self-contained page of HTML, and text for Graphviz and Mermaid."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
-from tidelog.show.picture import Arrow, Box, Entry, Figure, Graph, Picture, Section
+from tidelog.show.picture import Arrow, Box, Figure, Picture, PictureEntry, PictureGraph, PictureSection
 from tidelog.syntax.printer import PLAIN, highlight
 
-# ---- Where the boxes of a graph stand and how its arrows run, in layers from top to bottom.
+# ---- The positions of the boxes and arrows of a graph, in layers from top to bottom.
 #
 # Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures, IEEE
-# Transactions on Systems, Man, and Cybernetics 1981: arrows that close cycles are turned round, boxes go into
-# layers, long arrows get a place in each layer they cross, and each layer is ordered by where its neighbours
-# stand.
+# Transactions on Systems, Man, and Cybernetics 1981: arrows that close cycles are reversed, boxes get
+# layers, long arrows get a position in each layer they cross, and each layer is ordered by its neighbours.
 
 MARGIN: Final = 14.0
 ACROSS: Final = 26.0  # between two boxes of a layer
@@ -46,7 +45,7 @@ class Rectangle:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """The places of boxes by their keys, the points of each arrow in the graph's order, the whole size."""
 
     boxes: Mapping[str, Rectangle]
@@ -55,7 +54,7 @@ class Layout:
     height: float
 
 
-def lay_out(graph: Graph, size: Callable[[Box], Point]) -> Layout:
+def lay_out(graph: PictureGraph, size: Callable[[Box], Point]) -> GraphLayout:
     """The layout of a graph whose boxes have these widths and heights. A tree has its root at the top."""
     sizes = {box.key: size(box) for box in graph.boxes}
     edges = [_edge(arrow.source, arrow.target, graph.is_tree) for arrow in graph.arrows]
@@ -69,7 +68,7 @@ def lay_out(graph: Graph, size: Callable[[Box], Point]) -> Layout:
     sides = [rectangle.x + rectangle.width for rectangle in boxes.values()]
     width = max(sides + [x for points in curves for x, _ in points])
     height = max(rectangle.y + rectangle.height for rectangle in boxes.values())
-    return Layout(boxes, tuple(curves), width + MARGIN, height + MARGIN)
+    return GraphLayout(boxes, tuple(curves), width + MARGIN, height + MARGIN)
 
 
 def _edge(source: str, target: str, is_tree: bool) -> Edge:
@@ -171,7 +170,7 @@ class _Layered:
         return {key: centre - left + MARGIN for key, centre in centres.items()}
 
     def _spaced(self, layer: Sequence[str], wanted: Sequence[float]) -> dict[str, float]:
-        """The centres nearest to those wanted at which the boxes of a layer do not overlap."""
+        """The centres nearest to the preferred ones at which the boxes of a layer do not overlap."""
         offsets = [0.0]
         for left, right in pairwise(layer):
             offsets.append(offsets[-1] + (self.sizes[left][0] + self.sizes[right][0]) / 2 + ACROSS)
@@ -212,7 +211,7 @@ class _Layered:
 
 
 class _Ports:
-    """Where along a box's lower or upper side edges begin and end: in the order in which they go on."""
+    """Where along a box's lower or upper side edges begin and end: in the order of their other ends."""
 
     def __init__(self, layered: _Layered) -> None:
         self._paths = layered.paths
@@ -234,7 +233,7 @@ class _Ports:
 
 
 def isotonic(wanted: Sequence[float]) -> list[float]:
-    """The ascending numbers nearest to those wanted, by least squares: pools of adjacent violators.
+    """The ascending numbers nearest to the preferred ones, by least squares: pools of adjacent violators.
 
     >>> isotonic([1.0, 4.0, 2.0])
     [1.0, 3.0, 3.0]
@@ -416,7 +415,7 @@ def _caption(title: str, figure: Figure) -> str:
     return f"{title} ({figure.caption})" if figure.caption else title
 
 
-# ---- Pictures as a page of HTML that needs nothing else: no network, no scripts, light and dark.
+# ---- Pictures as a self-contained page of HTML: no network, no scripts, light and dark.
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 # Widths of a character of the style sheet's fonts, in pixels; monospaced fonts have 0.6 of their size.
@@ -483,7 +482,7 @@ def _sample(kind: str) -> str:
     return f'<svg width="28" height="12"><path class="curve {kind}" d="M1 6H27"/></svg>'
 
 
-def _section(section: Section, place: int) -> str:
+def _section(section: PictureSection, place: int) -> str:
     names = "".join(f'<span class="chip">{escape(name)}</span>' for name in section.names)
     tag = f'<span class="tag">{escape(section.tag)}</span>' if section.tag else ""
     figures = "".join(_figure(figure) for figure in section.figures)
@@ -493,7 +492,7 @@ def _section(section: Section, place: int) -> str:
     return f'<section id="part-{place}">\n{heading}\n{figures}{shown}</section>\n'
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: PictureEntry) -> str:
     figures = "".join(_figure(figure) for figure in entry.figures)
     shown = f'<div class="figures">\n{figures}</div>\n' if figures else ""
     return f"<article>\n<h3>{escape(entry.title)}</h3>\n<pre>{code(entry.text)}</pre>\n{shown}</article>\n"
@@ -516,7 +515,7 @@ def _figure(figure: Figure) -> str:
 # ---- drawings
 
 
-def svg(graph: Graph) -> str:
+def svg(graph: PictureGraph) -> str:
     """The graph as SVG, to be styled by the page."""
     if not graph.boxes:
         return ""
@@ -565,7 +564,7 @@ def _text(name: str, x: float, y: float, text: str, more: str = "") -> str:
     return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}"{more}>{escape(text)}</text>'
 
 
-def _curves(graph: Graph, layout: Layout) -> Iterator[str]:
+def _curves(graph: PictureGraph, layout: GraphLayout) -> Iterator[str]:
     for arrow, points in zip(graph.arrows, layout.curves, strict=True):
         kind = _ARROW_KINDS.get(arrow.kind, "")
         is_loop = arrow.source == arrow.target

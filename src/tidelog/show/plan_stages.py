@@ -14,10 +14,10 @@ from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Writing, shortened
 from tidelog.show.picture import (
-    Entry,
     Figure,
     Picture,
-    Section,
+    PictureEntry,
+    PictureSection,
     ShownStratum,
     Tree,
     body_predicates,
@@ -48,7 +48,7 @@ class Stage:
 # ---- parsed
 
 
-def parsed(document: ast.Document, name: str) -> Stage:
+def parsed(document: ast.DocumentNode, name: str) -> Stage:
     """The syntax tree, statement by statement; of many facts in a row the first ones."""
     shown = tuple(_shown_statements(document))
     trees = [_syntax_tree(statement) for statement in shown]
@@ -56,26 +56,26 @@ def parsed(document: ast.Document, name: str) -> Stage:
     more = (Tree("…", counted(hidden, "more fact")),) if hidden else ()
     whole = Tree("Document", name, (), (*trees, *more))
     entries = tuple(
-        Entry(type(statement).__name__, print_node(statement), (Figure("", tree_graph(tree)),))
+        PictureEntry(_class_name(statement), print_node(statement), (Figure("", tree_graph(tree)),))
         for statement, tree in zip(shown, trees, strict=True)
     )
     summary = (counted(len(document.statements), "statement"), *(tree.detail for tree in more))
-    picture = Picture(f"{name}: syntax tree", summary, (Section("Statements", entries=entries),))
+    picture = Picture(f"{name}: syntax tree", summary, (PictureSection("Statements", entries=entries),))
     return Stage(tuple(tree_lines(whole)), picture)
 
 
-def _shown_statements(document: ast.Document) -> Iterator[ast.Statement]:
+def _shown_statements(document: ast.DocumentNode) -> Iterator[ast.Statement]:
     run = 0
     for statement in document.statements:
-        is_fact = isinstance(statement, ast.Clause) and not statement.body
+        is_fact = isinstance(statement, ast.ClauseNode) and not statement.body
         run = run + 1 if is_fact else 0
         if run <= MOST_FACTS:
             yield statement
 
 
-def _syntax_tree(node: ast.Node, role: str = "") -> Tree:
+def _syntax_tree(node: ast.SyntaxNode, role: str = "") -> Tree:
     """A node of the syntax tree: its class, its plain fields, and below it the nodes it holds."""
-    operator = f"{role} {type(node).__name__}".lstrip()
+    operator = f"{role} {_class_name(node)}".lstrip()
     parts = [part for part in fields(node) if part.name not in ("span", "comments", "remark", "notes")]
     if _is_flat(node):
         return Tree(operator, shortened(print_node(node), 72))
@@ -84,24 +84,29 @@ def _syntax_tree(node: ast.Node, role: str = "") -> Tree:
     for part in parts:
         value = getattr(node, part.name)
         for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, ast.Node):
+            if isinstance(item, ast.SyntaxNode):
                 below.append(_syntax_tree(item, part.name.rstrip("s") if part.name in _ROLES else ""))
             elif item is not None:
                 plain.append(str(item))
     return Tree(operator, " ".join(plain), (), tuple(below))
 
 
-def _is_flat(node: ast.Node) -> bool:
+def _class_name(node: ast.SyntaxNode) -> str:
+    """The name of a node's class as it is shown, without the ending that all of them have."""
+    return type(node).__name__.removesuffix("Node")
+
+
+def _is_flat(node: ast.SyntaxNode) -> bool:
     """Whether a node is best shown as its text: an expression, or an atom, without operators inside."""
-    if isinstance(node, ast.Operation | ast.Aggregate | ast.Negative | ast.FormatString):
+    if isinstance(node, ast.OperationNode | ast.AggregateNode | ast.NegativeNode | ast.FormatStringNode):
         return False
-    if isinstance(node, ast.Atom):
+    if isinstance(node, ast.AtomNode):
         return node.at is None and _is_flat(node.call)
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.CallNode):
         return all(map(_is_flat, node.arguments)) and not any(
-            isinstance(argument, ast.Call) for argument in node.arguments
+            isinstance(argument, ast.CallNode) for argument in node.arguments
         )
-    return isinstance(node, ast.Expression | ast.Column | ast.Option | ast.Attribute)
+    return isinstance(node, ast.Expression | ast.ColumnNode | ast.OptionNode | ast.AttributeNode)
 
 
 _ROLES: Final = ("heads", "body")
@@ -121,9 +126,11 @@ def resolved(program: Program, name: str, query: Query | None, heading: str = "r
     if query is not None:
         lines += ["% query", writing.rule(query.rule).replace(writing.head(query.rule) + " :-", _ANSWER)]
     short = Writing.of(program)
-    entries = tuple(Entry(f"rule {number}", short.rule(rule)) for number, rule in enumerate(program.rules, 1))
+    entries = tuple(
+        PictureEntry(f"rule {number}", short.rule(rule)) for number, rule in enumerate(program.rules, 1)
+    )
     graph = Figure("", rule_graph(program.rules, short))
-    section = Section("Predicates and rules", figures=(graph,), entries=entries)
+    section = PictureSection("Predicates and rules", figures=(graph,), entries=entries)
     return Stage(tuple(lines), Picture(f"{name}: rules", _summary(program), (section,)))
 
 
@@ -186,9 +193,13 @@ def stratified(program: Program, name: str) -> Stage:
         lines += ["", stratum_title(shown, len(layers))] if lines else [stratum_title(shown, len(layers))]
         lines += [f"  {line}" for line in _dependency_lines(stratum, writing)]
         lines += [f"  rule {numbers[id(rule)]}  {writing.rule(rule)}" for rule in stratum.rules]
-        entries = tuple(Entry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules)
-        sections.append(Section(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries))
-    whole = Section("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+        entries = tuple(
+            PictureEntry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules
+        )
+        sections.append(
+            PictureSection(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries)
+        )
+    whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
     picture = Picture(f"{name}: strata", _summary(program), (whole, *sections))
     return Stage(tuple(lines or ["no rules, no strata"]), picture)
 
@@ -225,10 +236,10 @@ def planned(
     if query is not None:
         tree = show_plan(full_plan(query.rule, -1, statistics, _COLLECTED), writing, statistics)
         lines += [f"query  {_query_text(query)}", *(f"  {line}" for line in tree_lines(tree)), ""]
-        entry = Entry("query", _query_text(query), (Figure("all facts", tree_graph(tree)),))
-        sections.append(Section("Query", entries=(entry,)))
+        entry = PictureEntry("query", _query_text(query), (Figure("all facts", tree_graph(tree)),))
+        sections.append(PictureSection("Query", entries=(entry,)))
     if shown:
-        whole = Section("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+        whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
         sections.insert(0, whole)
     picture = Picture(f"{name}: plan", (*_summary(program), assumption), tuple(sections))
     return Stage(tuple(lines[:-1] or ["no rules, no plans"]), picture)
@@ -237,9 +248,9 @@ def planned(
 _COLLECTED: Final = "answers"
 
 
-def _planned_section(stratum: ShownStratum) -> Section:
+def _planned_section(stratum: ShownStratum) -> PictureSection:
     entries = tuple(
-        Entry(
+        PictureEntry(
             f"rule {rule.number}{f', {rule.rule.name}' if rule.rule.name else ''}",
             rule.text,
             tuple(Figure(purpose, tree_graph(tree)) for purpose, tree in rule.plans),
@@ -247,7 +258,7 @@ def _planned_section(stratum: ShownStratum) -> Section:
         for rule in stratum.rules
     )
     tag = "recursive" if stratum.recursive else ""
-    return Section(f"Stratum {stratum.number}", stratum.predicates, tag, entries)
+    return PictureSection(f"Stratum {stratum.number}", stratum.predicates, tag, entries)
 
 
 def _query_text(query: Query) -> str:

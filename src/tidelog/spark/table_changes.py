@@ -25,13 +25,13 @@ import pyarrow.compute as pc
 from tidelog.data import decode
 from tidelog.data.columns import Column
 from tidelog.data.relation import Relation
-from tidelog.data.rows import Rows, codes_of, joined, taken
+from tidelog.data.rows import Rows, codes_of, concatenate, select
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
 from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.interrupts import waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Schema
@@ -97,14 +97,14 @@ class GatheredChanges:
 
     def net(self) -> tuple[Rows, Rows]:
         """Return the rows to delete and those to insert: no row is in both."""
-        rows, inserts = joined(self.rows), np.concatenate(self.inserts)
+        rows, inserts = concatenate(self.rows), np.concatenate(self.inserts)
         facts = codes_of(rows)
         places = np.lexsort((inserts, np.concatenate(self.orders), facts))
         last = np.ones(len(places), bool)
         last[:-1] = np.diff(facts[places]) != 0
         decides = np.zeros(len(places), bool)
         decides[places[last]] = True
-        return taken(rows, decides & ~inserts), taken(rows, decides & inserts)
+        return select(rows, decides & ~inserts), select(rows, decides & inserts)
 
 
 def gather(
@@ -112,7 +112,7 @@ def gather(
     shape: ChangeColumns,
     tables: Tables,
     encode: Encode,
-    faults: Faults,
+    faults: RejectedRows,
 ) -> None:
     """Add tables of changes to what was gathered; rows that cannot be read go to `faults`."""
     for table in waited_for(tables):
@@ -176,7 +176,7 @@ def _at(shape: ChangeColumns, place: int) -> str:
     return f"{shape.shown}:{place + 1}"
 
 
-def _reject(table: Any, place: int, fault: Diagnostic, faults: Faults) -> None:
+def _reject(table: Any, place: int, fault: Diagnostic, faults: RejectedRows) -> None:
     row = table.slice(place, 1).to_pylist()[0]
     faults.add(BadRow(fault, json.dumps(list(row.values()), default=str)))
 
@@ -190,7 +190,7 @@ def apply_changes(
     changes: Sequence[tuple[ChangeColumns, Tables]],
     batch: BatchId | None,
     missing: str,
-    faults: Faults,
+    faults: RejectedRows,
     publish: Publish | None = None,
     deleted: Mapping[str, Rows] | None = None,
 ) -> Delta | None:
@@ -345,7 +345,7 @@ def representable(
         if each is not None:
             kinds = [kind for kind in Kind if types_of_kinds((kind,)) & each]
             fits &= np.isin(dictionary.kind[ids], kinds)
-    some = taken(held, fits)
+    some = select(held, fits)
     try:
         arrays = [
             decode.to_texts(dictionary, ids, "plain")
@@ -355,16 +355,16 @@ def representable(
         ]
     except Misfit:  # rare: it is right, too, to compare nothing
         fits[:] = False
-        some = taken(held, fits)
+        some = select(held, fits)
         arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
     table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
     is_same = np.zeros(some.count, bool)
-    faults = Faults(OnError.SKIP)
+    faults = RejectedRows(OnError.SKIP)
     for rows, places in _facts(table, shape, _encode(engine), faults):
         pairs = zip(rows.columns, some.columns, strict=True)
         is_same[places] = np.logical_and.reduce([read == ids[places] for read, ids in pairs])
     fits[fits] = is_same
-    return table.filter(pa.array(is_same)), taken(held, ~fits)
+    return table.filter(pa.array(is_same)), select(held, ~fits)
 
 
 def changed_table(delta: PredicateDelta, types: Schema) -> Any:

@@ -37,7 +37,7 @@ from tidelog.equality import distributed as equality
 from tidelog.errors import Diagnostic, Inconsistent, TidelogError, codes
 from tidelog.errors.codes import EXCHANGE_FAILED
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.type_inference import Schema
@@ -94,7 +94,7 @@ class InputColumns:
     are_fields: bool = False  # texts as files have them, which may be numbers
     nulls: tuple[Nulls, ...] = ()
 
-    def batches(self, table: Any, shown: str, faults: Faults) -> Iterator[Batch]:
+    def batches(self, table: Any, shown: str, faults: RejectedRows) -> Iterator[Batch]:
         """Yield the rows of a table of these columns; those that cannot be read are given to `faults`."""
         table = table.rename_columns(list(self.names))
         types = (*self.types, *(ColumnType.ANY for _ in self.times))

@@ -12,7 +12,7 @@ from tidelog.errors import Diagnostic, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SyntaxNode:
     """What every node has: the place it was read from, if it was read."""
 
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -22,40 +22,40 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable(Node):
+class VariableNode(SyntaxNode):
     """`?x`; `name` is without the question mark."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Anonymous(Node):
+class AnonymousNode(SyntaxNode):
     """`_`, a variable that is used nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
-class Existential(Node):
+class ExistentialNode(SyntaxNode):
     """`!x`: reserved, rejected by the resolver with its own error."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter(Node):
+class ParameterNode(SyntaxNode):
     """`$limit`; `name` is without the dollar sign."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Name(Node):
+class NameNode(SyntaxNode):
     """`alice`: a predicate, a function or a constant, by where it stands."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixedName(Node):
+class PrefixedNameNode(SyntaxNode):
     """`ex:alice`, `:alice`."""
 
     prefix: str
@@ -63,33 +63,33 @@ class PrefixedName(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Iri(Node):
+class IriNode(SyntaxNode):
     """`<https://example.org/>`; `text` is without the brackets."""
 
     text: str
 
 
-Symbol = Name | PrefixedName | Iri
+Symbol = NameNode | PrefixedNameNode | IriNode
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Node):
+class TextNode(SyntaxNode):
     """`"chat"`, `"chat"@en`, `"2"^^xsd:int`; `value` has its escapes resolved."""
 
     value: str
     language: str | None = None
-    datatype: PrefixedName | Iri | None = None
+    datatype: PrefixedNameNode | IriNode | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FormatString(Node):
-    """`f"a {?x} b"`: the texts and the expressions between them, in turn."""
+class FormatStringNode(SyntaxNode):
+    """`f"a {?x} b"`: texts and expressions, alternating."""
 
     parts: tuple[str | Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean(Node):
+class BooleanNode(SyntaxNode):
     """`true` or `false`."""
 
     value: bool
@@ -105,7 +105,7 @@ class NumberKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Node):
+class NumberNode(SyntaxNode):
     """A number as it is written, sign included: `42`, `-2.5`, `1e6`, `0xff`."""
 
     lexical: str
@@ -113,14 +113,14 @@ class Number(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Duration(Node):
+class DurationNode(SyntaxNode):
     """`5m`, `1.5h`, as written."""
 
     lexical: str
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Node):
+class CallNode(SyntaxNode):
     """`p(a, ?x)`: an atom or a function, the resolver decides by name."""
 
     symbol: Symbol
@@ -128,14 +128,14 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Negative(Node):
+class NegativeNode(SyntaxNode):
     """`- e`, the arithmetic sign."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Node):
+class OperationNode(SyntaxNode):
     """`left operator right`; the operator is one of `+ - * /`."""
 
     operator: str
@@ -144,7 +144,7 @@ class Operation(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(Node):
+class AggregateNode(SyntaxNode):
     """`#sum(?amount, ?order)`; the function's name is in lower case."""
 
     function: str
@@ -152,22 +152,22 @@ class Aggregate(Node):
 
 
 Expression = (
-    Variable
-    | Anonymous
-    | Existential
-    | Parameter
-    | Name
-    | PrefixedName
-    | Iri
-    | Text
-    | FormatString
-    | Boolean
-    | Number
-    | Duration
-    | Call
-    | Negative
-    | Operation
-    | Aggregate
+    VariableNode
+    | AnonymousNode
+    | ExistentialNode
+    | ParameterNode
+    | NameNode
+    | PrefixedNameNode
+    | IriNode
+    | TextNode
+    | FormatStringNode
+    | BooleanNode
+    | NumberNode
+    | DurationNode
+    | CallNode
+    | NegativeNode
+    | OperationNode
+    | AggregateNode
 )
 
 
@@ -175,25 +175,25 @@ Expression = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fraction(Node):
+class FractionNode(SyntaxNode):
     """`1/3` as an interval's bound."""
 
-    numerator: Number
-    denominator: Number
+    numerator: NumberNode
+    denominator: NumberNode
 
 
 @dataclass(frozen=True, slots=True)
-class Infinity(Node):
+class InfinityNode(SyntaxNode):
     """`inf`, `+inf` or `-inf`, as written."""
 
     lexical: str
 
 
-Bound = Number | Fraction | Duration | Infinity | Text | Parameter
+Bound = NumberNode | FractionNode | DurationNode | InfinityNode | TextNode | ParameterNode
 
 
 @dataclass(frozen=True, slots=True)
-class Interval(Node):
+class IntervalNode(SyntaxNode):
     """`[0, 10)`."""
 
     left_closed: bool
@@ -203,20 +203,20 @@ class Interval(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Sometime(Node):
+class SometimeNode(SyntaxNode):
     """`during [0, 10]` or `ever`, in a query: at some time of an interval, or of all time."""
 
-    interval: Interval | None = None
+    interval: IntervalNode | None = None
 
 
-At = Interval | Variable | Bound | Sometime
+At = IntervalNode | VariableNode | Bound | SometimeNode
 
 
 # ---- atoms, literals, heads
 
 
 @dataclass(frozen=True, slots=True)
-class Triple(Node):
+class TripleNode(SyntaxNode):
     """`[s, p, o]`, sugar for `triple(s, p, o)`."""
 
     subject: Expression
@@ -225,44 +225,44 @@ class Triple(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Atom(Node):
+class AtomNode(SyntaxNode):
     """A call or triple standing as a literal or head, perhaps with its time `@[0, 3)`."""
 
-    call: Call | Triple
+    call: CallNode | TripleNode
     at: At | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class UnaryMetric(Node):
+class UnaryMetricNode(SyntaxNode):
     """`boxminus[0, 5m] p(?x)`; in heads `boxminus` and `boxplus` only."""
 
     operator: str
-    interval: Interval
+    interval: IntervalNode
     operand: Metric
 
 
 @dataclass(frozen=True, slots=True)
-class BinaryMetric(Node):
+class BinaryMetricNode(SyntaxNode):
     """`p(?x) since[0, 1h] q(?x)`; the operator is `since` or `until`."""
 
     operator: str
     left: Metric
-    interval: Interval
+    interval: IntervalNode
     right: Metric
 
 
-Metric = Atom | UnaryMetric | BinaryMetric
+Metric = AtomNode | UnaryMetricNode | BinaryMetricNode
 
 
 @dataclass(frozen=True, slots=True)
-class Negation(Node):
+class NegationNode(SyntaxNode):
     """`~p(?x)`."""
 
     operand: Metric
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Node):
+class ComparisonNode(SyntaxNode):
     """`left operator right`; the operator is one of `= != < <= > >=`. `=` compares or binds."""
 
     operator: str
@@ -270,11 +270,11 @@ class Comparison(Node):
     right: Expression
 
 
-Literal = Metric | Negation | Comparison
+Literal = Metric | NegationNode | ComparisonNode
 
 
 @dataclass(frozen=True, slots=True)
-class HeadEquality(Node):
+class HeadEqualityNode(SyntaxNode):
     """`?x = ?y` in a head merges the two; `?x != ?y` says that they must not be merged."""
 
     left: Expression
@@ -282,7 +282,7 @@ class HeadEquality(Node):
     operator: str = "="
 
 
-Head = Atom | UnaryMetric | HeadEquality
+Head = AtomNode | UnaryMetricNode | HeadEqualityNode
 
 
 # ---- statements
@@ -301,10 +301,10 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatementNode(Node):
+class StatementNode(SyntaxNode):
     """What every statement has: comments on the lines before it, and one behind it on its last line.
 
-    An empty comment stands for an empty line. `notes` are the comments inside the body of a rule or query.
+    An empty comment is an empty line. `notes` are the comments inside the body of a rule or query.
     """
 
     comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -313,22 +313,22 @@ class StatementNode(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixDirective(StatementNode):
+class PrefixDirectiveNode(StatementNode):
     """`@prefix ex: <https://example.org/> .`; `prefix` is without the colon."""
 
     prefix: str
-    iri: Iri
+    iri: IriNode
 
 
 @dataclass(frozen=True, slots=True)
-class BaseDirective(StatementNode):
+class BaseDirectiveNode(StatementNode):
     """`@base <https://example.org/> .`"""
 
-    iri: Iri
+    iri: IriNode
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Node):
+class ColumnNode(SyntaxNode):
     """`cost: double`; the name is None for `_`."""
 
     name: str | None
@@ -336,15 +336,15 @@ class Column(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareDirective(StatementNode):
+class DeclareDirectiveNode(StatementNode):
     """`@declare edge(from: int, to: int) .`"""
 
     symbol: Symbol
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterDirective(StatementNode):
+class ParameterDirectiveNode(StatementNode):
     """`@parameter $limit = 200 .`"""
 
     name: str
@@ -352,79 +352,79 @@ class ParameterDirective(StatementNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Names(Node):
+class NamesNode(SyntaxNode):
     """`(string, int)` as an option's value."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Option(Node):
+class OptionNode(SyntaxNode):
     """`resource = "edges.csv"`."""
 
     name: str
-    value: Expression | Names
+    value: Expression | NamesNode
 
 
 @dataclass(frozen=True, slots=True)
-class Format(Node):
+class FormatNode(SyntaxNode):
     """`csv{ resource = "edges.csv" }`."""
 
     name: str
-    options: tuple[Option, ...]
+    options: tuple[OptionNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ImportDirective(StatementNode):
+class ImportDirectiveNode(StatementNode):
     """`@import edge :- csv{ … } .`"""
 
     symbol: Symbol
-    format: Format
+    format: FormatNode
 
 
 @dataclass(frozen=True, slots=True)
-class ExportDirective(StatementNode):
+class ExportDirectiveNode(StatementNode):
     """`@export edge :- csv{ … } .`"""
 
     symbol: Symbol
-    format: Format
+    format: FormatNode
 
 
 @dataclass(frozen=True, slots=True)
-class OutputDirective(StatementNode):
+class OutputDirectiveNode(StatementNode):
     """`@output reach, unreachable .`"""
 
     symbols: tuple[Symbol, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class IncludeDirective(StatementNode):
+class IncludeDirectiveNode(StatementNode):
     """`@include "rdfs.rls" .`"""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineDirective(StatementNode):
+class TimelineDirectiveNode(StatementNode):
     """`@timeline integer .`: the time points are the integers, not the rationals."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class CommitDirective(StatementNode):
+class CommitDirectiveNode(StatementNode):
     """`@commit .`, the end of a transaction in a change script."""
 
 
 @dataclass(frozen=True, slots=True)
-class AdvanceDirective(StatementNode):
+class AdvanceDirectiveNode(StatementNode):
     """`@advance 500 .`, in a change script: what was before is final when the transaction has ended."""
 
     to: Bound
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute(Node):
+class AttributeNode(SyntaxNode):
     """`#[name("same passport")]` before a rule."""
 
     name: str
@@ -432,41 +432,41 @@ class Attribute(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Clause(StatementNode):
+class ClauseNode(StatementNode):
     """A fact or rule, perhaps signed `+` or `-` in a change script. A fact's body is empty."""
 
     heads: tuple[Head, ...]
     body: tuple[Literal, ...] = ()
     sign: str | None = None
-    attributes: tuple[Attribute, ...] = ()
+    attributes: tuple[AttributeNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Query(StatementNode):
+class QueryNode(StatementNode):
     """`?- body .`"""
 
     body: tuple[Literal, ...]
 
 
 Statement = (
-    PrefixDirective
-    | BaseDirective
-    | DeclareDirective
-    | ParameterDirective
-    | ImportDirective
-    | ExportDirective
-    | OutputDirective
-    | IncludeDirective
-    | TimelineDirective
-    | CommitDirective
-    | AdvanceDirective
-    | Clause
-    | Query
+    PrefixDirectiveNode
+    | BaseDirectiveNode
+    | DeclareDirectiveNode
+    | ParameterDirectiveNode
+    | ImportDirectiveNode
+    | ExportDirectiveNode
+    | OutputDirectiveNode
+    | IncludeDirectiveNode
+    | TimelineDirectiveNode
+    | CommitDirectiveNode
+    | AdvanceDirectiveNode
+    | ClauseNode
+    | QueryNode
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Document(Node):
+class DocumentNode(SyntaxNode):
     """A whole file: its statements, and the comments after the last of them."""
 
     statements: tuple[Statement, ...]

@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source, Span, codes, suggest
+from tidelog.errors import Diagnostic, SourceText, Span, codes, suggest
 from tidelog.syntax.ast import (
-    Aggregate,
-    Anonymous,
+    AggregateNode,
+    AnonymousNode,
     At,
-    Atom,
-    BinaryMetric,
-    Boolean,
+    AtomNode,
+    BinaryMetricNode,
+    BooleanNode,
     Bound,
-    Call,
-    Comparison,
-    Duration,
-    Existential,
+    CallNode,
+    ComparisonNode,
+    DurationNode,
+    ExistentialNode,
     Expression,
-    FormatString,
-    Fraction,
+    FormatStringNode,
+    FractionNode,
     Head,
-    HeadEquality,
-    Infinity,
-    Interval,
-    Iri,
+    HeadEqualityNode,
+    InfinityNode,
+    IntervalNode,
+    IriNode,
     Literal,
     Metric,
-    Name,
-    Negation,
-    Negative,
-    Number,
+    NameNode,
+    NegationNode,
+    NegativeNode,
     NumberKind,
-    Operation,
-    Parameter,
-    PrefixedName,
-    Sometime,
+    NumberNode,
+    OperationNode,
+    ParameterNode,
+    PrefixedNameNode,
+    SometimeNode,
     Symbol,
-    Text,
-    Triple,
-    UnaryMetric,
-    Variable,
+    TextNode,
+    TripleNode,
+    UnaryMetricNode,
+    VariableNode,
 )
 from tidelog.syntax.lexer import (
     AGGREGATE,
@@ -82,8 +82,8 @@ from tidelog.syntax.syntax_errors import (
     HEAD_HELP,
     LITERAL,
     STATEMENT,
-    Found,
     SyntaxFault,
+    UnexpectedToken,
     explain,
 )
 
@@ -98,7 +98,7 @@ DEEPEST: Final = 100
 class ExpressionParser:
     """Reads expressions from the tokens of one statement."""
 
-    def __init__(self, source: Source, tokens: Tokens) -> None:
+    def __init__(self, source: SourceText, tokens: Tokens) -> None:
         self.source = source
         self.text = source.text
         self.begin(tokens)
@@ -152,12 +152,12 @@ class ExpressionParser:
             raise self.reserved()
         raise self.fault(EXPRESSION)
 
-    def call(self) -> Call:
+    def call(self) -> CallNode:
         """A symbol and its arguments, which may be none."""
         first = self.index
         symbol = self.symbol()
         arguments = self.arguments()
-        return Call(symbol, arguments, span=self.span(first))
+        return CallNode(symbol, arguments, span=self.span(first))
 
     def arguments(self) -> tuple[Expression, ...]:
         """The expressions between parentheses, which may be none."""
@@ -192,7 +192,8 @@ class ExpressionParser:
         text = self.text[self.starts[index] : self.ends[index]]
         if kind == PREFIXED:
             return _prefixed_name(self, text, self.span(index))
-        return Iri(text[1:-1], span=self.span(index)) if kind == IRI else Name(text, span=self.span(index))
+        span = self.span(index)
+        return IriNode(text[1:-1], span=span) if kind == IRI else NameNode(text, span=span)
 
     def word(self, what: str) -> str:
         """The text of a name that stands where nothing else can."""
@@ -203,21 +204,21 @@ class ExpressionParser:
 
     def _operation(
         self, operator: str, left: Expression, first: int, right: Callable[[], Expression]
-    ) -> Operation:
+    ) -> OperationNode:
         height = self.height
         self.index += 1
         operand = right()
         self._rise(max(height, self.height))
-        return Operation(operator, left, operand, span=self.span(first))
+        return OperationNode(operator, left, operand, span=self.span(first))
 
-    def _negative(self) -> Negative:
+    def _negative(self) -> NegativeNode:
         first = self.index
         self.index += 1
         self.descend()
         operand = self.operand()
         self.nesting -= 1
         self._rise(self.height)
-        return Negative(operand, span=self.span(first))
+        return NegativeNode(operand, span=self.span(first))
 
     def _parenthesised(self) -> Expression:
         self.index += 1
@@ -227,7 +228,7 @@ class ExpressionParser:
         self.expect(")")
         return inner
 
-    def _aggregate(self) -> Aggregate:
+    def _aggregate(self) -> AggregateNode:
         first = self.index
         written = self.token_text()[1:]
         if written.lower() not in AGGREGATES:
@@ -239,18 +240,18 @@ class ExpressionParser:
             self.index += 1
             raise self.fault(EXPRESSION)
         arguments = self.arguments()
-        return Aggregate(written.lower(), arguments, span=self.span(first))
+        return AggregateNode(written.lower(), arguments, span=self.span(first))
 
     # ---- strings
 
-    def string(self, text: str, span: Span) -> Text:
+    def string(self, text: str, span: Span) -> TextNode:
         """A string with its language or datatype; its first token has been read."""
         first = self.index - 1
         value = self.string_value(first)
         kind = self.kinds[self.index]
         if kind == LANGUAGE:
             self.index += 1
-            return Text(
+            return TextNode(
                 value, self.text[self.starts[first + 1] + 1 : self.ends[first + 1]], span=self.span(first)
             )
         if kind == DATATYPE:
@@ -258,17 +259,17 @@ class ExpressionParser:
             if self.kinds[self.index] not in (PREFIXED, IRI):
                 raise self.fault("a prefixed name", "an IRI")
             datatype = self.symbol()
-            assert isinstance(datatype, PrefixedName | Iri)
-            return Text(value, None, datatype, span=self.span(first))
-        return Text(value, span=span)
+            assert isinstance(datatype, PrefixedNameNode | IriNode)
+            return TextNode(value, None, datatype, span=self.span(first))
+        return TextNode(value, span=span)
 
     def string_value(self, index: int) -> str:
         """What the string token at `index` says, its escapes resolved."""
         start, end = self.starts[index], self.ends[index]
         return self._unescaped(*_content(self.text[start:end], start))
 
-    def format_string(self, text: str, span: Span) -> FormatString:
-        """A format string: texts, and expressions in braces; doubled braces stand for themselves."""
+    def format_string(self, text: str, span: Span) -> FormatStringNode:
+        """A format string: texts, and expressions in braces; doubled braces are literal ones."""
         content, start = _content(text[1:], span.start + 1)
         position, end = start, start + len(content)
         parts: list[str | Expression] = []
@@ -294,7 +295,7 @@ class ExpressionParser:
                 position = stop
         parts += [literal] if literal else []
         self._rise(height)
-        return FormatString(tuple(parts), span=span)
+        return FormatStringNode(tuple(parts), span=span)
 
     def _inner(self, position: int, end: int) -> ExpressionParser:
         """A parser for the expression after the brace at `position`."""
@@ -349,7 +350,7 @@ class ExpressionParser:
 
     def fault(self, *expected: str) -> SyntaxFault:
         """The fault that the next token is none of those expected."""
-        return SyntaxFault(explain(Found(self.source, self.tokens, self.index, expected)))
+        return SyntaxFault(explain(UnexpectedToken(self.source, self.tokens, self.index, expected)))
 
     def mistake(self, code: str, message: str, help_line: str | None = None) -> SyntaxFault:
         """The fault of the next token with a message of its own."""
@@ -391,35 +392,35 @@ def _next_brace(text: str, position: int, end: int) -> int:
     return min((place for place in places if place >= 0), default=end)
 
 
-def _prefixed_name(parser: ExpressionParser, text: str, span: Span) -> PrefixedName:
+def _prefixed_name(parser: ExpressionParser, text: str, span: Span) -> PrefixedNameNode:
     prefix, _, local = text.partition(":")
-    return PrefixedName(prefix, local, span=span)
+    return PrefixedNameNode(prefix, local, span=span)
 
 
-def _existential(parser: ExpressionParser, text: str, span: Span) -> Existential:
+def _existential(parser: ExpressionParser, text: str, span: Span) -> ExistentialNode:
     if parser.kinds[parser.index] == "(":
         help_line = f"write `~{text[1:]}(…)`"
         raise SyntaxFault(Diagnostic(codes.FOREIGN_NEGATION, "negation is written `~`", span, help_line))
-    return Existential(text[1:], span=span)
+    return ExistentialNode(text[1:], span=span)
 
 
 # How each kind of token becomes a term.
 _TERMS: Final[dict[str, Callable[[ExpressionParser, str, Span], Expression]]] = {
-    NAME: lambda _, text, span: Name(text, span=span),
-    VARIABLE: lambda _, text, span: Variable(text[1:], span=span),
-    ANONYMOUS: lambda _, text, span: Anonymous(span=span),
-    PARAMETER: lambda _, text, span: Parameter(text[1:], span=span),
+    NAME: lambda _, text, span: NameNode(text, span=span),
+    VARIABLE: lambda _, text, span: VariableNode(text[1:], span=span),
+    ANONYMOUS: lambda _, text, span: AnonymousNode(span=span),
+    PARAMETER: lambda _, text, span: ParameterNode(text[1:], span=span),
     EXISTENTIAL: _existential,
     PREFIXED: _prefixed_name,
-    IRI: lambda _, text, span: Iri(text[1:-1], span=span),
+    IRI: lambda _, text, span: IriNode(text[1:-1], span=span),
     STRING: ExpressionParser.string,
     FORMAT: ExpressionParser.format_string,
-    BOOLEAN: lambda _, text, span: Boolean(text == "true", span=span),
-    INTEGER: lambda _, text, span: Number(text, NumberKind.INTEGER, span=span),
-    DECIMAL: lambda _, text, span: Number(text, NumberKind.DECIMAL, span=span),
-    DOUBLE: lambda _, text, span: Number(text, NumberKind.DOUBLE, span=span),
-    BASED: lambda _, text, span: Number(text, NumberKind.BASED, span=span),
-    DURATION: lambda _, text, span: Duration(text, span=span),
+    BOOLEAN: lambda _, text, span: BooleanNode(text == "true", span=span),
+    INTEGER: lambda _, text, span: NumberNode(text, NumberKind.INTEGER, span=span),
+    DECIMAL: lambda _, text, span: NumberNode(text, NumberKind.DECIMAL, span=span),
+    DOUBLE: lambda _, text, span: NumberNode(text, NumberKind.DOUBLE, span=span),
+    BASED: lambda _, text, span: NumberNode(text, NumberKind.BASED, span=span),
+    DURATION: lambda _, text, span: DurationNode(text, span=span),
 }
 
 
@@ -435,7 +436,7 @@ _BOUNDS: Final = NUMBERS | {DURATION, PARAMETER, STRING}
 class LiteralParser(ExpressionParser):
     """Reads heads and bodies from the tokens of one statement."""
 
-    def __init__(self, source: Source, tokens: Tokens) -> None:
+    def __init__(self, source: SourceText, tokens: Tokens) -> None:
         super().__init__(source, tokens)
         self.literals: list[int] = []
         """The first token of each literal of the body."""
@@ -459,8 +460,8 @@ class LiteralParser(ExpressionParser):
         if operator in ("=", "!="):
             self.index += 1
             right = self.expression()
-            return HeadEquality(left, right, operator, span=self.span(first))
-        if isinstance(left, Call) and kind != "(":
+            return HeadEqualityNode(left, right, operator, span=self.span(first))
+        if isinstance(left, CallNode) and kind != "(":
             return self._with_time(left, first)
         raise self.fault("`(`", "`=`") if kind in SYMBOLS and self.index == first + 1 else self.fault("`=`")
 
@@ -474,10 +475,10 @@ class LiteralParser(ExpressionParser):
         start = self.index
         operand = self.head()
         self.nesting -= 1
-        if isinstance(operand, HeadEquality):
+        if isinstance(operand, HeadEqualityNode):
             self.index = start
             raise self._not_a_head("an equality in a head cannot stand under a metric operator")
-        return UnaryMetric(word, interval, operand, span=self.span(first))
+        return UnaryMetricNode(word, interval, operand, span=self.span(first))
 
     def _not_a_head(self, message: str) -> SyntaxFault:
         return self.mistake(codes.HEAD_NOT_ALLOWED, message, HEAD_HELP)
@@ -501,7 +502,7 @@ class LiteralParser(ExpressionParser):
         if kind == "~":
             self.index += 1
             operand = self.metric()
-            return Negation(operand, span=self.span(first))
+            return NegationNode(operand, span=self.span(first))
         if kind == METRIC or kind == "[":
             return self.metric()
         if kind not in _BEGINS_EXPRESSION:
@@ -509,7 +510,7 @@ class LiteralParser(ExpressionParser):
         left = self.expression()
         if self.kinds[self.index] in (COMPARISON, "="):
             return self._comparison(left, first)
-        if isinstance(left, Call) and kind != "(":
+        if isinstance(left, CallNode) and kind != "(":
             return self._binary(self._with_time(left, first), first)
         raise (
             self.fault("`(`", COMPARED)
@@ -517,11 +518,11 @@ class LiteralParser(ExpressionParser):
             else self.fault(COMPARED)
         )
 
-    def _comparison(self, left: Expression, first: int) -> Comparison:
+    def _comparison(self, left: Expression, first: int) -> ComparisonNode:
         operator = self.token_text()
         self.index += 1
         right = self.expression()
-        return Comparison(operator, left, right, span=self.span(first))
+        return ComparisonNode(operator, left, right, span=self.span(first))
 
     # ---- metric operators
 
@@ -530,7 +531,7 @@ class LiteralParser(ExpressionParser):
         first = self.index
         return self._binary(self._unary(), first)
 
-    def _binary(self, left: Atom | UnaryMetric, first: int) -> Metric:
+    def _binary(self, left: AtomNode | UnaryMetricNode, first: int) -> Metric:
         if self.kinds[self.index] != METRIC:
             return left
         operator = self.token_text()
@@ -541,10 +542,10 @@ class LiteralParser(ExpressionParser):
         if self.kinds[self.index] == METRIC and self.token_text() in _BINARY:
             message = f"`{self.token_text()}` cannot follow `{operator}` in one literal"
             raise self.mistake(codes.METRIC_WORD, message, "give one of the two a predicate of its own")
-        return BinaryMetric(operator, left, interval, right, span=self.span(first))
+        return BinaryMetricNode(operator, left, interval, right, span=self.span(first))
 
-    def _unary(self) -> Atom | UnaryMetric:
-        operators: list[tuple[int, str, Interval]] = []
+    def _unary(self) -> AtomNode | UnaryMetricNode:
+        operators: list[tuple[int, str, IntervalNode]] = []
         while self.kinds[self.index] == METRIC:
             operator = self.token_text()
             if operator in _BINARY:
@@ -553,12 +554,12 @@ class LiteralParser(ExpressionParser):
             if len(operators) == DEEPEST:
                 raise self.too_deep("give a part of it a predicate of its own")
             operators.append((self.index, operator, self._metric_interval()))
-        operand: Atom | UnaryMetric = self._atom()
+        operand: AtomNode | UnaryMetricNode = self._atom()
         for first, operator, interval in reversed(operators):
-            operand = UnaryMetric(operator, interval, operand, span=self.span(first))
+            operand = UnaryMetricNode(operator, interval, operand, span=self.span(first))
         return operand
 
-    def _metric_interval(self) -> Interval:
+    def _metric_interval(self) -> IntervalNode:
         """The interval behind a metric word, which is the next token."""
         behind = self.kinds[self.index + 2]
         if behind not in _BOUNDS and behind not in (NAME, "-", "+"):
@@ -568,7 +569,7 @@ class LiteralParser(ExpressionParser):
 
     # ---- atoms and their times
 
-    def _atom(self) -> Atom:
+    def _atom(self) -> AtomNode:
         first = self.index
         kind = self.kinds[first]
         if kind == "[":
@@ -577,7 +578,7 @@ class LiteralParser(ExpressionParser):
             raise self.fault(ATOM)
         return self._with_time(self.call(), first)
 
-    def _triple(self) -> Triple:
+    def _triple(self) -> TripleNode:
         first = self.index
         self.expect("[")
         subject = self.expression()
@@ -586,19 +587,19 @@ class LiteralParser(ExpressionParser):
         self.expect(",")
         object_ = self.expression()
         self.expect("]")
-        return Triple(subject, predicate, object_, span=self.span(first))
+        return TripleNode(subject, predicate, object_, span=self.span(first))
 
-    def _with_time(self, call: Call | Triple, first: int) -> Atom:
+    def _with_time(self, call: CallNode | TripleNode, first: int) -> AtomNode:
         kind = self.kinds[self.index]
         if kind == LANGUAGE:
             raise self.fault("a time, such as `@[0, 3)`")
         if kind == NAME and self.token_text() in _TIME_WORDS:
-            return Atom(call, self._worded_time(), span=self.span(first))
+            return AtomNode(call, self._worded_time(), span=self.span(first))
         if kind != "@":
-            return Atom(call, span=self.span(first))
+            return AtomNode(call, span=self.span(first))
         self.index += 1
         time = self._time()
-        return Atom(call, time, span=self.span(first))
+        return AtomNode(call, time, span=self.span(first))
 
     def _worded_time(self) -> At:
         """`at 15`, which is `@15`, `during [0, 10]`, or `ever`."""
@@ -608,7 +609,7 @@ class LiteralParser(ExpressionParser):
         if word == "at":
             return self._bound()
         interval = self._interval() if word == "during" else None
-        return Sometime(interval, span=self.span(first))
+        return SometimeNode(interval, span=self.span(first))
 
     def _time(self) -> At:
         kind = self.kinds[self.index]
@@ -619,10 +620,10 @@ class LiteralParser(ExpressionParser):
         if kind != VARIABLE:
             raise self.fault("an interval", "a variable", "a time")
         time = self.operand()
-        assert isinstance(time, Variable)
+        assert isinstance(time, VariableNode)
         return time
 
-    def _interval(self) -> Interval:
+    def _interval(self) -> IntervalNode:
         first = self.index
         opening = self.kinds[first]
         if opening not in ("[", "("):
@@ -635,7 +636,7 @@ class LiteralParser(ExpressionParser):
         if closing not in ("]", ")"):
             raise self.fault("`]`", "`)`")
         self.index += 1
-        return Interval(opening == "[", left, right, closing == "]", span=self.span(first))
+        return IntervalNode(opening == "[", left, right, closing == "]", span=self.span(first))
 
     def _bound(self) -> Bound:
         first = self.index
@@ -644,7 +645,7 @@ class LiteralParser(ExpressionParser):
         if self.kinds[first] not in _BOUNDS:
             raise self.fault("a number", "a duration", "`inf`", "a string", "a parameter")
         bound = self.operand()
-        if isinstance(bound, Number) and self.kinds[self.index] == "/":
+        if isinstance(bound, NumberNode) and self.kinds[self.index] == "/":
             return self._fraction(bound, first)
         assert isinstance(bound, Bound)
         return bound
@@ -655,15 +656,15 @@ class LiteralParser(ExpressionParser):
             index += 1
         return self.kinds[index] == NAME and self.text[self.starts[index] : self.ends[index]] == "inf"
 
-    def _infinity(self) -> Infinity:
+    def _infinity(self) -> InfinityNode:
         first = self.index
         self.index += 1 if self.kinds[first] == NAME else 2
-        return Infinity(self.text[self.starts[first] : self.ends[self.index - 1]], span=self.span(first))
+        return InfinityNode(self.text[self.starts[first] : self.ends[self.index - 1]], span=self.span(first))
 
-    def _fraction(self, numerator: Number, first: int) -> Fraction:
+    def _fraction(self, numerator: NumberNode, first: int) -> FractionNode:
         self.index += 1
         if self.kinds[self.index] != INTEGER:
             raise self.fault("an integer")
         denominator = self.operand()
-        assert isinstance(denominator, Number)
-        return Fraction(numerator, denominator, span=self.span(first))
+        assert isinstance(denominator, NumberNode)
+        return FractionNode(numerator, denominator, span=self.span(first))

@@ -1,4 +1,4 @@
-"""Text to tokens, one statement at a time: kinds of tokens, escapes in quoted text, faults in characters."""
+"""Text to tokens, one statement at a time: kinds of tokens, escapes in quoted text, errors in characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source, Span, codes
+from tidelog.errors import Diagnostic, SourceText, Span, codes
 
 # ---- The kinds of tokens, and the tokens of a statement.
 #
@@ -113,7 +113,7 @@ _ESCAPED = {resolved: escape for escape, resolved in _RESOLVED.items() if resolv
 
 
 class BadEscapeError(ValueError):
-    """An escape that stands for no character; `start` and `end` are its place in the text."""
+    """An escape of no character; `start` and `end` are its position in the text."""
 
     def __init__(self, start: int, end: int) -> None:
         super().__init__(start, end)
@@ -122,7 +122,7 @@ class BadEscapeError(ValueError):
 
 
 def unescape(text: str) -> str:
-    r"""The text with every escape replaced by what it stands for; raises `BadEscapeError`.
+    r"""The text with every escape replaced by its character; raises `BadEscapeError`.
 
     >>> unescape(r"a\tb\u00e9")
     'a\tbé'
@@ -171,9 +171,9 @@ def _escape_character(character: str) -> str:
     return f"\\u{point:04X}" if point <= 0xFFFF else f"\\U{point:08X}"
 
 
-# ---- Faults in the characters of a program: what is wrong, and where reading goes on.
+# ---- Errors in the characters of a program: what is wrong, and where reading continues.
 #
-# Most are habits from other languages, and get the help that a newcomer needs.
+# Most are the syntax of other languages, so their help says what this one has instead.
 
 _HELP_FOR_CHARACTER: Final = {
     "!": "negation is written `~p(?x)`",
@@ -217,7 +217,7 @@ _IRI_CHARACTERS: Final = re.compile(r"""<[^\s<>"{}|^`\\]*""")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A diagnostic, and where reading goes on."""
+    """A diagnostic, and where reading continues."""
 
     diagnostic: Diagnostic
     resume: int
@@ -227,7 +227,7 @@ class Fault:
     """Whether what is skipped holds the statement's full stop."""
 
 
-def not_a_token(source: Source, start: int, end: int) -> Fault:
+def not_a_token(source: SourceText, start: int, end: int) -> Fault:
     """The fault of characters at `start` that begin no token."""
     text = source.text
     if text.startswith(('"', 'f"'), start):
@@ -241,7 +241,7 @@ def not_a_token(source: Source, start: int, end: int) -> Fault:
     return _unexpected_character(source, start, end)
 
 
-def foreign_comment(source: Source, start: int, end: int) -> Fault:
+def foreign_comment(source: SourceText, start: int, end: int) -> Fault:
     """The fault of a `//` or `#` comment."""
     line_end = _line_end(source.text, start, end)
     written = "//" if source.text.startswith("//", start) else "#"
@@ -255,7 +255,7 @@ def foreign_comment(source: Source, start: int, end: int) -> Fault:
     return Fault(diagnostic, line_end, is_line=True)
 
 
-def full_stop_fault(source: Source, previous: str, start: int) -> Fault | None:
+def full_stop_fault(source: SourceText, previous: str, start: int) -> Fault | None:
     """The fault of a full stop that ends no statement, or None if it does."""
     behind = source.text[start + 1 : start + 2]
     if not previous:
@@ -267,7 +267,7 @@ def full_stop_fault(source: Source, previous: str, start: int) -> Fault | None:
     return None
 
 
-def _foreign_directive(source: Source, start: int) -> Fault | None:
+def _foreign_directive(source: SourceText, start: int) -> Fault | None:
     found = _FOREIGN_DIRECTIVE.match(source.text, start)
     if found is None:
         return None
@@ -277,7 +277,7 @@ def _foreign_directive(source: Source, start: int) -> Fault | None:
     return Fault(diagnostic, found.end(), is_line=True)
 
 
-def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
+def _bad_decimal(source: SourceText, point: int, help_line: str) -> Fault:
     """The fault of a number with digits on one side of its point only."""
     start, end = point, point + 1
     while start and source.text[start - 1].isdecimal():
@@ -288,7 +288,7 @@ def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
     return Fault(Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line), end)
 
 
-def malformed_iri(source: Source, start: int, end: int) -> Fault:
+def malformed_iri(source: SourceText, start: int, end: int) -> Fault:
     """The fault of a `<` that begins no IRI."""
     line_end = _line_end(source.text, start, end)
     found = _IRI_CHARACTERS.match(source.text, start, line_end)
@@ -306,7 +306,7 @@ def malformed_iri(source: Source, start: int, end: int) -> Fault:
     )
 
 
-def _unterminated_string(source: Source, start: int, end: int) -> Fault:
+def _unterminated_string(source: SourceText, start: int, end: int) -> Fault:
     quotes = source.text.index('"', start)
     if source.text.startswith('"""', quotes):
         help_line = 'close it with `"""`'
@@ -320,7 +320,7 @@ def _unterminated_string(source: Source, start: int, end: int) -> Fault:
     return Fault(diagnostic, resume, ends_statement=_has_full_stop(source.text, start, resume))
 
 
-def _unexpected_character(source: Source, start: int, end: int) -> Fault:
+def _unexpected_character(source: SourceText, start: int, end: int) -> Fault:
     character = source.text[start]
     resume = start + 1
     for pattern in (_SINGLE_QUOTED, _NOT_ASCII):
@@ -352,15 +352,15 @@ def _line_end(text: str, start: int, end: int) -> int:
 
 # ---- Text to tokens, one statement at a time.
 #
-# The tokens are those of the grammar, with its priorities. Two of them depend on what stands before, and the
-# lexer looks one token back to tell them apart:
+# The tokens are those of the grammar, with its priorities. Two of them depend on the token before, so the
+# lexer looks one token back:
 #
 # - A sign belongs to a number only where a value may begin: `?x -1` and `?x-1` are subtractions,
 #   `?x = -1` and `?x - -1` hold the number -1. (`n-1` is a name: names may contain `-`.)
 # - `<` begins an IRI only where a value may begin: `?x<?y, ?z>3` are two comparisons.
 #
-# A full stop ends a statement wherever it stands outside numbers, strings, IRIs and comments, so a fault
-# never spreads further than its statement.
+# A full stop outside numbers, strings, IRIs and comments always ends a statement, so an error never spreads
+# further than its statement.
 #
 # Beyond the grammar: `-0xff` is read as `-` and `0xff`, strings may stand in the braces of a format string in
 # single quotes, as in Nemo, and `_` and the Booleans are what they are before `:-` too, not names.
@@ -422,9 +422,9 @@ _LONGEST_INTERVAL: Final = 12
 
 
 class Lexer:
-    """Reads a source, or a part of it, statement by statement; keeps its place and the faults found."""
+    """Reads a source, or a part of it, statement by statement; keeps its position and the errors found."""
 
-    def __init__(self, source: Source, start: int = 0, end: int | None = None) -> None:
+    def __init__(self, source: SourceText, start: int = 0, end: int | None = None) -> None:
         self.source = source
         self.text = source.text
         self.end = len(source.text) if end is None else end
@@ -538,7 +538,7 @@ class Lexer:
         return kind, start, end
 
     def _skip(self, tokens: Tokens, fault: Fault) -> tuple[str, int]:
-        """Report a fault and go on behind it; it ends the statement if it took its full stop along."""
+        """Report an error and continue after it; the statement ends if the error contains its full stop."""
         # The closing quotes of a string in several lines would seem to open another.
         if not (tokens.broken and fault.diagnostic.code == codes.UNTERMINATED_STRING):
             self.diagnostics.append(fault.diagnostic)

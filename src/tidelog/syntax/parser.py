@@ -10,41 +10,41 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final, TypedDict, TypeVar
 
-from tidelog.errors import Diagnostic, ProgramError, Source, Span, codes, suggest
+from tidelog.errors import Diagnostic, ProgramError, SourceText, Span, codes, suggest
 from tidelog.syntax.ast import (
-    AdvanceDirective,
-    Atom,
-    Attribute,
-    BaseDirective,
-    Boolean,
-    Call,
-    Clause,
-    Column,
-    CommitDirective,
-    DeclareDirective,
-    Document,
-    ExportDirective,
+    AdvanceDirectiveNode,
+    AtomNode,
+    AttributeNode,
+    BaseDirectiveNode,
+    BooleanNode,
+    CallNode,
+    ClauseNode,
+    ColumnNode,
+    CommitDirectiveNode,
+    DeclareDirectiveNode,
+    DocumentNode,
+    ExportDirectiveNode,
     Expression,
-    Format,
-    ImportDirective,
-    IncludeDirective,
-    Interval,
-    Iri,
+    FormatNode,
+    ImportDirectiveNode,
+    IncludeDirectiveNode,
+    IntervalNode,
+    IriNode,
     Literal,
-    Name,
-    Names,
+    NameNode,
+    NamesNode,
     Note,
-    Number,
     NumberKind,
-    Option,
-    OutputDirective,
-    ParameterDirective,
-    PrefixDirective,
-    PrefixedName,
-    Query,
+    NumberNode,
+    OptionNode,
+    OutputDirectiveNode,
+    ParameterDirectiveNode,
+    PrefixDirectiveNode,
+    PrefixedNameNode,
+    QueryNode,
     Statement,
-    Text,
-    TimelineDirective,
+    TextNode,
+    TimelineDirectiveNode,
 )
 from tidelog.syntax.clause_parser import LiteralParser
 from tidelog.syntax.lexer import (
@@ -70,10 +70,10 @@ from tidelog.syntax.lexer import (
 )
 from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
 
-# ---- Which comment belongs to what, so that the formatter can put each back near where it stood.
+# ---- Which comment belongs to what, so that the formatter can write each near its former place.
 
 
-class Place(TypedDict):
+class StatementParts(TypedDict):
     """What all statements have: their span, and the comments before, inside and behind them."""
 
     span: Span
@@ -82,7 +82,7 @@ class Place(TypedDict):
     remark: str | None
 
 
-def place(span: Span, tokens: Tokens, literals: list[int]) -> Place:
+def place(span: Span, tokens: Tokens, literals: list[int]) -> StatementParts:
     """The place of a statement whose body's literals begin at these tokens."""
     text = span.source.text
     if not tokens.comments and tokens.remark is None and text.count("\n", tokens.before, span.start) < 2:
@@ -138,10 +138,10 @@ def _note(
     return Note(literal + (comment.index == following), written, is_behind=False)
 
 
-# ---- Plain facts, read by one pattern: the short way through files of many facts.
+# ---- Plain facts, read by one pattern: the fast path for files of many facts.
 #
 # A plain fact is a name and constants, perhaps with a time: `edge(1, 2) .`, `+ name(alice, "Alice") .`,
-# `hot(s1)@[0, 10) .` What the patterns do not match takes the long way through lexer and parser, which gives
+# `hot(s1)@[0, 10) .` What the patterns do not match takes the slow path through lexer and parser, which gives
 # the same tree for what they do match.
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
@@ -162,60 +162,64 @@ _FACT: Final = re.compile(
 _TERM: Final = re.compile("|".join(rf"({term})(?=\s*[,)])" for term in _TERMS))
 
 
-def read_fact(source: Source, position: int) -> Clause | None:
-    """The plain fact that stands next and has the rest of its line to itself, or None."""
+def read_fact(source: SourceText, position: int) -> ClauseNode | None:
+    """The next plain fact if nothing else is on the rest of its line, else None."""
     found = _FACT.match(source.text, position)
     if found is None or found[2] in METRIC_WORDS:
         return None
     name_start, name_end = found.span(2)
     close, end = found.end(4), found.end()
     terms = tuple([_term(source, term) for term in _TERM.finditer(source.text, found.start(3), close)])
-    name = Name(found[2], span=Span(source, name_start, name_end))
+    name = NameNode(found[2], span=Span(source, name_start, name_end))
     span = Span(source, name_start, close)
-    call = Call(name, terms, span=span)
-    head = Atom(call, span=span)
+    call = CallNode(name, terms, span=span)
+    head = AtomNode(call, span=span)
     if found[5] is not None:
-        head = Atom(call, _interval(source, found), span=Span(source, name_start, found.end(8)))
+        head = AtomNode(call, _interval(source, found), span=Span(source, name_start, found.end(8)))
     sign = found[1]
     start = name_start if sign is None else found.start(1)
     is_apart = position and start - position > 1 and source.text.count("\n", position, start) > 1
-    return Clause((head,), (), sign, span=Span(source, start, end), comments=("",) if is_apart else ())
+    return ClauseNode((head,), (), sign, span=Span(source, start, end), comments=("",) if is_apart else ())
 
 
-def _interval(source: Source, found: re.Match[str]) -> Interval:
+def _interval(source: SourceText, found: re.Match[str]) -> IntervalNode:
     bounds = []
     for group in (6, 7):
         kind = NumberKind.DECIMAL if "." in found[group] else NumberKind.INTEGER
-        bounds.append(Number(found[group], kind, span=Span(source, *found.span(group))))
+        bounds.append(NumberNode(found[group], kind, span=Span(source, *found.span(group))))
     span = Span(source, found.start(5), found.end(8))
-    return Interval(found[5] == "[", bounds[0], bounds[1], found[8] == "]", span=span)
+    return IntervalNode(found[5] == "[", bounds[0], bounds[1], found[8] == "]", span=span)
 
 
-def _term(source: Source, found: re.Match[str]) -> Expression:
+def _term(source: SourceText, found: re.Match[str]) -> Expression:
     text = found[0]
     span = Span(source, *found.span())
     match found.lastindex:
         case 1:
-            return Boolean(text == "true", span=span) if text in ("true", "false") else Name(text, span=span)
+            return (
+                BooleanNode(text == "true", span=span)
+                if text in ("true", "false")
+                else NameNode(text, span=span)
+            )
         case 2:
-            return Number(text, NumberKind.INTEGER, span=span)
+            return NumberNode(text, NumberKind.INTEGER, span=span)
         case 3:
-            return Number(text, NumberKind.DECIMAL, span=span)
+            return NumberNode(text, NumberKind.DECIMAL, span=span)
         case 4:
-            return Text(text[1:-1], span=span)
+            return TextNode(text[1:-1], span=span)
         case 5:
             prefix, _, local = text.partition(":")
-            return PrefixedName(prefix, local, span=span)
+            return PrefixedNameNode(prefix, local, span=span)
         case _:
-            return Iri(text[1:-1], span=span)
+            return IriNode(text[1:-1], span=span)
 
 
 # ---- Tokens to the tree of a program, by recursive descent.
 #
-# A fault ends the parsing of its statement only; `parse` raises all faults of a text together.
+# An error ends the parsing of its statement only; `parse` raises all errors of a text together.
 #
 # Stricter than the grammar: metric words are reserved before `[` and `(` everywhere, an equality in a head
-# stands under no box, a bound is no Boolean and no format string, and the escapes and braces of strings are
+# cannot be under a box, a bound is no Boolean and no format string, and the escapes and braces of strings are
 # checked. Beyond the grammar: `!x` gives an `Existential`, for the resolver to reject, and the space in
 # `@prefix ex: <…>` may be missing.
 
@@ -224,16 +228,16 @@ _MOST_READ_AGAIN: Final = 200_000
 """How many tokens may be read a second time: a text without any full stops is not read over and over."""
 
 
-def parse(source: Source) -> Document:
+def parse(source: SourceText) -> DocumentNode:
     """The tree of a program; raises `ProgramError` with all its syntax errors."""
-    document = parse_with_faults(source)
+    document = parse_with_errors(source)
     if document.faults:
         raise ProgramError(document.faults)
     return document
 
 
-def parse_with_faults(source: Source) -> Document:
-    """The tree of what can be read of a program, and its syntax errors; for whoever looks for more errors.
+def parse_with_errors(source: SourceText) -> DocumentNode:
+    """The tree of what can be read of a program, and its syntax errors, for callers that check further.
 
     A statement that only lacks its full stop is there.
     """
@@ -247,19 +251,19 @@ def parse_with_faults(source: Source) -> Document:
             gc.enable()
 
 
-def parse_text(text: str, name: str = "<text>") -> Document:
+def parse_text(text: str, name: str = "<text>") -> DocumentNode:
     """The tree of a program given as text.
 
     >>> parse_text("parent(alice, bob) .").statements[0].heads[0].call.symbol.text
     'parent'
     """
-    return parse(Source(name, text))
+    return parse(SourceText(name, text))
 
 
-def parse_literals(source: Source) -> tuple[Literal, ...]:
+def parse_literals(source: SourceText) -> tuple[Literal, ...]:
     """The literals of a query, written with or without its `?-` and full stop.
 
-    >>> len(parse_literals(Source("<query>", "parent(?x, ?y), parent(?y, ?z)")))
+    >>> len(parse_literals(SourceText("<query>", "parent(?x, ?y), parent(?y, ?z)")))
     2
     """
     return Parser(source).query_literals()
@@ -268,14 +272,14 @@ def parse_literals(source: Source) -> tuple[Literal, ...]:
 class Parser(LiteralParser):
     """Reads the statements of a source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.lexer = Lexer(source)
         self.diagnostics: list[Diagnostic] = []
         self._read_again = 0
         self._is_ended = True  # the statement that is read has its full stop
         super().__init__(source, Tokens())
 
-    def document(self) -> Document:
+    def document(self) -> DocumentNode:
         """All statements, and the comments behind the last."""
         statements: list[Statement] = []
         tokens = Tokens()
@@ -286,7 +290,7 @@ class Parser(LiteralParser):
                 self._try_statement(tokens, statements)
         comments = comments_before(self.text, tokens)
         behind = tuple(comments[:-1] if comments[-1:] == [""] else comments)
-        return Document(tuple(statements), behind, self._faults())
+        return DocumentNode(tuple(statements), behind, self._faults())
 
     def query_literals(self) -> tuple[Literal, ...]:
         """The literals of a text that is one query."""
@@ -355,7 +359,7 @@ class Parser(LiteralParser):
             return self._query()
         return self._clause()
 
-    def end(self, *expected: str) -> Place:
+    def end(self, *expected: str) -> StatementParts:
         """Read the full stop; what all statements have: their place and comments."""
         if self.kinds[self.index] == ".":
             self.index += 1
@@ -367,7 +371,7 @@ class Parser(LiteralParser):
         self._is_ended = False
         return {"span": self.span(0), "comments": (), "notes": (), "remark": None}
 
-    def _clause(self) -> Clause:
+    def _clause(self) -> ClauseNode:
         attributes = self._attributes()
         sign = self._sign()
         heads = [self.head()]
@@ -379,12 +383,12 @@ class Parser(LiteralParser):
             self.index += 1
             body = self.body()
         expected = ("`,`",) if body else ("`,`", "`:-`")
-        return Clause(tuple(heads), body, sign, attributes, **self.end(*expected))
+        return ClauseNode(tuple(heads), body, sign, attributes, **self.end(*expected))
 
-    def _query(self) -> Query:
+    def _query(self) -> QueryNode:
         self.index += 1
         body = self.body()
-        return Query(body, **self.end("`,`"))
+        return QueryNode(body, **self.end("`,`"))
 
     def _sign(self) -> str | None:
         """The sign of a change: `+` or `-` before a space."""
@@ -394,15 +398,15 @@ class Parser(LiteralParser):
             return kind
         return None
 
-    def _attributes(self) -> tuple[Attribute, ...]:
-        attributes: list[Attribute] = []
+    def _attributes(self) -> tuple[AttributeNode, ...]:
+        attributes: list[AttributeNode] = []
         while self.kinds[self.index] == ATTRIBUTE:
             first = self.index
             self.index += 1
             name = self.word("the name of an attribute")
             arguments = self.arguments()
             self.expect("]")
-            attributes.append(Attribute(name, arguments, span=self.span(first)))
+            attributes.append(AttributeNode(name, arguments, span=self.span(first)))
         if attributes and self.kinds[self.index] in (DIRECTIVE, QUERY, "."):
             self.index = 0
             raise self.mistake(codes.MISPLACED_ATTRIBUTE, ATTRIBUTE_MESSAGE, ATTRIBUTE_HELP)
@@ -420,9 +424,9 @@ class Parser(LiteralParser):
         self.index += 1
         return read(self)
 
-    def _prefix(self) -> PrefixDirective:
+    def _prefix(self) -> PrefixDirectiveNode:
         prefix = self._namespace()
-        return PrefixDirective(prefix, self._iri(), **self.end())
+        return PrefixDirectiveNode(prefix, self._iri(), **self.end())
 
     def _namespace(self) -> str:
         """The prefix before a colon, which a space should follow, but need not."""
@@ -435,14 +439,14 @@ class Parser(LiteralParser):
         self.index += 1
         return self.text[self.starts[first] : self.ends[self.index - 1] - 1]
 
-    def _base(self) -> BaseDirective:
+    def _base(self) -> BaseDirectiveNode:
         iri = self._iri()
-        return BaseDirective(iri, **self.end())
+        return BaseDirectiveNode(iri, **self.end())
 
-    def _declare(self) -> DeclareDirective:
+    def _declare(self) -> DeclareDirectiveNode:
         symbol = self.symbol()
         self.expect("(")
-        columns: list[Column] = []
+        columns: list[ColumnNode] = []
         if self.kinds[self.index] != ")":
             columns.append(self._column())
             while self.kinds[self.index] == ",":
@@ -451,9 +455,9 @@ class Parser(LiteralParser):
             if self.kinds[self.index] != ")":
                 raise self.fault("`,`", "`)`")
         self.index += 1
-        return DeclareDirective(symbol, tuple(columns), **self.end())
+        return DeclareDirectiveNode(symbol, tuple(columns), **self.end())
 
-    def _column(self) -> Column:
+    def _column(self) -> ColumnNode:
         """`name: type`, however the spaces let the lexer read its colon."""
         first = self.index
         name, colon, kind = self._column_name().partition(":")
@@ -468,7 +472,7 @@ class Parser(LiteralParser):
         if kind[0].isdigit():
             self.index -= 1
             raise self.fault("the type of a column")
-        return Column(None if name == "_" else name, kind + self._size(), span=self.span(first))
+        return ColumnNode(None if name == "_" else name, kind + self._size(), span=self.span(first))
 
     def _size(self) -> str:
         """`(12, 2)` behind the type of a column, or nothing."""
@@ -497,7 +501,7 @@ class Parser(LiteralParser):
         self.index += 1
         return written
 
-    def _parameter(self) -> ParameterDirective:
+    def _parameter(self) -> ParameterDirectiveNode:
         if self.kinds[self.index] != PARAMETER:
             raise self.fault("a parameter, such as `$limit`")
         name = self.token_text()[1:]
@@ -507,26 +511,26 @@ class Parser(LiteralParser):
             self.index += 1
             default = self.expression()
         expected = () if default else ("`=`",)
-        return ParameterDirective(name, default, **self.end(*expected))
+        return ParameterDirectiveNode(name, default, **self.end(*expected))
 
-    def _import(self) -> ImportDirective:
+    def _import(self) -> ImportDirectiveNode:
         symbol = self.symbol()
         options = self._format()
-        return ImportDirective(symbol, options, **self.end())
+        return ImportDirectiveNode(symbol, options, **self.end())
 
-    def _export(self) -> ExportDirective:
+    def _export(self) -> ExportDirectiveNode:
         symbol = self.symbol()
         options = self._format()
-        return ExportDirective(symbol, options, **self.end())
+        return ExportDirectiveNode(symbol, options, **self.end())
 
-    def _format(self) -> Format:
+    def _format(self) -> FormatNode:
         if self.kinds[self.index] != ARROW:
             raise self.fault("`:-`")
         self.index += 1
         first = self.index
         name = self.word("a format, such as `csv`")
         self.expect("{")
-        options: list[Option] = []
+        options: list[OptionNode] = []
         if self.kinds[self.index] != "}":
             options.append(self._option())
             while self.kinds[self.index] == ",":
@@ -535,9 +539,9 @@ class Parser(LiteralParser):
             if self.kinds[self.index] != "}":
                 raise self.fault("`,`", "`}`")
         self.index += 1
-        return Format(name, tuple(options), span=self.span(first))
+        return FormatNode(name, tuple(options), span=self.span(first))
 
-    def _option(self) -> Option:
+    def _option(self) -> OptionNode:
         first = self.index
         name = self.word("the name of an option")
         self.expect("=")
@@ -546,9 +550,9 @@ class Parser(LiteralParser):
             kinds[2:] == [","] or (name == "format" and kinds[2:] == ["("])
         )
         value = self._names() if is_list else self.expression()
-        return Option(name, value, span=self.span(first))
+        return OptionNode(name, value, span=self.span(first))
 
-    def _names(self) -> Names:
+    def _names(self) -> NamesNode:
         """`(string, decimal(12, 2))`, perhaps with a comma behind the last."""
         first = self.index
         self.index += 1
@@ -561,36 +565,36 @@ class Parser(LiteralParser):
         if self.kinds[self.index] != ")":
             raise self.fault("`,`", "`)`")
         self.index += 1
-        return Names(tuple(names), span=self.span(first))
+        return NamesNode(tuple(names), span=self.span(first))
 
-    def _output(self) -> OutputDirective:
+    def _output(self) -> OutputDirectiveNode:
         symbols = [self.symbol()]
         while self.kinds[self.index] == ",":
             self.index += 1
             symbols.append(self.symbol())
-        return OutputDirective(tuple(symbols), **self.end("`,`"))
+        return OutputDirectiveNode(tuple(symbols), **self.end("`,`"))
 
-    def _include(self) -> IncludeDirective:
+    def _include(self) -> IncludeDirectiveNode:
         if self.kinds[self.index] != STRING:
             raise self.fault("the path of a file, as a string")
         path = self.string_value(self.index)
         self.index += 1
-        return IncludeDirective(path, **self.end())
+        return IncludeDirectiveNode(path, **self.end())
 
-    def _timeline(self) -> TimelineDirective:
-        return TimelineDirective(self.word("`integer` or `rational`"), **self.end())
+    def _timeline(self) -> TimelineDirectiveNode:
+        return TimelineDirectiveNode(self.word("`integer` or `rational`"), **self.end())
 
-    def _commit(self) -> CommitDirective:
-        return CommitDirective(**self.end())
+    def _commit(self) -> CommitDirectiveNode:
+        return CommitDirectiveNode(**self.end())
 
-    def _advance(self) -> AdvanceDirective:
-        return AdvanceDirective(self._bound(), **self.end())
+    def _advance(self) -> AdvanceDirectiveNode:
+        return AdvanceDirectiveNode(self._bound(), **self.end())
 
-    def _iri(self) -> Iri:
+    def _iri(self) -> IriNode:
         if self.kinds[self.index] != IRI:
             raise self.fault("an IRI")
         symbol = self.symbol()
-        assert isinstance(symbol, Iri)
+        assert isinstance(symbol, IriNode)
         return symbol
 
 

@@ -1,4 +1,10 @@
-"""Trees to text, in the one layout of the formatter; what each piece of a text is, for colours."""
+"""Trees to text, in the one layout of the formatter; the classes of tokens, for colours.
+
+One statement a line; a rule longer than `WIDTH` has one line for each literal of its body. Parentheses are
+written only where the tree needs them. Comments stay where they were.
+
+Invariant: `parse(print(tree)) == tree`.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +12,59 @@ import re
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from tidelog.errors import Source
+from tidelog.errors import SourceText
 from tidelog.syntax.ast import (
-    AdvanceDirective,
-    Aggregate,
-    Anonymous,
+    AdvanceDirectiveNode,
+    AggregateNode,
+    AnonymousNode,
     At,
-    Atom,
-    Attribute,
-    BaseDirective,
-    BinaryMetric,
-    Boolean,
-    Call,
-    Clause,
-    Column,
-    CommitDirective,
-    Comparison,
-    DeclareDirective,
-    Document,
-    Duration,
-    Existential,
-    ExportDirective,
+    AtomNode,
+    AttributeNode,
+    BaseDirectiveNode,
+    BinaryMetricNode,
+    BooleanNode,
+    CallNode,
+    ClauseNode,
+    ColumnNode,
+    CommitDirectiveNode,
+    ComparisonNode,
+    DeclareDirectiveNode,
+    DocumentNode,
+    DurationNode,
+    ExistentialNode,
+    ExportDirectiveNode,
     Expression,
-    Format,
-    FormatString,
-    Fraction,
-    HeadEquality,
-    ImportDirective,
-    IncludeDirective,
-    Infinity,
-    Interval,
-    Iri,
-    Name,
-    Names,
-    Negation,
-    Negative,
-    Node,
+    FormatNode,
+    FormatStringNode,
+    FractionNode,
+    HeadEqualityNode,
+    ImportDirectiveNode,
+    IncludeDirectiveNode,
+    InfinityNode,
+    IntervalNode,
+    IriNode,
+    NameNode,
+    NamesNode,
+    NegationNode,
+    NegativeNode,
     Note,
-    Number,
-    Operation,
-    Option,
-    OutputDirective,
-    Parameter,
-    ParameterDirective,
-    PrefixDirective,
-    PrefixedName,
-    Query,
-    Sometime,
+    NumberNode,
+    OperationNode,
+    OptionNode,
+    OutputDirectiveNode,
+    ParameterDirectiveNode,
+    ParameterNode,
+    PrefixDirectiveNode,
+    PrefixedNameNode,
+    QueryNode,
+    SometimeNode,
     Statement,
-    Text,
-    TimelineDirective,
-    Triple,
-    UnaryMetric,
-    Variable,
+    SyntaxNode,
+    TextNode,
+    TimelineDirectiveNode,
+    TripleNode,
+    UnaryMetricNode,
+    VariableNode,
 )
 from tidelog.syntax.lexer import (
     AGGREGATE,
@@ -91,18 +97,13 @@ from tidelog.syntax.lexer import (
     quote,
 )
 
-# ---- Trees to text, in the one layout of the formatter: `parse(print(tree)) == tree`.
-#
-# One statement a line; a rule longer than `WIDTH` has one line for each literal of its body. Parentheses
-# stand only where the tree asks for them. Comments stay where they were.
-
 WIDTH: Final = 100
 _INDENT: Final = "    "
 # How tightly an expression binds: a looser one stands in parentheses inside a tighter one.
 _SUM, _PRODUCT, _OPERAND = 1, 2, 3
 
 
-def print_document(document: Document) -> str:
+def print_document(document: DocumentNode) -> str:
     """The program in the formatter's layout, with its comments.
 
     >>> from tidelog.syntax.parser import parse_text
@@ -118,17 +119,18 @@ def print_document(document: Document) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def print_node(node: Node) -> str:
+def print_node(node: SyntaxNode) -> str:
     """The text of a node, without the comments before and behind a statement.
 
-    >>> print_node(Operation("*", Operation("+", Variable("x"), Variable("y")), Name("z")))
+    >>> total = OperationNode("+", VariableNode("x"), VariableNode("y"))
+    >>> print_node(OperationNode("*", total, NameNode("z")))
     '(?x + ?y) * z'
     """
     if isinstance(node, Expression):
         return _expression(node, _SUM)
     if isinstance(node, Statement):
         return _statement(node)
-    return print_document(node) if isinstance(node, Document) else _part(node)
+    return print_document(node) if isinstance(node, DocumentNode) else _part(node)
 
 
 # ---- statements
@@ -136,44 +138,44 @@ def print_node(node: Node) -> str:
 
 def _statement(node: Statement) -> str:
     match node:
-        case Clause():
+        case ClauseNode():
             return _clause(node)
-        case Query():
+        case QueryNode():
             return _with_body("?-", node)
-        case PrefixDirective(prefix, iri):
+        case PrefixDirectiveNode(prefix, iri):
             return f"@prefix {prefix}: {print_node(iri)} ."
-        case BaseDirective(iri):
+        case BaseDirectiveNode(iri):
             return f"@base {print_node(iri)} ."
-        case DeclareDirective(symbol, columns):
+        case DeclareDirectiveNode(symbol, columns):
             return f"@declare {print_node(symbol)}({_listed(columns)}) ."
-        case ParameterDirective(name, default):
+        case ParameterDirectiveNode(name, default):
             return f"@parameter ${name}{'' if default is None else ' = ' + print_node(default)} ."
-        case ImportDirective(symbol, format_):
+        case ImportDirectiveNode(symbol, format_):
             return _transfer(f"@import {print_node(symbol)}", format_)
-        case ExportDirective(symbol, format_):
+        case ExportDirectiveNode(symbol, format_):
             return _transfer(f"@export {print_node(symbol)}", format_)
-        case OutputDirective(symbols):
+        case OutputDirectiveNode(symbols):
             return f"@output {_listed(symbols)} ."
-        case IncludeDirective(path):
+        case IncludeDirectiveNode(path):
             return f"@include {quote(path)} ."
-        case TimelineDirective(kind):
+        case TimelineDirectiveNode(kind):
             return f"@timeline {kind} ."
-        case CommitDirective():
+        case CommitDirectiveNode():
             return "@commit ."
-        case AdvanceDirective(to):
+        case AdvanceDirectiveNode(to):
             return f"@advance {print_node(to)} ."
         case _:
             assert_never(node)
 
 
-def _clause(node: Clause) -> str:
+def _clause(node: ClauseNode) -> str:
     attributes = "".join(f"{print_node(attribute)}\n" for attribute in node.attributes)
     sign = f"{node.sign} " if node.sign else ""
     heads = sign + _listed(node.heads)
     return attributes + (_with_body(f"{heads} :-", node) if node.body else f"{heads} .")
 
 
-def _with_body(before: str, node: Clause | Query) -> str:
+def _with_body(before: str, node: ClauseNode | QueryNode) -> str:
     """A rule or query, its body on the same line if it fits there and holds no comments."""
     literals = [print_node(literal) for literal in node.body]
     line = f"{before} {', '.join(literals)} ."
@@ -191,7 +193,7 @@ def _notes_behind(notes: tuple[Note, ...], index: int) -> str:
     return "".join(f" {note.text}" for note in notes if note.is_behind and note.index == index)
 
 
-def _transfer(before: str, format_: Format) -> str:
+def _transfer(before: str, format_: FormatNode) -> str:
     line = f"{before} :- {print_node(format_)} ."
     if len(line) <= WIDTH or not format_.options:
         return line
@@ -202,38 +204,38 @@ def _transfer(before: str, format_: Format) -> str:
 # ---- parts of statements
 
 
-def _part(node: Node) -> str:
+def _part(node: SyntaxNode) -> str:
     match node:
-        case Atom(call, at):
+        case AtomNode(call, at):
             return print_node(call) + _time(at)
-        case Triple(subject, predicate, object_):
+        case TripleNode(subject, predicate, object_):
             return f"[{_listed((subject, predicate, object_))}]"
-        case UnaryMetric(operator, interval, operand):
+        case UnaryMetricNode(operator, interval, operand):
             return f"{operator}{print_node(interval)} {print_node(operand)}"
-        case BinaryMetric(operator, left, interval, right):
+        case BinaryMetricNode(operator, left, interval, right):
             return f"{print_node(left)} {operator}{print_node(interval)} {print_node(right)}"
-        case Negation(operand):
+        case NegationNode(operand):
             return f"~{print_node(operand)}"
-        case Comparison(operator, left, right):
+        case ComparisonNode(operator, left, right):
             return f"{print_node(left)} {operator} {print_node(right)}"
-        case HeadEquality(left, right, operator):
+        case HeadEqualityNode(left, right, operator):
             return f"{print_node(left)} {operator} {print_node(right)}"
-        case Interval():
+        case IntervalNode():
             return _interval(node)
-        case Fraction(numerator, denominator):
+        case FractionNode(numerator, denominator):
             return f"{numerator.lexical}/{denominator.lexical}"
-        case Infinity(lexical):
+        case InfinityNode(lexical):
             return lexical
-        case Attribute(name, arguments):
+        case AttributeNode(name, arguments):
             return f"#[{name}({_listed(arguments)})]"
-        case Column(name, kind):
+        case ColumnNode(name, kind):
             return f"{name or '_'}: {kind}"
-        case Format(name, options):
+        case FormatNode(name, options):
             return f"{name}{{ {_listed(options)} }}" if options else f"{name}{{}}"
-        case Option(name, value):
+        case OptionNode(name, value):
             return f"{name} = {print_node(value)}"
-        case Names(names):
-            # One name in parentheses is an expression: the comma tells the two apart.
+        case NamesNode(names):
+            # One name in parentheses is an expression: the comma makes it a list of names.
             return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
         case _:
             raise TypeError(f"no text for {type(node).__name__}")
@@ -242,18 +244,18 @@ def _part(node: Node) -> str:
 def _time(at: At | None) -> str:
     if at is None:
         return ""
-    if isinstance(at, Sometime):
+    if isinstance(at, SometimeNode):
         return " ever" if at.interval is None else f" during {print_node(at.interval)}"
     return f"@{print_node(at)}"
 
 
-def _interval(node: Interval) -> str:
+def _interval(node: IntervalNode) -> str:
     opening = "[" if node.left_closed else "("
     closing = "]" if node.right_closed else ")"
     return f"{opening}{print_node(node.left)}, {print_node(node.right)}{closing}"
 
 
-def _listed(nodes: tuple[Node, ...]) -> str:
+def _listed(nodes: tuple[SyntaxNode, ...]) -> str:
     return ", ".join(print_node(node) for node in nodes)
 
 
@@ -263,35 +265,35 @@ def _listed(nodes: tuple[Node, ...]) -> str:
 def _expression(node: Expression, binding: int, is_nested: bool = False) -> str:
     """The expression in a place that binds this tightly, perhaps inside a format string."""
     match node:
-        case Variable(name):
+        case VariableNode(name):
             return f"?{name}"
-        case Anonymous():
+        case AnonymousNode():
             return "_"
-        case Existential(name):
+        case ExistentialNode(name):
             return f"!{name}"
-        case Parameter(name):
+        case ParameterNode(name):
             return f"${name}"
-        case Name(text):
+        case NameNode(text):
             return text
-        case PrefixedName(prefix, local):
+        case PrefixedNameNode(prefix, local):
             return f"{prefix}:{local}"
-        case Iri(text):
+        case IriNode(text):
             return f"<{text}>"
-        case Text():
+        case TextNode():
             return _text(node)
-        case Boolean(value):
+        case BooleanNode(value):
             return "true" if value else "false"
-        case Number(lexical) | Duration(lexical):
+        case NumberNode(lexical) | DurationNode(lexical):
             return lexical
-        case FormatString():
+        case FormatStringNode():
             return _format_string(node, is_nested)
-        case Call(symbol, arguments):
+        case CallNode(symbol, arguments):
             return f"{_expression(symbol, _OPERAND)}({_arguments(arguments, is_nested)})"
-        case Aggregate(function, arguments):
+        case AggregateNode(function, arguments):
             return f"#{function}({_arguments(arguments, is_nested)})"
-        case Negative(operand):
+        case NegativeNode(operand):
             return _negative(operand, is_nested)
-        case Operation():
+        case OperationNode():
             return _operation(node, binding, is_nested)
         case _:
             assert_never(node)
@@ -301,7 +303,7 @@ def _arguments(arguments: tuple[Expression, ...], is_nested: bool) -> str:
     return ", ".join(_expression(argument, _SUM, is_nested) for argument in arguments)
 
 
-def _operation(node: Operation, binding: int, is_nested: bool) -> str:
+def _operation(node: OperationNode, binding: int, is_nested: bool) -> str:
     own = _SUM if node.operator in ("+", "-") else _PRODUCT
     left = _expression(node.left, own, is_nested)
     right = _expression(node.right, own + 1, is_nested)
@@ -315,7 +317,7 @@ def _negative(operand: Expression, is_nested: bool) -> str:
     return f"-({text})" if text[0].isdigit() else f"-{text}"
 
 
-def _text(node: Text) -> str:
+def _text(node: TextNode) -> str:
     if node.language is not None:
         return f"{quote(node.value)}@{node.language}"
     if node.datatype is not None:
@@ -323,7 +325,7 @@ def _text(node: Text) -> str:
     return quote(node.value)
 
 
-def _format_string(node: FormatString, is_nested: bool) -> str:
+def _format_string(node: FormatStringNode, is_nested: bool) -> str:
     """Triple quotes where strings stand inside the braces: the grammar has single ones end at the first."""
     expressions = [_expression(part, _SUM, True) for part in node.parts if not isinstance(part, str)]
     is_triple = not is_nested and any('"' in expression for expression in expressions)
@@ -341,7 +343,7 @@ def _format_text(text: str, is_triple: bool) -> str:
     return written.replace('\\"', "\\u0022") if is_triple else written
 
 
-# ---- What each piece of a program's text is, for colours in terminals and on pages.
+# ---- The class of each piece of a program's text, for colours in terminals and on pages.
 
 # The classes of pieces, as style sheets name them.
 PLAIN: Final = "plain"
@@ -382,7 +384,7 @@ def highlight(text: str) -> Iterator[tuple[str, str]]:
     >>> list(highlight("p(?x) ."))
     [('predicate', 'p'), ('plain', '('), ('variable', '?x'), ('plain', ')'), ('plain', ' '), ('plain', '.')]
     """
-    lexer = Lexer(Source("<text>", text))
+    lexer = Lexer(SourceText("<text>", text))
     position = 0
     tokens = Tokens()
     while tokens.kinds[-1:] != [END]:

@@ -1,6 +1,6 @@
 """Faults in the order of tokens: from `expected this, found that` to what was probably meant.
 
-The known mistakes are tried in turn, the first that fits explains the fault.
+The known mistakes are tried one after the other; the first that fits explains the error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.errors import Diagnostic, Label, Source, Span, codes
+from tidelog.errors import Diagnostic, Label, SourceText, Span, codes
 from tidelog.syntax.lexer import (
     ARROW,
     ATTRIBUTE,
@@ -74,10 +74,10 @@ class SyntaxFault(Exception):  # noqa: N818 - never leaves the parser
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class UnexpectedToken:
     """The token at which parsing stopped, and what would have fitted there."""
 
-    source: Source
+    source: SourceText
     tokens: Tokens
     index: int
     expected: tuple[str, ...]
@@ -128,8 +128,8 @@ class Found:
         return ARROW not in before and QUERY not in before
 
 
-def explain(found: Found) -> Diagnostic:
-    """The diagnostic that tells best what is wrong at a token."""
+def explain(found: UnexpectedToken) -> Diagnostic:
+    """The diagnostic that explains best what is wrong at a token."""
     for mistake in _MISTAKES:
         diagnostic = mistake(found)
         if diagnostic is not None:
@@ -138,7 +138,7 @@ def explain(found: Found) -> Diagnostic:
     return Diagnostic(codes.UNEXPECTED_TOKEN, message, _visible(found.span), _general_help(found))
 
 
-def described(found: Found) -> str:
+def described(found: UnexpectedToken) -> str:
     """The token as a message names it."""
     if found.kind == END:
         return "the end of the text"
@@ -147,7 +147,7 @@ def described(found: Found) -> str:
     return f"`{found.span.text}`"
 
 
-def _bad_number(found: Found) -> Diagnostic | None:
+def _bad_number(found: UnexpectedToken) -> Diagnostic | None:
     numbers = NUMBERS | {DURATION}
     if not found.is_attached or found.previous_kind not in numbers or found.kind not in SYMBOLS | numbers:
         return None
@@ -156,7 +156,7 @@ def _bad_number(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line)
 
 
-def _blank_node(found: Found) -> Diagnostic | None:
+def _blank_node(found: UnexpectedToken) -> Diagnostic | None:
     if found.previous.text != "_" or not found.is_attached or found.kind != PREFIXED:
         return None
     span = found.previous.to(found.span)
@@ -164,13 +164,13 @@ def _blank_node(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.UNEXPECTED_TOKEN, message, span, "use a name, or a variable for any value: `_`")
 
 
-def _misplaced_attribute(found: Found) -> Diagnostic | None:
+def _misplaced_attribute(found: UnexpectedToken) -> Diagnostic | None:
     if found.kind != ATTRIBUTE or found.begins_line:
         return None
     return Diagnostic(codes.MISPLACED_ATTRIBUTE, ATTRIBUTE_MESSAGE, found.span, ATTRIBUTE_HELP)
 
 
-def _misplaced_metric(found: Found) -> Diagnostic | None:
+def _misplaced_metric(found: UnexpectedToken) -> Diagnostic | None:
     """A metric word without an interval, or between the atoms of a head."""
     if found.kind == METRIC and found.is_in_head and "`:-`" in found.expected:
         message = f"a head cannot carry `{found.span.text}`"
@@ -182,14 +182,14 @@ def _misplaced_metric(found: Found) -> Diagnostic | None:
     return None
 
 
-def _comparison_in_head(found: Found) -> Diagnostic | None:
+def _comparison_in_head(found: UnexpectedToken) -> Diagnostic | None:
     if found.kind != COMPARISON or not found.is_in_head or "`:-`" not in found.expected:
         return None
     message = f"a head cannot carry `{found.span.text}`"
     return Diagnostic(codes.HEAD_NOT_ALLOWED, message, found.span, HEAD_HELP)
 
 
-def _unclosed_bracket(found: Found) -> Diagnostic | None:
+def _unclosed_bracket(found: UnexpectedToken) -> Diagnostic | None:
     if found.kind not in (".", ARROW, END, QUERY, DIRECTIVE):
         return None
     opening = _last_open(found.tokens.kinds[: found.index])
@@ -201,7 +201,7 @@ def _unclosed_bracket(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.UNCLOSED_BRACKET, f"this `{span.text}` is never closed", span, labels=(label,))
 
 
-def _foreign_arrow(found: Found) -> Diagnostic | None:
+def _foreign_arrow(found: UnexpectedToken) -> Diagnostic | None:
     if not found.is_in_head:
         return None
     start = (
@@ -219,7 +219,7 @@ def _foreign_arrow(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.FOREIGN_ARROW, message, span, help_line)
 
 
-def _foreign_negation(found: Found) -> Diagnostic | None:
+def _foreign_negation(found: UnexpectedToken) -> Diagnostic | None:
     is_not = found.previous_kind == NAME and found.previous.text.lower() == "not"
     if not is_not or found.kind not in SYMBOLS | {METRIC, "["}:
         return None
@@ -227,7 +227,7 @@ def _foreign_negation(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.FOREIGN_NEGATION, "negation is written `~`", found.previous, help_line)
 
 
-def _foreign_operator(found: Found) -> Diagnostic | None:
+def _foreign_operator(found: UnexpectedToken) -> Diagnostic | None:
     span = found.span
     if found.kind != NAME:
         if not found.is_attached:
@@ -239,7 +239,7 @@ def _foreign_operator(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.FOREIGN_OPERATOR, f"there is no operator `{span.text}`", span, help_line)
 
 
-def _missing_full_stop(found: Found) -> Diagnostic | None:
+def _missing_full_stop(found: UnexpectedToken) -> Diagnostic | None:
     # What stands on a line of its own, and is followed by an arrow, is a rule even if it is indented.
     is_rule = ARROW in found.tokens.kinds[found.index :]
     is_new = found.kind == END or (found.begins_line and (is_rule or not found.is_indented))
@@ -251,7 +251,7 @@ def _missing_full_stop(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.MISSING_FULL_STOP, "a full stop is missing here", found.gap, help_line)
 
 
-def _missing_comma(found: Found) -> Diagnostic | None:
+def _missing_comma(found: UnexpectedToken) -> Diagnostic | None:
     if "`,`" not in found.expected or found.kind not in _BEGINS_ITEM or not found.index:
         return None
     help_line = f"write `,` before {described(found)}"
@@ -260,7 +260,7 @@ def _missing_comma(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.MISSING_COMMA, "a comma is missing here", found.gap, help_line)
 
 
-def _foreign_variable(found: Found) -> Diagnostic | None:
+def _foreign_variable(found: UnexpectedToken) -> Diagnostic | None:
     name = found.previous.text
     if COMPARED not in found.expected or found.previous_kind != NAME or not name[:1].isupper():
         return None
@@ -268,7 +268,7 @@ def _foreign_variable(found: Found) -> Diagnostic | None:
     return Diagnostic(codes.FOREIGN_VARIABLE, f"`{name}` is no condition", found.previous, help_line)
 
 
-_MISTAKES: Final[tuple[Callable[[Found], Diagnostic | None], ...]] = (
+_MISTAKES: Final[tuple[Callable[[UnexpectedToken], Diagnostic | None], ...]] = (
     _bad_number,
     _blank_node,
     _misplaced_attribute,
@@ -284,7 +284,7 @@ _MISTAKES: Final[tuple[Callable[[Found], Diagnostic | None], ...]] = (
 )
 
 
-def _general_help(found: Found) -> str | None:
+def _general_help(found: UnexpectedToken) -> str | None:
     name = found.previous.text
     first, behind = found.tokens.kinds[0], found.tokens.ends[0]
     if found.previous_kind == NAME and "`(`" in found.expected and found.kind in (".", ",", ARROW, END):

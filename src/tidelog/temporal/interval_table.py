@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data.rows import Ids
 from tidelog.logic.intervals import Interval, beyond_range
 from tidelog.plan.algebra import Part
 from tidelog.temporal import interval_kernels as kernels

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, column_names
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.logic.expressions import intervals_of

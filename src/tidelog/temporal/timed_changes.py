@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Rows, joined, without
+from tidelog.data.rows import Rows, concatenate, without
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic
 from tidelog.logic.intervals import Interval
@@ -163,7 +163,7 @@ class TimedTransaction:
         if name in static.added:
             rows = without(rows, static.added[name])
         if name in static.removed:
-            rows = joined([rows, static.removed[name]])
+            rows = concatenate([rows, static.removed[name]])
         ends = np.full(rows.count, INFINITY)
         return TimedTable.of(name, rows.columns, -ends, ends)
 

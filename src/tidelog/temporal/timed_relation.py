@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.relation import Ids, Relation, TextTable
+from tidelog.data.relation import Relation, TextTable
+from tidelog.data.rows import Ids
 from tidelog.logic.intervals import Interval, read_interval, write_point
 from tidelog.logic.program import free_name
 from tidelog.logic.type_inference import LazySchema

@@ -15,7 +15,7 @@ from tidelog.cli.options import UsageError, format_of
 from tidelog.cli.output import write_text
 from tidelog.cli.results import ROWS_ON_TERMINAL, duration, script_lines
 from tidelog.cli.updates import Updates
-from tidelog.cli.work import Work
+from tidelog.cli.work import LoadedProgram
 from tidelog.engine.events import PHASES, Done, Profile
 from tidelog.errors import counted
 from tidelog.logic.program import Atom, Literal, Negation, Rule
@@ -28,7 +28,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.show.chart import WIDTH, Drawing
 from tidelog.show.picture_formats import code, document
 
-# ---- `tidelog profile`: what each rule did in each phase, in which order it joins, and what indexes take.
+# ---- `tidelog profile`: the work of each rule in each phase, its join order, and the memory of indexes.
 
 _COUNTS: Final = ("attempts", "given", "matches", "new", "duplicates", "no_value", "seconds")
 
@@ -36,7 +36,7 @@ _COUNTS: Final = ("attempts", "given", "matches", "new", "duplicates", "no_value
 def profile(options: Namespace) -> int:
     """The exit code of `tidelog profile`."""
     found = Profile(())
-    with Work(options, [found]) as work:
+    with LoadedProgram(options, [found]) as work:
         work.warn()
         found.rules = work.reasoner.rules
         work.derive()
@@ -52,10 +52,10 @@ def profile(options: Namespace) -> int:
     return 0
 
 
-# ---- what was found, as plain values
+# ---- the profile as plain values
 
 
-def _record(work: Work, found: Profile, commits: int) -> dict[str, Any]:
+def _record(work: LoadedProgram, found: Profile, commits: int) -> dict[str, Any]:
     """The profile as plain JSON values, what took longest first."""
     writing = Writing.of(work.program)
     numbers = {rule: number for number, rule in enumerate(found.rules, 1)}
@@ -79,7 +79,7 @@ def _record(work: Work, found: Profile, commits: int) -> dict[str, Any]:
     }
 
 
-def _indexes(work: Work, writing: Writing) -> list[dict[str, Any]]:
+def _indexes(work: LoadedProgram, writing: Writing) -> list[dict[str, Any]]:
     """The indexes of predicates, the largest first; columns are counted from 1."""
     sizes = sorted(work.reasoner.engine.index_sizes(), key=lambda item: -int(item[3]))
     return [
@@ -115,7 +115,7 @@ def _readable(rule: Rule) -> Rule:
     return replace(rule, head=head, body=tuple(map(named, rule.body)))
 
 
-def _join_order(rule: Rule, work: Work, writing: Writing) -> list[str]:
+def _join_order(rule: Rule, work: LoadedProgram, writing: Writing) -> list[str]:
     """The body in the order in which it is matched over all facts, by the sizes that relations have now."""
     named = unnamed(rule)
     places = order(rule.body, best_pivot(rule.body, work.reasoner.sizes), work.reasoner.sizes)
@@ -229,7 +229,7 @@ LANES = 1_000
 def timeline(options: Namespace) -> int:
     """The exit code of `tidelog timeline`."""
     _check_timeline(options)
-    work = Work(options)
+    work = LoadedProgram(options)
     work.warn(about_unused=False)
     with work.showing_progress(), work.keeping_rejects():
         work.read()
@@ -276,11 +276,11 @@ def _lanes(options: Namespace) -> int | None:
 def explain(options: Namespace) -> int:
     """The exit code of `tidelog explain`."""
     _check(options)
-    with Work(options) as work:
+    with LoadedProgram(options) as work:
         work.warn(about_unused=False)
         with work.showing_progress(), work.keeping_rejects():
             work.read()
-            text = _asked(work.reasoner, options)
+            text = _explanation(work.reasoner, options)
         work.report_rejects()
     write_text(text, options.output, work.messages)
     return 0
@@ -299,8 +299,8 @@ def _check(options: Namespace) -> None:
             raise UsageError(f"--{name} 0 leaves nothing to explain")
 
 
-def _asked(reasoner: Reasoner, options: Namespace) -> str:
-    """Return the explanation that is asked for, in the format that is asked for."""
+def _explanation(reasoner: Reasoner, options: Namespace) -> str:
+    """Return the requested explanation in the requested format."""
     form = format_of(options)
     if options.what_if is not None:
         return _changed(reasoner.what_if(options.what_if, name="<what-if>"), form)

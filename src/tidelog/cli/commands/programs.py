@@ -1,44 +1,30 @@
-"""`tidelog check`, `format` and `plan`: what is wrong with programs, their one layout, and every stage as
-text or picture.
-"""
+"""`tidelog check` and `format`: what is wrong with programs, and their one layout."""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import Namespace
-from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 
-from tidelog.cli.options import UsageError, format_of
-from tidelog.cli.output import Messages, show, write_text
+from tidelog.cli.options import UsageError
+from tidelog.cli.output import Messages, show
 from tidelog.cli.program_sources import (
     STANDARD_INPUT,
     existing_data,
     load_beside,
     program_files,
     read_source,
-    resolve_source,
     sandbox_of,
-    shown_name,
     warnings,
 )
 from tidelog.durable import replacing_text
-from tidelog.errors import Diagnostic, Severity, Source, TidelogError, counted
-from tidelog.logic.equality_axioms import axiomatise, has_equality
-from tidelog.logic.program import BUILT_IN, PRIVATE, Atom, Program, Query, Rule
-from tidelog.logic.resolve import resolve_query
+from tidelog.errors import Diagnostic, Severity, SourceText, TidelogError, counted
+from tidelog.logic.program import BUILT_IN, PRIVATE, Program
 from tidelog.logic.type_inference import described, infer
-from tidelog.plan.join_order import ASSUMED, StatedFacts, expected_growth
-from tidelog.rewrite.magic_sets import MagicOptions, readable, rewrite
-from tidelog.rewrite.representatives import over_representatives
-from tidelog.show.picture_formats import dot_text, html_text, mermaid_text
-from tidelog.show.plan_stages import Stage, parsed, planned, resolved, stratified
-from tidelog.syntax.parser import parse, parse_literals
+from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
-
-# ---- `tidelog format`: programs in the one layout.
 
 UNSTABLE = "E702"
 
@@ -57,18 +43,18 @@ def reformat(options: Namespace) -> int:
             failed += 1
             continue
         changed += text != source.text
-        _put_out(name, source, text, options, messages)
+        _output(name, source, text, options, messages)
     if programs != [STANDARD_INPUT]:
         verb = "would change" if options.check or options.diff else "changed"
         messages.say(f"{changed} of {counted(len(programs), 'program')} {verb}")
     return 1 if failed or (changed and options.check) else 0
 
 
-def formatted(source: Source) -> str:
+def formatted(source: SourceText) -> str:
     """The program in the one layout; raises `TidelogError` if it does not parse."""
     document = parse(source)
     text = print_document(document)
-    if parse(Source(source.name, text)) != document:
+    if parse(SourceText(source.name, text)) != document:
         message = "the formatted program would mean something else, so it is left as it is"
         raise TidelogError(
             Diagnostic(UNSTABLE, message, place=source.name, help="this is a fault of tidelog: report it")
@@ -76,7 +62,7 @@ def formatted(source: Source) -> str:
     return text
 
 
-def _put_out(name: str, source: Source, text: str, options: Namespace, messages: Messages) -> None:
+def _output(name: str, source: SourceText, text: str, options: Namespace, messages: Messages) -> None:
     """Write the program back, or say what would change."""
     if options.diff:
         before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
@@ -93,8 +79,6 @@ def _put_out(name: str, source: Source, text: str, options: Namespace, messages:
             stream.write(text.encode())
         messages.say(f"changed {name}")
 
-
-# ---- `tidelog check`: what is wrong with programs.
 
 Choice = tuple[str, dict[str, object]]  # where a program would run on Spark, as text and as JSON
 
@@ -164,136 +148,3 @@ def _summary(programs: int, errors: int, warned: int) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
-
-
-# ---- `tidelog plan`: a program at every stage, as text or as a picture.
-
-
-def plan(options: Namespace) -> int:
-    """The exit code of `tidelog plan`."""
-    messages = Messages(options.quiet)
-    is_on_spark = options.engine == "spark" and options.stage == "plan"
-    if is_on_spark and (options.run or options.store):
-        what = "--run" if options.run else "--store"
-        raise UsageError(f"{what} makes no sense with --engine spark")
-    source = read_source(options.program) if options.program is not None else None
-    stage = _stage(options, source, messages)
-    if is_on_spark and source is not None:
-        stage = _on_spark(stage, options, source)
-    write_text(_text(stage, format_of(options)), options.output, messages)
-    return 0
-
-
-def _text(stage: Stage, format: str) -> str:
-    match format:
-        case "dot":
-            return dot_text(stage.picture)
-        case "mermaid":
-            return mermaid_text(stage.picture)
-        case "html":
-            return html_text(stage.picture)
-        case _:
-            return "".join(f"{line}\n" for line in stage.lines)
-
-
-def _stage(options: Namespace, source: Source | None, messages: Messages) -> Stage:
-    """The stage that the options ask for."""
-    name = shown_name(options.program) if options.store is None else str(options.store)
-    has_sizes = options.run or options.data or options.store
-    if options.stage == "plan" and has_sizes and options.engine != "spark":
-        return _planned_with_sizes(options, name)
-    if source is None:
-        program = _stored(options)
-    else:
-        if options.stage == "parsed":
-            return parsed(parse(source), name)
-        parameters = dict(options.param)
-        program = resolve_source(source, options.program, parameters, sandbox=sandbox_of(options))
-    query = _query(options.query, program)
-    if options.stage == "resolved":
-        return resolved(program, name, query)
-    if has_equality(program.predicates) and options.equality == "rewrite":
-        return _over_representatives(program, name, options)
-    program = _with_equality(program, options)
-    match options.stage:
-        case "strata":
-            return stratified(program, name)
-        case "rewritten":
-            return _rewritten(program, name, query, messages)
-    note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
-    return planned(program, name, StatedFacts(program), query, note, options.modules)
-
-
-def _stored(options: Namespace) -> Program:
-    """The program of a store."""
-    from tidelog.cli.work import Work
-
-    if options.stage == "parsed":
-        raise UsageError("a store holds its program as it is understood: --stage parsed makes no sense")
-    return Work(options).program
-
-
-def _over_representatives(program: Program, name: str, options: Namespace) -> Stage:
-    """The program as equality by rewriting runs it, while no two constants are equal."""
-    made = over_representatives(program, {})
-    match options.stage:
-        case "strata":
-            return stratified(made, name)
-        case "rewritten":
-            return resolved(made, name, None, "rewritten")
-    note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
-    return planned(made, name, StatedFacts(made), None, note, options.modules)
-
-
-def _rewritten(program: Program, name: str, query: Query | None, messages: Messages) -> Stage:
-    """The program as magic sets rewrite it for the query, or for the queries in it."""
-    queries = program.queries if query is None else (query,)
-    if not queries:
-        messages.say("nothing is asked for, so nothing is rewritten: give a --query")
-        return resolved(program, name, None, "rewritten")
-    stated = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
-    options = MagicOptions(frozenset(stated), expected_growth(StatedFacts(program)))
-    made = rewrite(program.rules, [_answering(each, place) for place, each in enumerate(queries, 1)], options)
-    for predicate, reason in made.in_full.items():
-        messages.say(f"`{program.predicates[predicate].written}` is derived in full: {reason}")
-    return resolved(readable(program, made), name, None, "rewritten")
-
-
-def _answering(query: Query, number: int) -> Rule:
-    """The rule of a query, with a head that can be read."""
-    return replace(query.rule, head=Atom(f"answer_{number}", query.rule.head.terms))
-
-
-def _planned_with_sizes(options: Namespace, name: str) -> Stage:
-    """The plans that fit the relations as they are when everything has been derived."""
-    from tidelog.cli.work import Work
-
-    work = Work(options)
-    work.warn(about_unused=False)
-    work.derive()
-    query = _query(options.query, work.program)
-    note = "sizes are those after deriving everything"
-    return planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
-
-
-def _on_spark(stage: Stage, options: Namespace, source: Source) -> Stage:
-    """The stage with a line that says where the program would run on Spark, and why."""
-    from tidelog.cli.commands.spark_commands import choice_of, described
-
-    program = resolve_source(source, options.program, dict(options.param), sandbox=sandbox_of(options))
-    line = described(choice_of(options, program))
-    picture = replace(stage.picture, summary=(*stage.picture.summary, line))
-    return replace(stage, lines=(*stage.lines, "", line), picture=picture)
-
-
-def _with_equality(program: Program, options: Namespace) -> Program:
-    """What a program means by the treatment of equality that is asked for."""
-    if not has_equality(program.predicates):
-        return program
-    if options.equality == "rewrite":
-        return over_representatives(program, {})
-    return axiomatise(program, unique_names=options.unique_names)
-
-
-def _query(text: str | None, program: Program) -> Query | None:
-    return None if text is None else resolve_query(parse_literals(Source("<query>", text)), program, text)

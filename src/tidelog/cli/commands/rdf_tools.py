@@ -15,9 +15,9 @@ from tidelog.cli.output import Messages, data_output, show
 from tidelog.cli.program_sources import read_source
 from tidelog.cli.results import ROWS_ON_TERMINAL, Form, data
 from tidelog.cli.statistics import report_statistics
-from tidelog.cli.work import QUAD, Work
+from tidelog.cli.work import QUAD, LoadedProgram
 from tidelog.errors import counted
-from tidelog.io.sparql import Answer, Store
+from tidelog.io.sparql import Answer, SparqlStore
 from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.ontology.schema_closure import TRIPLE
 
@@ -66,11 +66,11 @@ _STATEMENTS: Final = Form("nt")
 def sparql(options: Namespace) -> int:
     """The exit code of `tidelog sparql`."""
     query = read_source(options.query[1:]).text if options.query.startswith("@") else options.query
-    Store([]).query(query)  # a query that is not well written is told of before the work
-    work = Work(options)
+    SparqlStore([]).query(query)  # a syntax error in the query is reported before the work
+    work = LoadedProgram(options)
     work.warn()
     work.derive()
-    answer = Store(_statements(work)).query(query)
+    answer = SparqlStore(_statements(work)).query(query)
     form = _form(answer, options.format)
     sys.stdout.flush()
     if form == "table":
@@ -83,7 +83,7 @@ def sparql(options: Namespace) -> int:
     return 0
 
 
-def _statements(work: Work) -> list[pa.Table]:
+def _statements(work: LoadedProgram) -> list[pa.Table]:
     """The triples, and those of named graphs in their graphs."""
     known = work.reasoner.predicates()
     if TRIPLE not in known and QUAD not in known:
@@ -92,7 +92,7 @@ def _statements(work: Work) -> list[pa.Table]:
 
 
 def _form(answer: Answer, asked: str | None) -> str:
-    """The format of an answer; a usage error if it cannot have the one that is asked for."""
+    """The format of an answer; a usage error if it cannot have the requested one."""
     if answer.is_graph:
         if asked not in (None, *GRAPHS):
             raise UsageError(f"a graph cannot be written as {asked}", "choose --format nt or ttl")

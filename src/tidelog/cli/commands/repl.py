@@ -1,4 +1,4 @@
-"""`tidelog repl`: facts and rules come and go, and queries are answered, as they are typed."""
+"""`tidelog repl`: facts and rules are inserted and deleted, and queries answered, as they are typed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tidelog.cli.output import show
 from tidelog.cli.program_sources import existing_data, read_source
 from tidelog.cli.results import Form, Result, by_predicate, duration, print_result, query_name
 from tidelog.cli.statistics import print_statistics
-from tidelog.cli.work import HEADERS, Work
+from tidelog.cli.work import HEADERS, LoadedProgram
 from tidelog.data.relation import column_names
-from tidelog.errors import Diagnostic, Source, TidelogError, codes, counted, suggest
+from tidelog.errors import Diagnostic, SourceText, TidelogError, codes, counted, suggest
 from tidelog.errors.codes import EMPTY_PREDICATE
 from tidelog.logic.resolve import SUFFIX
 from tidelog.plan.rule_text import Writing
@@ -33,7 +33,7 @@ COMMANDS: Final = {
     ":load": "FILE   add a program, or the facts in a data file",
     ":quit": "leave; so does Ctrl-D",
 }
-# What people type who know other prompts.
+# Commands of other prompts.
 _OTHER_NAMES: Final = {
     "help": ":help",
     "?": ":help",
@@ -58,7 +58,7 @@ Texts = Iterator[str]
 def repl(options: Namespace) -> int:
     """The exit code of `tidelog repl`: 0 from a terminal, else that of the worst that happened."""
     is_terminal = sys.stdin.isatty()
-    with Work(options) as work:
+    with LoadedProgram(options) as work:
         work.reasoner.runtime.started = None  # the timeout is for each question, not for the session
         session = Session(work, is_terminal)
         session.begin()
@@ -71,7 +71,7 @@ def repl(options: Namespace) -> int:
 class Session:
     """What has been said so far. Mutable: every text changes it."""
 
-    def __init__(self, work: Work, is_talkative: bool) -> None:
+    def __init__(self, work: LoadedProgram, is_talkative: bool) -> None:
         self.work = work
         self.worst = 0
         self.form = Form("table", rows=work.options.rows)
@@ -104,7 +104,7 @@ class Session:
             elif is_question(text):
                 self._ask(text.strip())
             else:
-                self._statements(Source("<repl>", text))
+                self._statements(SourceText("<repl>", text))
         except TidelogError as error:
             self.work.messages.diagnose(error.diagnostics)
             self.worst = max(self.worst, error.exit_code)
@@ -114,11 +114,11 @@ class Session:
 
     # ---- statements
 
-    def _statements(self, source: Source, folder: Path | None = None) -> None:
+    def _statements(self, source: SourceText, folder: Path | None = None) -> None:
         """Add the statements of a text and answer its queries, in order."""
         waiting: list[ast.Statement] = []
         for statement in parse(source).statements:
-            if isinstance(statement, ast.Query):
+            if isinstance(statement, ast.QueryNode):
                 self._add(waiting, folder)
                 waiting = []
                 self._ask(_text(source, statement))
@@ -127,18 +127,18 @@ class Session:
         self._add(waiting, folder)
 
     def _add(self, statements: list[ast.Statement], folder: Path | None) -> None:
-        """Add and take away what statements say, as one transaction."""
+        """Apply the insertions and deletions of statements as one transaction."""
         if not statements:
             return
-        document = ast.Document(tuple(statements))
+        document = ast.DocumentNode(tuple(statements))
         with self.work.showing_progress(), self.work.reasoner.change() as change:
             change.take(document, unsigned="+", folder=folder or Path())
         # Here rules often come before their facts.
         doubts = [item for item in change.program.warnings if item.code != EMPTY_PREDICATE]
         self.work.messages.diagnose(doubts)
-        self._tell(change.delta)
+        self._print_delta(change.delta)
 
-    def _tell(self, delta: Delta) -> None:
+    def _print_delta(self, delta: Delta) -> None:
         if self._is_talkative:
             what = f"  ({by_predicate(delta)})" if delta else ""
             self.work.messages.say(f"{delta}{what}  {duration(delta.seconds)}")
@@ -196,14 +196,14 @@ class Session:
             self.work.messages.say(f"added {counted(new, 'fact')}")
 
 
-def _text(source: Source, statement: ast.Statement) -> str:
+def _text(source: SourceText, statement: ast.Statement) -> str:
     """The text of a statement, on the lines on which it stands in the source."""
     assert statement.span is not None
     line, column = source.position(statement.span.start)
     return "\n" * (line - 1) + " " * (column - 1) + statement.span.text
 
 
-# ---- where texts come from
+# ---- the source of texts
 
 
 def is_command(text: str) -> bool:
@@ -226,7 +226,7 @@ def is_question(text: str) -> bool:
     >>> is_question("ancestor(ada, ?x)"), is_question("ancestor(ada, bruno) ."), is_question("p(?x) :-")
     (True, False, False)
     """
-    source = Source("<repl>", text)
+    source = SourceText("<repl>", text)
     try:
         parse_literals(source)
     except TidelogError:
@@ -248,7 +248,7 @@ def is_complete(text: str) -> bool:
     """
     if is_command(text):
         return True
-    lexer = Lexer(Source("<repl>", text))
+    lexer = Lexer(SourceText("<repl>", text))
     tokens = Tokens(kinds=["."])
     while tokens.kinds[-1] != END:
         tokens = lexer.read()

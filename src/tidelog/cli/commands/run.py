@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tidelog.cli.commands.watch import Watch, check_watchable
+from tidelog.cli.commands.watch import ProgramWatch, check_watchable
 from tidelog.cli.options import ON_SCREEN, UsageError
 from tidelog.cli.output import Staging, data_output, staging
 from tidelog.cli.results import (
@@ -26,7 +26,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.statistics import choices, report_statistics
-from tidelog.cli.work import Work
+from tidelog.cli.work import LoadedProgram
 from tidelog.data.relation import Relation
 from tidelog.errors import ProgramError, counted
 from tidelog.io.data_file import file_name, is_compressed, transfer_path
@@ -50,13 +50,13 @@ def run(options: Namespace) -> int:
         return spark_commands.run(options)
     if options.watch:
         check_watchable(options)
-    with Work(options) as work:
+    with LoadedProgram(options) as work:
         _run(work, form)
         return _watch(work, form) if options.watch else 0
 
 
-def _run(work: Work, form: Form) -> None:
-    """Derive everything, and put out what is asked for."""
+def _run(work: LoadedProgram, form: Form) -> None:
+    """Derive everything, and write the requested output."""
     options = work.options
     work.warn()
     exports = exports_of(work)
@@ -79,8 +79,8 @@ def _run(work: Work, form: Form) -> None:
     report_statistics(work)
 
 
-def _watch(work: Work, form: Form) -> int:
-    """Apply edits until Ctrl-C, and put out what they change; the exit code."""
+def _watch(work: LoadedProgram, form: Form) -> int:
+    """Apply edits until Ctrl-C, and write what they change; the exit code."""
     work.reasoner.runtime.started = None  # the timeout is for each edit, not for the session
 
     def show(delta: Delta | None) -> None:
@@ -93,7 +93,7 @@ def _watch(work: Work, form: Form) -> int:
             report_files(work, write_files(work, outputs if work.options.output else [], exports, form))
         _report_edit(work, delta)
 
-    return Watch(work, show).run()
+    return ProgramWatch(work, show).run()
 
 
 def query(options: Namespace) -> int:
@@ -107,12 +107,12 @@ def query(options: Namespace) -> int:
         from tidelog.cli.commands import spark_commands
 
         return spark_commands.query(options)
-    with Work(options) as work:
+    with LoadedProgram(options) as work:
         _query(work, form)
     return 0
 
 
-def _query(work: Work, form: Form) -> None:
+def _query(work: LoadedProgram, form: Form) -> None:
     """Answer the query."""
     options = work.options
     work.warn(about_unused=False)
@@ -154,7 +154,7 @@ def check_options(options: Namespace, form: Form) -> None:
         raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
 
 
-def outputs_of(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[Result]:
+def outputs_of(work: LoadedProgram, exports: Iterable[tuple[Transfer, Export]]) -> list[Result]:
     """The output predicates; without `--output`, those that an export writes to a file are left out."""
     program = work.program
     exported = {transfer.predicate for transfer, export in exports}
@@ -163,7 +163,7 @@ def outputs_of(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[R
     return [_facts(work, name) for name in (*shown, *work.graphs)]
 
 
-def _facts(work: Work, name: str) -> Result:
+def _facts(work: LoadedProgram, name: str) -> Result:
     predicate = work.program.predicates[name]
     if name == TRIPLE and getattr(work.options, "triples", "all") != "all":
         return Result(predicate.written, predicate.arity, lambda: _triples(work))
@@ -175,7 +175,7 @@ def _facts(work: Work, name: str) -> Result:
     )
 
 
-def _triples(work: Work) -> Relation:
+def _triples(work: LoadedProgram) -> Relation:
     """The triples that are inferred, or those that were given."""
     whole = work.reasoner[TRIPLE]
     columns, rows, dictionary = whole.coded
@@ -185,7 +185,7 @@ def _triples(work: Work) -> Relation:
     return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary, lambda: whole.contents)
 
 
-def _answers(work: Work, query: Query) -> Result:
+def _answers(work: LoadedProgram, query: Query) -> Result:
     name = query_name(query.text)
     return Result(name, len(query.variables), lambda: work.reasoner.query(query.text), "query")
 
@@ -193,7 +193,7 @@ def _answers(work: Work, query: Query) -> Result:
 # ---- files
 
 
-def exports_of(work: Work) -> list[tuple[Transfer, Export]]:
+def exports_of(work: LoadedProgram) -> list[tuple[Transfer, Export]]:
     """The exports of the program, and where they go."""
     predicates = work.program.predicates
     return [
@@ -203,7 +203,7 @@ def exports_of(work: Work) -> list[tuple[Transfer, Export]]:
 
 
 def write_files(
-    work: Work, outputs: Iterable[Result], exports: Iterable[tuple[Transfer, Export]], form: Form
+    work: LoadedProgram, outputs: Iterable[Result], exports: Iterable[tuple[Transfer, Export]], form: Form
 ) -> dict[Path, int]:
     """The number of rows of each file written: all of them, or none and an error."""
     written: dict[Path, int] = {}
@@ -223,14 +223,14 @@ def write_files(
     return written
 
 
-def _inputs(work: Work) -> frozenset[Path]:
+def _inputs(work: LoadedProgram) -> frozenset[Path]:
     """The files that were read, which must not be written."""
     imported = (transfer_path(transfer, transfer.folder) for transfer in work.program.imports)
     return frozenset(path.resolve() for path in (*work.files, *imported) if path is not None)
 
 
 def _write_export(
-    work: Work, transfer: Transfer, export: Export, staged: Staging, written: dict[Path, int]
+    work: LoadedProgram, transfer: Transfer, export: Export, staged: Staging, written: dict[Path, int]
 ) -> None:
     """The facts of an export are in its file, or on standard output."""
     relation = work.reasoner[transfer.predicate].sorted()
@@ -254,22 +254,22 @@ def _write_export(
     written[export.path] = write(place, export.format, table.column_names, [table], options)
 
 
-# ---- what was done
+# ---- reports
 
 
-def report_files(work: Work, written: dict[Path, int]) -> None:
+def report_files(work: LoadedProgram, written: dict[Path, int]) -> None:
     for path, rows in written.items():
         work.messages.say(f"wrote {path}, {counted(rows, 'row')}")
 
 
-def _report_left_out(work: Work, triples: int) -> None:
+def _report_left_out(work: LoadedProgram, triples: int) -> None:
     """Say how many triples are not in a file of RDF."""
     if triples:
         work.messages.say(f"left out {counted(triples, 'triple')} about literals, which RDF cannot state")
 
 
-def _report_edit(work: Work, delta: Delta | None) -> None:
-    """What maintainer was chosen and why, where statistics were asked for; in a file all of them."""
+def _report_edit(work: LoadedProgram, delta: Delta | None) -> None:
+    """What maintainer was chosen and why, if statistics were requested; in a file all of them."""
     work.reasoning = delta.seconds if delta is not None else None
     if work.options.stats == ON_SCREEN:
         for line in choices(work.tally):

@@ -35,7 +35,7 @@ from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.io.data_file import DELIMITED, canonical_format
-from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.io.write import Export, WriteOptions, export_file
 from tidelog.logic.import_options import Nulls, is_counted_apart
 from tidelog.logic.program import BOTTOM, Program
@@ -167,7 +167,7 @@ def choice_of(options: Namespace, program: Program) -> StrategyChoice:
 def report_statistics(
     options: Namespace, choice: StrategyChoice, seconds: float, facts: Mapping[str, int], skipped: int = 0
 ) -> None:
-    """Report where a program ran and why, and what it derived, if that was asked for."""
+    """Report where a program ran and why, and what it derived, if that was requested."""
     if options.stats is None:
         return
     if options.stats == ON_SCREEN:
@@ -214,7 +214,7 @@ def _program(options: Namespace) -> Program:
 
 
 def start_session(options: Namespace) -> SparkSession:
-    """The session that the options ask for."""
+    """The session of the options."""
     from tidelog.spark.session import SessionSettings, load_pyspark
 
     for key, _ in options.conf:
@@ -229,10 +229,8 @@ def start_session(options: Namespace) -> SparkSession:
     return session
 
 
-def _files(
-    options: Namespace, program: Program, needed: Callable[[str], bool] | None = None
-) -> ProgramFrames:
-    """The program with the frames of its imports and data files, in the session that the options ask for."""
+def _files(options: Namespace, program: Program, needed: Callable[[str], bool] | None = None) -> Files:
+    """The program with the frames of its imports and data files, in the session of the options."""
     from tidelog.spark.reading.folders import read_program
 
     session = start_session(options)
@@ -249,15 +247,15 @@ def _files(
     return read_program(program, session, data, header, settings, faults_of(options)[0], needed)
 
 
-def _warn(given: BoundProgram, options: Namespace, messages: Messages) -> None:
-    """Say what is doubtful about the program and its inputs."""
+def _warn(given: Given, options: Namespace, messages: Messages) -> None:
+    """Print the warnings about the program and its inputs."""
     files = existing_data(options.data)
     said = (*warnings(given.program, files), *unused(given.program, files).values())
     messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
 
 
 def _told_before(doubts: object) -> None:
-    """Say nothing: queries of the program are looked at with its rules."""
+    """Print nothing: queries of the program are checked with its rules."""
 
 
 def _export(path: Path, form: Form, columns: int) -> Export:
@@ -297,8 +295,8 @@ def _on_error(options: Namespace) -> str:
     return "fail" if faults_of(options)[0] is OnError.FAIL else "collect"
 
 
-def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, messages: Messages) -> int:
-    """Say how many rows were left out, write them to a file if that is asked for, and return their number.
+def _report_rejects(files: Files, derived: Derived, options: Namespace, messages: Messages) -> int:
+    """Say how many rows were left out, write them to a file if that is requested, and return their number.
 
     Spark rejects most of them as it reads files, and tasks some that only they understand.
     """
@@ -310,7 +308,7 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
         return 0
-    faults = Faults(on_error, path)
+    faults = RejectedRows(on_error, path)
     for bad in files.rejects():
         faults.add(bad)
     for row in derived.rejects.toLocalIterator():
@@ -326,13 +324,13 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
 # them.
 #
 # Each micro-batch is one transaction of the store, applied exactly once: its number is kept there, and in a
-# checkpoint beside the store.
+# checkpoint next to the store.
 
 DRIVER = StrategyChoice(
     "driver", 0, "a change costs what it touches: the driver keeps facts and what follows in a store"
 )
 POLL = "100 milliseconds"
-LOOK = 0.1  # seconds between two looks at whether a stream has ended
+LOOK = 0.1  # seconds between two checks whether a stream has ended
 # Options that only a stream of change scripts has.
 STREAM_REFUSED = {
     "data": ("--data", "add it by `tidelog run --store {store} --data FILE`"),
@@ -374,7 +372,7 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
     messages = Messages(options.quiet)
     from tidelog.spark.reading.folders import incoming
 
-    batches = Batches(options, form, messages)
+    batches = BatchReport(options, form, messages)
     maintained = _maintained(options, batches)
     paths = [Path(name) for name in names]
     whole, selected = incoming(session, maintained.program, paths, HEADERS[options.input_header])
@@ -387,8 +385,8 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
     return code
 
 
-def _maintained(options: Namespace, batches: Batches) -> Maintained:
-    """The store of the options, kept right by batches."""
+def _maintained(options: Namespace, batches: BatchReport) -> Maintained:
+    """The store of the options, maintained by batches."""
     from tidelog.spark.maintenance import maintain
 
     return maintain(
@@ -407,7 +405,7 @@ def _maintained(options: Namespace, batches: Batches) -> Maintained:
 
 
 def _follow(
-    maintained: Maintained, whole: DataFrame, selected: Any, batches: Batches, options: Namespace
+    maintained: Maintained, whole: DataFrame, selected: Any, batches: BatchReport, options: Namespace
 ) -> int:
     """Apply all batches, until there are no more or Ctrl-C; the exit code of the worst that happened."""
     from tidelog.spark.reading.folders import selections
@@ -424,8 +422,8 @@ def _follow(
                 start = perf_counter()
                 with telling():
                     changes = maintained.apply(changes=selections(selected, frame), batch_id=batch_id)
-                batches.take(changes, batch_id, perf_counter() - start)
-            except BaseException as error:  # noqa: BLE001 - Spark would only tell its text
+                batches.record(changes, batch_id, perf_counter() - start)
+            except BaseException as error:  # noqa: BLE001 - Spark would only keep its text
                 if not (options.keep_going and isinstance(error, TidelogError)):
                     faults.append(error)
                     raise RuntimeError(f"batch {batch_id} failed") from None  # so that it comes again
@@ -475,7 +473,7 @@ def checkpoint_of(store: Path) -> Path:
     return resolved.with_name(f"{resolved.name}.checkpoint")
 
 
-class Batches:
+class BatchReport:
     """What batches have changed so far. Mutable: it grows with each."""
 
     def __init__(self, options: Namespace, form: Form, messages: Messages) -> None:
@@ -485,7 +483,7 @@ class Batches:
         self._form = form
         self._folder = None if options.deltas is None else DeltaFolder(options.deltas, form, continued=True)
         self._prints = options.format == "jsonl" and options.deltas is None
-        self._faults = Faults(self.on_error, self._rejects)
+        self._faults = RejectedRows(self.on_error, self._rejects)
         self.added = self.removed = self.repeated = 0
         self.seconds: list[float] = []
 
@@ -497,7 +495,7 @@ class Batches:
         if self._prints:
             print_lines(changes.delta, self._form, batch=batch_id)
 
-    def take(self, changes: Changes, batch_id: int, seconds: float) -> None:
+    def record(self, changes: Changes, batch_id: int, seconds: float) -> None:
         """Report a batch that is committed."""
         if changes.delta is None:
             self.repeated += 1
@@ -512,12 +510,12 @@ class Batches:
         self.messages.say(f"batch {batch_id}: {changes.delta}  {duration(seconds)}")
 
     def tell_failure(self) -> None:
-        """Say what holds although the stream ends with an error."""
+        """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         self.messages.say(f"stopped after {counted(done, 'batch', 'batches')}: the next one failed")
 
     def summarise(self) -> None:
-        """Report the whole stream, with statistics where they were asked for."""
+        """Report the whole stream, with statistics if they were requested."""
         self._faults.close()
         if self._faults.skipped:
             kept = f"; see {self._rejects}" if self.on_error is OnError.COLLECT else ""

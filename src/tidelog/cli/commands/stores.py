@@ -14,7 +14,7 @@ from tidelog.cli.options import UsageError
 from tidelog.cli.output import Messages, show
 from tidelog.cli.program_sources import sandbox_of
 from tidelog.cli.results import Form, by_predicate, duration, print_lines, print_script
-from tidelog.cli.work import Progress
+from tidelog.cli.work import ProgressLine
 from tidelog.engine.events import Event, Notice
 from tidelog.errors import DataError, Diagnostic, TidelogError, codes, counted, visible_lines
 from tidelog.pipeline.job import Job, Step
@@ -45,7 +45,7 @@ TOLD = (
     "maintained",
     "derived again",
     "set aside",
-)  # steps that are told while they are done
+)  # steps that are reported while they run
 
 
 def pipeline(options: Namespace) -> int:
@@ -106,7 +106,7 @@ def _validate(job: Job, messages: Messages, options: Namespace) -> int:
 
 
 @contextmanager
-def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = False) -> Iterator[Progress]:
+def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = False) -> Iterator[ProgressLine]:
     """In the block, say which steps the job reaches, and show how far the stages of Spark are."""
 
     def line(seconds: float) -> str:
@@ -123,7 +123,7 @@ def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = Fal
             with progress.aside():
                 messages.say(event.text)
 
-    with Progress(line, messages.quiet, logged) as progress:
+    with ProgressLine(line, messages.quiet, logged) as progress:
         job.listeners.append(tell)
         job.reasoning.append(notice)
         try:
@@ -310,7 +310,7 @@ def _store(target: Path | str) -> Store:
 
 
 def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:
-    """The predicates to tell of; raises `ProgramError` if one of them is unknown."""
+    """The predicates to report; raises `ProgramError` if one of them is unknown."""
     if wanted is None:
         return delta.predicates
     return tuple(delta[name].predicate for name in wanted)
@@ -387,7 +387,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
     }
 
 
-# ---- `tidelog store`: looking after a store.
+# ---- `tidelog store`: inspecting, checking and repairing a store.
 
 
 def store(options: Namespace) -> int:

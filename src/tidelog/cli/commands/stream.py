@@ -1,6 +1,4 @@
-"""`tidelog stream`: changes are applied as they come, and what each commit changes is reported, stratum by
-stratum.
-"""
+"""`tidelog stream`: apply changes as they arrive, and report what each commit changes, stratum by stratum."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from tidelog.cli.options import ON_SCREEN, UsageError
 from tidelog.cli.results import DeltaFolder, Form, check_statements, duration, print_lines
 from tidelog.cli.statistics import print_statistics, write_statistics
 from tidelog.cli.updates import STANDARD_INPUT, Updates
-from tidelog.cli.work import Work
+from tidelog.cli.work import LoadedProgram
 from tidelog.engine.events import Listener, StrataTally, StratumStatistics, Tally
 from tidelog.errors import Interrupted, TidelogError, counted
 from tidelog.logic.program import Rule
@@ -27,14 +25,14 @@ from tidelog.reasoner.delta import Delta, counts
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 from tidelog.rewrite.representatives import MARK
 
-# ---- What transactions did in each stratum, as a table for people and as JSON for programs.
+# ---- The work of transactions in each stratum, as a table and as JSON.
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
 _HEAD: Final = ("stratum", "by", "times", "taken away", "put back", "went", "came", "instances", "seconds")
 
 
-def strata_json(tally: StrataTally, work: Work) -> list[dict[str, object]]:
+def strata_json(tally: StrataTally, work: LoadedProgram) -> list[dict[str, object]]:
     """A value for each stratum and who maintained it, those that took longest first."""
     return [
         {
@@ -52,7 +50,7 @@ def strata_json(tally: StrataTally, work: Work) -> list[dict[str, object]]:
     ]
 
 
-def strata_lines(tally: StrataTally, work: Work) -> list[str]:
+def strata_lines(tally: StrataTally, work: LoadedProgram) -> list[str]:
     """The same as lines of text."""
     found = _sorted(tally, work)
     if not found:
@@ -64,7 +62,7 @@ def strata_lines(tally: StrataTally, work: Work) -> list[str]:
     return [*lines, f"… and {more:,} more strata"] if more > 0 else lines
 
 
-def _sorted(tally: StrataTally, work: Work) -> list[tuple[list[str], str, StratumStatistics]]:
+def _sorted(tally: StrataTally, work: LoadedProgram) -> list[tuple[list[str], str, StratumStatistics]]:
     """The strata with the names of their predicates, those that took longest first."""
     writing = Writing.of(work.program)
     found = sorted(tally.strata.items(), key=lambda item: -item[1].seconds)
@@ -101,7 +99,7 @@ def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
     ]
 
 
-# ---- `tidelog stream`: changes are applied as they come, and what each commit changes is reported.
+# ---- `tidelog stream` itself.
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
 APPLICATIONS = {
@@ -124,12 +122,12 @@ def stream(options: Namespace) -> int:
         return spark_commands.stream(options, names, form)
     updates = Updates(names, options.follow)
     commits = Commits(options, form)
-    with Work(options, commits.listeners) as work:
+    with LoadedProgram(options, commits.listeners) as work:
         return _stream(work, updates, commits, form)
 
 
-def _stream(work: Work, updates: Updates, commits: Commits, form: Form) -> int:
-    """Apply all updates, and put out what is asked for; the exit code."""
+def _stream(work: LoadedProgram, updates: Updates, commits: Commits, form: Form) -> int:
+    """Apply all updates, and write the requested output; the exit code."""
     options = work.options
     work.reasoner.runtime.started = None  # the timeout is for each transaction, not for the stream
     work.warn()
@@ -160,7 +158,7 @@ def _check(options: Namespace, names: list[str], form: Form) -> None:
         )
 
 
-def _take_all(work: Work, updates: Updates, commits: Commits) -> int:
+def _take_all(work: LoadedProgram, updates: Updates, commits: Commits) -> int:
     """Apply all updates; the exit code of the worst that happened, or the first error raised."""
     worst = 0
     is_final = work.options.store is None  # what is counted is lost with this process
@@ -181,7 +179,7 @@ def _take_all(work: Work, updates: Updates, commits: Commits) -> int:
             work.messages.diagnose(error.diagnostics)
             worst = max(worst, error.exit_code)
         else:
-            commits.take(delta, work)
+            commits.record(delta, work)
             commits.renumber(rules, work.reasoner.rules)
 
 
@@ -191,7 +189,7 @@ class Commits:
     def __init__(self, options: Namespace, form: Form) -> None:
         self.tally = Tally()  # over all transactions, where the reasoner's own is for the last
         self.strata = StrataTally()
-        # To be told of every stratum costs a compiled loop a pause at each.
+        # An event for every stratum interrupts a compiled loop at each.
         self.listeners: list[Listener] = [self.tally, *([] if options.stats is None else [self.strata])]
         self.added = self.removed = 0
         self.seconds: list[float] = []
@@ -199,15 +197,15 @@ class Commits:
         self._folder = DeltaFolder(options.deltas, form) if options.deltas is not None else None
         self._prints = options.format == "jsonl" and options.deltas is None and options.output is None
 
-    def begin(self, work: Work, seconds: float) -> None:
-        """Report what holds before the first commit."""
+    def begin(self, work: LoadedProgram, seconds: float) -> None:
+        """Report the facts before the first commit."""
         facts = work.reasoner.statistics
         work.reasoning = sum(stratum.seconds for stratum in facts.strata.values())
         work.messages.say(
             f"{counted(facts.loaded, 'fact')} loaded, {facts.derived:,} derived  {duration(seconds)}"
         )
 
-    def take(self, delta: Delta, work: Work) -> None:
+    def record(self, delta: Delta, work: LoadedProgram) -> None:
         """Report a commit, and write what it changes."""
         self.tally.begin_transaction()
         self.added += delta.added
@@ -232,13 +230,13 @@ class Commits:
         rules.clear()
         rules.update({**new, **kept})
 
-    def tell_failure(self, work: Work) -> None:
-        """Say what holds although the stream ends with an error."""
+    def tell_failure(self, work: LoadedProgram) -> None:
+        """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         work.messages.say(f"stopped after {counted(done, 'commit')}: the next one failed")
 
-    def summarise(self, work: Work) -> None:
-        """Report the whole stream, with statistics where they were asked for."""
+    def summarise(self, work: LoadedProgram) -> None:
+        """Report the whole stream, with statistics if they were requested."""
         done = len(self.seconds)
         total = duration(sum(self.seconds))
         work.messages.say(f"{counted(done, 'commit')}: {counts(self.added, self.removed)}  {total}")
@@ -261,7 +259,7 @@ class Commits:
         else:
             write_statistics(work, Path(work.options.stats), {"commits": self._to_json(work)})
 
-    def _to_json(self, work: Work) -> dict[str, object]:
+    def _to_json(self, work: LoadedProgram) -> dict[str, object]:
         return {
             "count": len(self.seconds),
             "added": self.added,

@@ -17,16 +17,16 @@ from typing import Final
 from tidelog.cli.options import UsageError
 from tidelog.cli.program_sources import (
     STANDARD_INPUT,
-    asks_for_unknown,
     existing_data,
     load_beside,
     load_program,
+    outputs_unknown,
     sandbox_of,
     unused,
     warnings,
 )
 from tidelog.cli.results import by_predicate, duration
-from tidelog.cli.work import HEADERS, Work, parameters
+from tidelog.cli.work import HEADERS, LoadedProgram, parameters
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.errors import Diagnostic, Severity, TidelogError, counted
 from tidelog.errors.codes import EMPTY_PREDICATE
@@ -53,7 +53,7 @@ def check_watchable(options: Namespace) -> None:
 
 
 @dataclass(frozen=True)
-class Files:
+class WatchedFiles:
     """A program, the data files that go with it, and when all of that was written."""
 
     program: Program
@@ -61,15 +61,15 @@ class Files:
     stamps: Stamps
 
 
-class Watch:
+class ProgramWatch:
     """The files that a reasoner's program and facts come from, as they last were good. Mutates itself."""
 
-    def __init__(self, work: Work, show: Callable[[Delta | None], None]) -> None:
+    def __init__(self, work: LoadedProgram, show: Callable[[Delta | None], None]) -> None:
         self.work = work
         self._show = show  # what to do when the facts have changed
-        self._sources = _sources(work.program)  # files of rules that are looked at besides the program
-        self._good = Files(work.program, work.files, {})
-        self._good = Files(work.program, work.files, self._stamps())
+        self._sources = _sources(work.program)  # files of rules that are watched besides the program
+        self._good = WatchedFiles(work.program, work.files, {})
+        self._good = WatchedFiles(work.program, work.files, self._stamps())
         self._tried = self._seen = self._good.stamps
 
     def run(self, wait: Callable[[float], None] = sleep) -> int:
@@ -80,12 +80,12 @@ class Watch:
         try:
             while True:
                 wait(POLL_SECONDS)
-                self.look()
+                self.poll()
         except KeyboardInterrupt:
             say("no longer watching")
         return 0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Apply what has been edited, once it has been left alone for a moment."""
         now = self._stamps()
         if now == self._seen and now != self._tried:
@@ -116,7 +116,7 @@ class Watch:
             program = self._loaded(files)
             left_out = unused(program, files)
             messages.diagnose((*warnings(program, files), *left_out.values()))
-            after = Files(program, tuple(path for path in files if path not in left_out), now)
+            after = WatchedFiles(program, tuple(path for path in files if path not in left_out), now)
             self._apply(after, start)
         except TidelogError as error:
             messages.diagnose(error.diagnostics)
@@ -129,23 +129,23 @@ class Watch:
         self._tried = self._good.stamps
 
     def _loaded(self, files: Sequence[Path]) -> Program:
-        """The program as it is now; what it puts out may have lost its last rule, and is empty then."""
+        """The program as it is now; an output predicate may have lost its last rule, and is empty then."""
         options = self.work.options
         try:
             return load_beside(options.program, parameters(options), files, sandbox_of(options))
         except TidelogError as error:
-            if not asks_for_unknown(error):
+            if not outputs_unknown(error):
                 raise
         before = self._good.program
-        known = {name: replace(before.predicates[name], span=None) for name in _asked(before)}
+        known = {name: replace(before.predicates[name], span=None) for name in _outputs(before)}
         program = load_program(options.program, parameters(options), known, sandbox_of(options))
         stated = {fact.predicate for fact in program.facts}
         filled = {*program.derived, *stated, *(transfer.predicate for transfer in program.imports)}
-        left = [item for name, item in known.items() if name not in filled and name in _asked(program)]
+        left = [item for name, item in known.items() if name not in filled and name in _outputs(program)]
         self.work.messages.diagnose([_empty(predicate) for predicate in left])
         return program
 
-    def _apply(self, after: Files, start: float) -> None:
+    def _apply(self, after: WatchedFiles, start: float) -> None:
         if _same_columns(self._good.program, after.program):
             delta = self._change(after)
             said = f"{delta}" if not delta else f"{delta}  ({by_predicate(delta)})"
@@ -157,7 +157,7 @@ class Watch:
             self.work.messages.say(f"{said}  {duration(perf_counter() - start)}")
             self._show(None)
 
-    def _change(self, after: Files) -> Delta:
+    def _change(self, after: WatchedFiles) -> Delta:
         """Carry out the difference between the files as they were and as they are."""
         with self.work.showing_progress(), self.work.reasoner.change() as change:
             change.become(after.program)
@@ -165,7 +165,7 @@ class Watch:
                 change.replace_batches(name, self._batches(name, after))
         return change.delta
 
-    def _begin_anew(self, after: Files) -> tuple[int, int]:
+    def _begin_anew(self, after: WatchedFiles) -> tuple[int, int]:
         """Derive everything in another reasoner; how many facts came and went."""
         work, before = self.work, self.work.reasoner
         now = work.begin(after.program)
@@ -182,7 +182,7 @@ class Watch:
 
     # ---- what has been edited
 
-    def _edited(self, after: Files) -> list[str]:
+    def _edited(self, after: WatchedFiles) -> list[str]:
         """The predicates whose facts the program or some file states otherwise than before."""
         before = self._good
         old, new = _stated(before.program), _stated(after.program)
@@ -200,7 +200,7 @@ class Watch:
         names += [item.predicate for item in (*gone, *come)]
         return list(dict.fromkeys(names))
 
-    def _batches(self, name: str, files: Files) -> Iterator[Batch]:
+    def _batches(self, name: str, files: WatchedFiles) -> Iterator[Batch]:
         """All facts that the program and the files state of a predicate."""
         program, faults = files.program, self.work.reasoner.faults
         stated = _stated(program).get(name)
@@ -215,8 +215,8 @@ class Watch:
                 yield from read(data_file(path, program.predicates.get(name), header), faults)
 
 
-def _asked(program: Program) -> list[str]:
-    """The predicates that a program puts out."""
+def _outputs(program: Program) -> list[str]:
+    """The output predicates of a program."""
     return list(dict.fromkeys((*program.outputs, *(export.predicate for export in program.exports))))
 
 
@@ -239,7 +239,7 @@ def _imported(program: Program) -> Iterator[tuple[str, Path]]:
             yield transfer.predicate, path
 
 
-def _read(files: Files) -> Iterator[tuple[str, Path]]:
+def _read(files: WatchedFiles) -> Iterator[tuple[str, Path]]:
     """All files that facts are read from, each with its predicate."""
     yield from _imported(files.program)
     yield from ((predicate_of(path, files.program.predicates), path) for path in files.data)

@@ -99,7 +99,7 @@ AGGREGATES: dict[str, Callable[[Rows], Result]] = {
 
 # ---- The built-in functions and aggregates of the language, by name.
 #
-# A function without a value gives None, and the literal that asks for it fails; arithmetic that leaves 64
+# A function without a value gives None, and the literal that it is in fails; arithmetic that leaves 64
 # bits raises `Overflow`. Names are found in whatever case, as in Nemo and SPARQL; the casts also by the IRIs
 # of their datatypes. docs/language.md lists all of them, and where they differ from Nemo and SPARQL.
 
@@ -152,7 +152,7 @@ def evaluate(expression: Expression, binding: Mapping[Variable, Value]) -> Value
 
 
 def holds(test: Comparison | Condition, binding: Mapping[Variable, Value]) -> bool | None:
-    """Whether the test holds; None if what it asks for has no value, in which case it fails."""
+    """Whether the test holds; None if an operand has no value, in which case it fails."""
     match test:
         case Comparison(operator, left, right):
             value = evaluate(Apply(operator, (left, right)), binding)

@@ -1,4 +1,4 @@
-"""Comparisons as functions, Boolean functions, and those that bear arguments without a value."""
+"""Comparisons as functions, Boolean functions, and those that accept arguments without a value."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def disjunction(*operands: Value) -> Result:
     return values.boolean(TRUE in operands) if _are_booleans(operands) else None
 
 
-# ---- functions that bear arguments without a value
+# ---- functions that accept arguments without a value
 
 
 @function(

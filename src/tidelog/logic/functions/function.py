@@ -12,7 +12,7 @@ from tidelog.logic.types import Signature
 from tidelog.logic.types import signature as types_signature
 from tidelog.logic.values import Kind, Value
 
-Result = Value | None  # None is no value: the literal that asks for it fails
+Result = Value | None  # None is no value: the literal that it is in fails
 Parameters = ParamSpec("Parameters")
 
 
@@ -30,7 +30,7 @@ class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as Ze
 
 
 class UnsupportedPattern(Overflow):
-    """A regular expression that is one elsewhere but not here; like an overflow it stops the work."""
+    """A regular expression that RE2 does not accept; like an overflow it stops the evaluation."""
 
     code = "E685"
 

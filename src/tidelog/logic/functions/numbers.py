@@ -26,7 +26,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _WORD = 2**64
 
 
-# ---- the numbers under the values
+# ---- the numbers of values
 
 
 def are_numbers(operation: str, operands: Sequence[Value]) -> bool:

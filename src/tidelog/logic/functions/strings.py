@@ -7,7 +7,6 @@ same. A part of a text keeps the language of the whole.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
 from collections.abc import Callable
@@ -101,6 +100,8 @@ def _define_hash(name: str) -> None:
         text = text_of(whole)
         if text is None:
             return None
+        import hashlib  # here, since most programs compute no digests and its library is slow to load
+
         digest = hashlib.new(name.lower(), text.encode(errors="replace"), usedforsecurity=False)
         return values.string(digest.hexdigest())
 
@@ -254,7 +255,7 @@ def _count_edits(first: str, second: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class RegularExpression:
     """A regular expression: how RE2 writes it, how many groups it has, whether it matches no text at all."""
 
     written: str
@@ -269,7 +270,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str, flags: str) -> Pattern | None:
+def compiled(pattern: str, flags: str) -> RegularExpression | None:
     """The pattern with XPath's flags `imsxq`; None if it or a flag is not one.
 
     Raises `UnsupportedPattern` for what Python knows and RE2 does not.
@@ -286,7 +287,7 @@ def compiled(pattern: str, flags: str) -> Pattern | None:
     options = "".join(sorted(set(flags) & set("ims")))
     written = f"(?{options}){source}" if options else source
     try:
-        tried = Pattern(written, _count_groups(source), False)
+        tried = RegularExpression(written, _count_groups(source), False)
         return replace(tried, matches_nothing=tried.is_found_in(pyarrow.scalar("")).as_py())
     except pyarrow.ArrowInvalid as fault:
         if _is_known_to_python(source):
@@ -315,7 +316,7 @@ def _is_known_to_python(pattern: str) -> bool:
     return True
 
 
-def pattern_of(pattern: Value, flags: Value | None) -> Pattern | None:
+def pattern_of(pattern: Value, flags: Value | None) -> RegularExpression | None:
     """The regular expression that two values mean; None if they mean none."""
     source, options = text_of(pattern), "" if flags is None else text_of(flags)
     return None if source is None or options is None else compiled(source, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.io.data_file import Source
+from tidelog.io.data_file import FactSource as Source
 
 if TYPE_CHECKING:
     from tidelog.spark.reading.source_frames import read_source

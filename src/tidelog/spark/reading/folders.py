@@ -18,9 +18,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 
 from tidelog.errors import DataError, Diagnostic, Span, codes, counted
-from tidelog.io.data_file import EXTENSIONS, DataFile, Header, data_file, format_of, import_file, predicate_of
-from tidelog.io.rejects import MOST_COUNTED, BadRow, Faults, OnError
-from tidelog.io.row_readers import FAULT, FILE, Arriving, Carried
+from tidelog.io.data_file import (
+    EXTENSIONS,
+    Header,
+    InputFile,
+    data_file,
+    format_of,
+    import_file,
+    predicate_of,
+)
+from tidelog.io.rejects import MOST_COUNTED, BadRow, OnError, RejectedRows
+from tidelog.io.row_readers import FAULT, FILE, ArrivingFileReader, CarriedFile
 from tidelog.io.write import Export
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
@@ -56,7 +64,7 @@ class ProgramFrames:
         except (PySparkException, Py4JError) as error:
             if REJECTED not in str(error):
                 raise
-            faults = Faults(OnError.FAIL)
+            faults = RejectedRows(OnError.FAIL)
             rows = union([each.rejects.select("place", "line", "code", "reason") for each in self._readings])
             found = rows.limit(MOST_COUNTED).collect()  # no more of them are told of
             for row in sorted(found, key=lambda row: (row.place.partition(":")[0], row.line or 0)):
@@ -266,7 +274,7 @@ def _read(session: SparkSession, path: Path, predicate: Predicate, header: bool 
     return _json(reader, place, file, predicate)
 
 
-def _delimited(reader: Any, folder: Path, file: DataFile, predicate: Predicate) -> DataFrame:
+def _delimited(reader: Any, folder: Path, file: InputFile, predicate: Predicate) -> DataFrame:
     """Return the columns of delimited files as texts, which tasks read as `tidelog run` does.
 
     Spark's own reader of CSV drops lines of white space, and keeps quotes that it should not.
@@ -275,11 +283,13 @@ def _delimited(reader: Any, folder: Path, file: DataFile, predicate: Predicate) 
     types = (ColumnType.STRING,) * len(names)
     shape = shape_of(names, types)
     known = tuple(names) if header is Header.NAMES else ()
-    like = Carried(None, file.format, types, known, header, file.delimiter, file.quoting, name=str(folder))
+    like = CarriedFile(
+        None, file.format, types, known, header, file.delimiter, file.quoting, name=str(folder)
+    )
     # Of each file only the path is taken: Spark does not read its content.
     files = reader.format("binaryFile").schema(_FILE_SCHEMA).load(str(folder.resolve()))
     rows = files.select(F.col("path").alias(FILE)).mapInArrow(
-        Shipped(Arriving(like, shape)), read_schema(shape.names, shape.types)
+        Shipped(ArrivingFileReader(like, shape)), read_schema(shape.names, shape.types)
     )
     fault = F.col(FAULT)
     said = F.concat(
@@ -290,7 +300,7 @@ def _delimited(reader: Any, folder: Path, file: DataFile, predicate: Predicate) 
     return found
 
 
-def _columns(file: DataFile, predicate: Predicate) -> tuple[list[str], Header]:
+def _columns(file: InputFile, predicate: Predicate) -> tuple[list[str], Header]:
     """Return the columns of delimited files, as the first one has them, and what their first rows are."""
     with file.open() as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         first = next(csv.reader(text, delimiter=file.delimiter), [])
@@ -308,7 +318,7 @@ def _columns(file: DataFile, predicate: Predicate) -> tuple[list[str], Header]:
     raise DataError(Diagnostic(codes.WRONG_COLUMNS, message, place=file.shown, help=help))
 
 
-def _json(reader: Any, place: str, file: DataFile, predicate: Predicate) -> DataFrame:
+def _json(reader: Any, place: str, file: InputFile, predicate: Predicate) -> DataFrame:
     """Return the members of JSON objects as texts; a row that says nothing of what becomes of it comes."""
     own = [name for name in predicate.columns if name is not None]
     if len(own) != predicate.arity:

@@ -20,7 +20,7 @@ from pyspark.sql import types as spark_types
 
 from tidelog.data.typed_columns import PRECISION, SCALE
 from tidelog.errors import DataError, Diagnostic, codes, counted, suggest
-from tidelog.io.data_file import EXTENSIONS, DataFile, Source, canonical_format
+from tidelog.io.data_file import EXTENSIONS, FactSource, InputFile, canonical_format
 from tidelog.logic.program import Predicate, Program, Transfer
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
@@ -268,7 +268,7 @@ _LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process looks at itself; exe
 _MARK: Final = b"\xef\xbb\xbf"
 
 
-def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = None) -> Source:
+def source_of(file: InputFile, predicate: Predicate, transfer: Transfer | None = None) -> FactSource:
     """Return the source that is a file of this machine; raise `DataError` if Spark does not read such.
 
     With a transfer, that is the import which names the file.
@@ -287,7 +287,7 @@ def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = 
         raise wrong(message, "rename the file, or read it without Spark")
     is_named = bool(file.names) or not predicate.declared
     width = predicate.arity + len(time)
-    return Source(
+    return FactSource(
         predicate.written,
         file.shown,
         file.format,
@@ -304,7 +304,7 @@ def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = 
     )
 
 
-def predicate_of(source: Source, program: Program) -> Predicate:
+def predicate_of(source: FactSource, program: Program) -> Predicate:
     """Return the predicate that a source feeds; raise `DataError` if the program does not have it."""
     found = program.find(source.predicate)
     if found is not None:
@@ -314,7 +314,7 @@ def predicate_of(source: Source, program: Program) -> Predicate:
     raise source.wrong(codes.NO_SUCH_PREDICATE, f"the program has no predicate `{source.predicate}`", help)
 
 
-def types_of(source: Source, program: Program, predicate: Predicate) -> tuple[ColumnType, ...]:
+def types_of(source: FactSource, program: Program, predicate: Predicate) -> tuple[ColumnType, ...]:
     """Return the types by which the columns of a source are read, skipped ones included."""
     declared = program.types_of(predicate)
     types = declared if source.types is None else tuple(map(_type, source.types))
@@ -336,7 +336,7 @@ def _type(kind: ColumnType | str) -> ColumnType:
     return ColumnType.SKIP if kind == "skip" else TYPES[kind]
 
 
-def names_of(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
+def names_of(source: FactSource, predicate: Predicate) -> tuple[str | None, ...]:
     """Return what the data calls the predicate's columns, and behind them those that say when."""
     if source.columns is None:
         return (*predicate.columns, *source.times)
@@ -498,7 +498,7 @@ def _found(address: str, base: str, is_here: bool) -> FoundFile:
     return FoundFile(address, path, local, format, shown, partitions, can_open)
 
 
-def _no_files(source: Source, written: str, local: Path | None, error: Exception | None) -> DataError:
+def _no_files(source: FactSource, written: str, local: Path | None, error: Exception | None) -> DataError:
     folder = local.parent if local is not None else None
     names = [child.name for child in folder.iterdir()] if folder is not None and folder.is_dir() else []
     help = suggest(local.name, names) if local is not None else None

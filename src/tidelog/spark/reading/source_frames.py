@@ -28,8 +28,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tidelog.data.columns import policy
 from tidelog.errors import DataError, ProgramError, Severity, codes, counted
 from tidelog.io import arrow_files
-from tidelog.io.data_file import JSON, RDF, VERSIONED, Source
-from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Kept, Lines, Located, Whole
+from tidelog.io.data_file import JSON, RDF, VERSIONED, FactSource
+from tidelog.io.row_readers import (
+    FAULT,
+    FILE,
+    LEFT_OUT,
+    RAW,
+    ROW,
+    PendingRejects,
+    RejectedLineReader,
+    RejectedTableReader,
+    SplitLineReader,
+    WholeFileReader,
+)
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Comparison, Constant, Expression, Program, Rule, Variable, free_name
 from tidelog.logic.resolve import program_of
@@ -219,7 +230,7 @@ class _FilterTask:
             numbers = pa.array(np.arange(batch.num_rows))
             table = pa.table([numbers, *batch.columns[:arity]], names=[self.number, *names])
             reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=())
-            reasoner.load(_ROW, list(numbered.batches(table, _ROW, Kept())))
+            reasoner.load(_ROW, list(numbered.batches(table, _ROW, PendingRejects())))
             (ids,), _, dictionary = reasoner[_KEPT].coded
             places = np.sort(dictionary.payload[ids])
             yield batch if len(places) == batch.num_rows else batch.take(pa.array(places))
@@ -244,7 +255,7 @@ _ACCEPTED: Final = {
 
 def read_source(
     session: SparkSession,
-    source: Source,
+    source: FactSource,
     program: Program,
     folder: Path = Path(),
     rejects: Path | None = None,
@@ -385,11 +396,15 @@ def _parsed(
 
     def of_lines(condition: Column) -> DataFrame:
         lines = text_lines(session, files, source).select(FILE, F.col("value").cast("binary").alias(RAW))
-        task = Shipped(Lines(carried, shape))
+        task = Shipped(SplitLineReader(carried, shape))
         rows = lines.where(condition).mapInArrow(task, read_schema(shape.names, shape.types))
         return rows.withColumn(BAD, F.col(FAULT).isNotNull())
 
-    rows = of_lines(F.lit(True)) if is_split else whole_files(session, files, Whole(carried, shape, rejects))
+    rows = (
+        of_lines(F.lit(True))
+        if is_split
+        else whole_files(session, files, WholeFileReader(carried, shape, rejects))
+    )
     # What has no declared type is an exact term here.
     fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
     given = wanted.input(list(map(spark_type_of, types)), fields)
@@ -398,7 +413,7 @@ def _parsed(
         given,
         rows,
         (),
-        locating(Located(carried, {})),
+        locating(RejectedLineReader(carried, {})),
         of_lines=of_lines if is_split else None,
         written=frozenset() if is_split or rejects is None else frozenset(carried),
     )
@@ -431,7 +446,7 @@ def _loaded(session: SparkSession, source: Source) -> DataFrame:
         raise _not_readable(source, error) from None
 
 
-def _versioned(session: SparkSession, source: Source, folder: Path) -> DataFrame:
+def _versioned(session: SparkSession, source: FactSource, folder: Path) -> DataFrame:
     """Return the rows of a Delta or Iceberg table: by the session's connector, else its Parquet files."""
     path = source.paths[0]
     address = str(folder / path) if _SCHEME.match(path) is None else re.sub(r"^s3:", "s3a:", path)
@@ -449,7 +464,7 @@ def _versioned(session: SparkSession, source: Source, folder: Path) -> DataFrame
     return _files_of_table(session, source, folder)
 
 
-def _files_of_table(session: SparkSession, source: Source, folder: Path) -> DataFrame:
+def _files_of_table(session: SparkSession, source: FactSource, folder: Path) -> DataFrame:
     """Return the rows of a table's Parquet files; columns by which it is partitioned are added to them."""
     path = source.paths[0]
     place = re.sub("^s3a:", "s3:", path) if _SCHEME.match(path) is not None else str(folder / path)
@@ -492,7 +507,7 @@ def _at(address: str) -> str:
     return re.sub(r"^file:/+", "file:/", unquote(address))
 
 
-def _not_readable(source: Source, error: Exception) -> Exception:
+def _not_readable(source: FactSource, error: Exception) -> Exception:
     """Return the error of a source that Spark does not load; others as they are."""
     if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "py4j":
         return error
@@ -607,7 +622,7 @@ class _Table:
         """Return what makes `rejects` of rejected rows."""
         wanted = self.wanted
         types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
-        asked = arrow_files.Wanted(
+        asked = arrow_files.ColumnRequest(
             tuple(names.index(name) for name in chosen),
             (*types, *(ColumnType.ANY for _ in wanted.source.times)),
             tuple(chosen),
@@ -616,7 +631,7 @@ class _Table:
             len(wanted.source.times),
             wanted.nulls,
         )
-        task = Shipped(Checked(asked, {file.address: file.shown for file in self.files}))
+        task = Shipped(RejectedTableReader(asked, {file.address: file.shown for file in self.files}))
 
         def located(rows: DataFrame) -> DataFrame:
             given = [F.col(f"{_GIVEN}{place}").alias(name) for place, name in enumerate(chosen)]

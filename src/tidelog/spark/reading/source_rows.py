@@ -19,8 +19,8 @@ from pyspark.sql import types as spark_types
 from tidelog.data.columns import HOLD_EMPTY_TEXT, policy
 from tidelog.errors import Diagnostic, codes
 from tidelog.errors.codes import NOT_OF_TYPE
-from tidelog.io.data_file import RDF, Header, Source, time_types_of
-from tidelog.io.delimited import Block, Layout, first_record, layout_of
+from tidelog.io.data_file import RDF, FactSource, Header, time_types_of
+from tidelog.io.delimited import Block, DelimitedLayout, first_record, layout_of
 from tidelog.io.row_readers import (
     FAULT,
     FAULT_TYPE,
@@ -29,10 +29,10 @@ from tidelog.io.row_readers import (
     RAW,
     REJECTS,
     ROW,
-    Carried,
-    Located,
-    Shape,
-    Whole,
+    CarriedFile,
+    OutputColumns,
+    RejectedLineReader,
+    WholeFileReader,
 )
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Predicate
@@ -209,7 +209,7 @@ class SourceRows:
 class SourceRequest:
     """What is read of a source for a predicate."""
 
-    source: Source
+    source: FactSource
     predicate: Predicate
     given: tuple[ColumnType, ...]  # types of the data's columns, skipped ones included; times aside
     called: tuple[str | None, ...]  # what the data calls the predicate's columns, and those that say when
@@ -248,7 +248,7 @@ class SourceRequest:
         """Return a file as tasks of ours read it."""
         types = self.types(name)
         has_skipped = ColumnType.SKIP in types
-        return Carried(
+        return CarriedFile(
             file.local,
             name,
             types,
@@ -283,16 +283,16 @@ def any_of(flags: Sequence[Column]) -> Column:
 
 
 def read_schema(names: Sequence[str], types: Sequence[ColumnType]) -> spark_types.StructType:
-    """Return the schema of rows that tasks read, as `Shape` has it."""
+    """Return the schema of rows that tasks read, as `OutputColumns` has it."""
     fields = [(name, spark_type_of(of)) for name, of in zip(names, types, strict=True)]
     beside = [(FILE, STRING), (RAW, spark_types.BinaryType()), (FAULT, FAULT_SCHEMA), (LEFT_OUT, _BOOLEAN)]
     return spark_types.StructType([spark_types.StructField(*each) for each in (*fields, *beside)])
 
 
-def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> Shape:
+def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> OutputColumns:
     """Return the same as tasks know it."""
     arrow = tuple(arrow_of(spark_type_of(of)) for of in types)
-    return Shape(tuple(names), tuple(types), arrow, has_fields)
+    return OutputColumns(tuple(names), tuple(types), arrow, has_fields)
 
 
 def whole_files(session: SparkSession, files: Sequence[FoundFile], task: Whole) -> DataFrame:
@@ -330,7 +330,7 @@ def text_lines(
     )
 
 
-def locating(task: Located) -> Callable[[DataFrame], DataFrame]:
+def locating(task: RejectedLineReader) -> Callable[[DataFrame], DataFrame]:
     """Return what makes `rejects` of rejected rows of files."""
 
     def located(rows: DataFrame) -> DataFrame:
@@ -430,7 +430,7 @@ class DelimitedFiles:
             wanted.input(spark, fields),
             union(parts),
             names,
-            locating(Located(carried, layouts)),
+            locating(RejectedLineReader(carried, layouts)),
             warnings,
             scan=self._scan(groups) if not whole else None,
             of_lines=of_lines if self.rejects or not whole else None,
@@ -587,7 +587,7 @@ class DelimitedFiles:
             has_fields=True,
         )
         own = {file.address: carried[file.address] for file in files}
-        rows = whole_files(self.session, files, Whole(own, shape, self.rejects))
+        rows = whole_files(self.session, files, WholeFileReader(own, shape, self.rejects))
         for place, of in enumerate(self._types):
             if place not in self._in_files:
                 name = str(self.wanted.names[place])
@@ -602,7 +602,7 @@ class DelimitedFiles:
 
 
 def _compared(
-    source: Source, columns: Mapping[str, tuple[str, ...]]
+    source: FactSource, columns: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple[str, ...], tuple[Diagnostic, ...]]:
     """Return the columns of all files, and a warning for each file that has others than the first one."""
     every = tuple(sorted({name for names in columns.values() for name in names}))

@@ -23,7 +23,7 @@ from tidelog.engine.columnar.interpreter.round_kernels import E_TABLE, run_round
 from tidelog.engine.columnar.storage.table import Index, Table
 from tidelog.engine.protocol import NOTHING, Outcome, Runnable
 from tidelog.logic.functions.builtins import Overflow, evaluate, holds, lookup
-from tidelog.logic.functions.strings import Pattern, pattern_of
+from tidelog.logic.functions.strings import RegularExpression, pattern_of
 from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import Part
@@ -280,7 +280,9 @@ class PythonFunction:
             places = asking[first : first + FEW]
             workspace.result[places] = [self._compute(key) for key in keys[first : first + FEW]]
 
-    def _match(self, ids: npt.NDArray[np.int32], pattern: Pattern, negated: bool) -> npt.NDArray[np.int32]:
+    def _match(
+        self, ids: npt.NDArray[np.int32], pattern: RegularExpression, negated: bool
+    ) -> npt.NDArray[np.int32]:
         """Whether a pattern is found in each text, or is not; what is no text has no value."""
         distinct, places = np.unique(ids, return_inverse=True)
         results = np.full(len(distinct), layout.NO_VALUE, np.int32)
@@ -314,7 +316,7 @@ def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDA
     return None
 
 
-def _pattern(expression: Expression | Comparison | Condition) -> tuple[Pattern, bool] | None:
+def _pattern(expression: Expression | Comparison | Condition) -> tuple[RegularExpression, bool] | None:
     """The pattern that a text is tested for, and whether it must not be found, if nothing else is asked."""
     match expression:
         case Condition(Apply("REGEX", (Variable(), Constant(pattern))), negated):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.data.arrow import numbers_of, truths_of
 from tidelog.data.columns import Batch, Column
-from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.data.dictionary import Dictionary, encode_column
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.interpreter.assemble import Store as AssemblerStore
 from tidelog.engine.columnar.interpreter.assemble import assemble
@@ -24,10 +20,9 @@ from tidelog.engine.columnar.interpreter.plan_runner import Runner, Workspace
 from tidelog.engine.columnar.storage.table import Index, IndexKey, Table
 from tidelog.engine.limits import MATCHES
 from tidelog.engine.protocol import Outcome, Runnable
-from tidelog.logic.conversions import read_typed
 from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import Assignment, Constant, Variable
-from tidelog.logic.values import ColumnType, Kind, Value, decimal
+from tidelog.logic.values import Value
 from tidelog.plan.algebra import Aggregate, Part, Project, RulePlan
 
 Ids = npt.NDArray[np.int32]
@@ -204,47 +199,7 @@ class ColumnarEngine:
 
     def encode_column(self, column: Column) -> Ids:
         """The ids of a column's values, new ones given as needed."""
-        values = column.values
-        if isinstance(values, pa.ChunkedArray):
-            parts = [self._encode_array(column, chunk) for chunk in values.chunks]
-            return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-        return self._encode_array(column, values)
-
-    def _encode_array(self, column: Column, values: pa.Array) -> Ids:
-        dictionary = self.dictionary
-        match column.type:
-            case ColumnType.STRING:
-                return dictionary.encode_texts(Kind.STRING, values)
-            case ColumnType.IRI:
-                return dictionary.encode_texts(Kind.IRI, values)
-            case ColumnType.ANY:
-                return dictionary.encode_any(values, column.parse_numbers)
-            case ColumnType.TERM:
-                return dictionary.encode_terms(values)
-            case ColumnType.INTEGER:
-                return dictionary.encode_numbers(Kind.INTEGER, numbers_of(values, "int64"))
-            case ColumnType.DOUBLE:
-                return dictionary.encode_numbers(Kind.DOUBLE, numbers_of(values, "int64"))
-            case ColumnType.BOOLEAN:
-                return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(values))
-            case ColumnType.DATE:
-                days = numbers_of(values, "int32").astype(np.int64)
-                return dictionary.encode_numbers(Kind.DATE, days)
-            case ColumnType.DATETIME:
-                return self._encode_moments(values)
-            case _:
-                return self._encode_decimals(values)
-
-    def _encode_decimals(self, values: pa.Array) -> Ids:
-        texts = pc.cast(values, pa.string())
-        if pa.types.is_decimal(values.type):  # Arrow writes 0.00000001 as 1E-8
-            return self.dictionary.encode_distinct(texts, lambda text: decimal(Decimal(text)))
-        return self.dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
-
-    def _encode_moments(self, values: pa.Array) -> Ids:
-        moments = numbers_of(values, "int64")
-        zone = 0 if values.type.tz else NO_TIME_ZONE
-        return self.dictionary.encode_numbers(Kind.DATETIME, moments, zone)
+        return encode_column(self.dictionary, column)
 
     def rows(self, relation: str) -> tuple[tuple[Ids, ...], int]:
         """The columns of a relation as they are now, and its number of rows, in no particular order.
