@@ -114,9 +114,8 @@ def _new(relation: str, parts: list[Rows], engine: ClosingEngine) -> Answers:
 
 # ---- From what a search has found to proofs: the lowest step to each node, from the leaves up.
 
-Origin = Callable[
-    [Fact], object | None
-]  # where an explicit fact comes from, as something that can be written
+# Where an explicit fact comes from, as something that can be written.
+Origin = Callable[[Fact], object | None]
 MOST_ROWS = 20  # of a group that a proof holds
 
 
