@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.protocol import Flag
 from tidelog.equality.classes import Classes, expanded
 from tidelog.errors import Diagnostic, ProgramError
@@ -36,7 +36,6 @@ from tidelog.proof.proof_search import (
     NOT_EXPLAINED,
     UNKNOWN,
     Ending,
-    Ids,
     InstanceFinder,
     ProofStep,
     RuleInstances,
