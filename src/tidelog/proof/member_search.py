@@ -36,7 +36,6 @@ from tidelog.proof.proof_search import (
     NOT_EXPLAINED,
     UNKNOWN,
     Ending,
-    Ids,
     InstanceFinder,
     ProofStep,
     RuleInstances,

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # An instance is a binding of the rule's variables under which the body is true now. What plans find goes into
 # a temporary relation, one for each number of variables, which is empty again afterwards.
 
-Ids = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 

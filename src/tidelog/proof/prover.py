@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Rows, distinct, joined
+from tidelog.data.rows import Ids, Rows, distinct, joined
 from tidelog.data.rows import keys_of as keys_of_rows
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
@@ -47,7 +47,6 @@ from tidelog.proof.proof_search import (
     EXPLICIT_STEP,
     Ending,
     FactSearch,
-    Ids,
     InstanceFinder,
     N,
     ProofStep,
@@ -114,9 +113,8 @@ def _new(relation: str, parts: list[Rows], engine: ClosingEngine) -> Answers:
 
 # ---- From what a search has found to proofs: the lowest step to each node, from the leaves up.
 
-Origin = Callable[
-    [Fact], object | None
-]  # where an explicit fact comes from, as something that can be written
+# Where an explicit fact comes from, as something that can be written.
+Origin = Callable[[Fact], object | None]
 MOST_ROWS = 20  # of a group that a proof holds
 
 
