@@ -52,7 +52,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **{f"functions of {_area(module)}": partial(functions, module) for module in builtins.AREAS},
     "syntax errors": partial(code_table, codes.SYNTAX_MEANINGS),
     "program errors": partial(code_table, codes.LOGIC_MEANINGS),
-    "data errors": partial(code_table, {**codes.DATA_MEANINGS, "E510": "a Python object that is no value"}),
+    "data errors": partial(code_table, codes.DATA_MEANINGS),
     "pipeline errors": partial(code_table, codes.PIPELINE_MEANINGS),
     "publishing errors": partial(code_table, codes.PUBLISH_MEANINGS),
     "store errors": partial(code_table, codes.STORE_MEANINGS),

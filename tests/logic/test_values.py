@@ -403,5 +403,6 @@ def test_numbers_of_numpy_are_values() -> None:
     ],
 )
 def test_other_objects_are_data_errors(item: object, column: ColumnType, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as error:
         from_python(item, column)
+    assert error.value.diagnostics[0].code == "E510"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from tidelog.durable import replacing_text
-from tidelog.errors import DataError, Diagnostic, Severity, render, visible_lines
+from tidelog.errors import DataError, Diagnostic, Severity, codes, render, visible_lines
 
 # ---- Standard error: diagnostics and messages, in colour on a terminal.
 
@@ -183,4 +183,6 @@ def write_text(text: str, path: Path | None, messages: Messages) -> None:
 
 
 def _cannot_write(path: Path, reason: str) -> DataError:
-    return DataError(Diagnostic("E515", f"`{path}` cannot be written: {reason.lower()}", place=str(path)))
+    return DataError(
+        Diagnostic(codes.NOT_WRITABLE, f"`{path}` cannot be written: {reason.lower()}", place=str(path))
+    )

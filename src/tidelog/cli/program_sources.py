@@ -16,9 +16,9 @@ from tidelog.errors import (
     Severity,
     SourceText,
     TidelogError,
+    codes,
     suggest,
 )
-from tidelog.errors.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
 from tidelog.io.data_file import data_file, data_files, predicate_of
 from tidelog.logic.program import OPEN, Predicate, Program, Sandbox
 from tidelog.logic.resolve import SUFFIX, resolve
@@ -26,7 +26,6 @@ from tidelog.logic.values import ColumnType
 from tidelog.syntax.parser import parse_with_errors
 
 STANDARD_INPUT: Final = "-"
-UNUSED_DATA: Final = "W701"
 
 
 def program_files(names: Sequence[str]) -> list[str]:
@@ -52,7 +51,7 @@ def read_source(name: str) -> SourceText:
         reason, help = f"it is not UTF-8 (byte {fault.start + 1})", None
     except OSError as fault:
         reason, help = (fault.strerror or str(fault)).lower(), _near(path)
-    raise DataError(Diagnostic("E501", f"cannot read the program: {reason}", place=name, help=help))
+    raise DataError(Diagnostic(codes.NOT_FOUND, f"cannot read the program: {reason}", place=name, help=help))
 
 
 def _near(path: Path) -> str | None:
@@ -117,7 +116,7 @@ def load_beside(
 def outputs_unknown(error: TidelogError) -> bool:
     """Whether the only errors are output predicates that the program does not mention."""
     errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
-    return all(item.code == UNKNOWN_PREDICATE for item in errors)
+    return all(item.code == codes.UNKNOWN_PREDICATE for item in errors)
 
 
 def provided(files: Iterable[Path]) -> dict[str, Predicate]:
@@ -150,7 +149,9 @@ def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:
         if not path.exists():
             names = [str(child) for child in path.parent.iterdir()] if path.parent.is_dir() else []
             message = f"there is no file or folder `{path}`"
-            missing.append(Diagnostic("E501", message, place=str(path), help=suggest(str(path), names)))
+            missing.append(
+                Diagnostic(codes.NOT_FOUND, message, place=str(path), help=suggest(str(path), names))
+            )
     if missing:
         raise DataError(missing)
     return data_files(paths)
@@ -160,7 +161,9 @@ def warnings(program: Program, files: Iterable[Path]) -> tuple[Diagnostic, ...]:
     """The program's warnings; predicates that data files fill are not empty."""
     filled = {predicate_of(path, program.predicates) for path in files}
     spans = [program.predicates[name].span for name in filled if name in program.predicates]
-    return tuple(item for item in program.warnings if item.code != EMPTY_PREDICATE or item.span not in spans)
+    return tuple(
+        item for item in program.warnings if item.code != codes.EMPTY_PREDICATE or item.span not in spans
+    )
 
 
 def unused(program: Program, files: Iterable[Path]) -> dict[Path, Diagnostic]:
@@ -172,6 +175,11 @@ def unused(program: Program, files: Iterable[Path]) -> dict[Path, Diagnostic]:
             message = f"the program has no predicate `{name}`, so `{path}` is not read"
             known = [predicate.written for predicate in program.predicates.values()]
             found[path] = Diagnostic(
-                UNUSED_DATA, message, None, suggest(name, known), severity=Severity.WARNING, place=str(path)
+                codes.UNUSED_DATA,
+                message,
+                None,
+                suggest(name, known),
+                severity=Severity.WARNING,
+                place=str(path),
             )
     return found

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelog.cli.options import UsageError
 from tidelog.cli.output import data_output, is_coloured, show
 from tidelog.data.relation import Relation
-from tidelog.errors import DataError, Diagnostic, SourceText, counted, text_width, visible
+from tidelog.errors import DataError, Diagnostic, SourceText, codes, counted, text_width, visible
 from tidelog.io.data_file import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, file_table, write
 from tidelog.logic.program import Program
@@ -382,7 +382,7 @@ def _whole(path: Path) -> Iterator[Path]:
         staged.rename(path)
     except OSError as error:
         message = f"`{path}` cannot be written: {error.strerror or error}"
-        raise DataError(Diagnostic("E515", message, place=str(path))) from error
+        raise DataError(Diagnostic(codes.NOT_WRITABLE, message, place=str(path))) from error
     finally:
         if staged.exists():
             shutil.rmtree(staged, ignore_errors=True)

@@ -142,7 +142,9 @@ def check_sources(names: Sequence[str], follow: bool) -> None:
         if not path.exists():
             near = [str(child) for child in path.parent.iterdir()] if path.parent.is_dir() else []
             message = f"there is no file or folder `{path}`"
-            missing.append(Diagnostic("E501", message, place=str(path), help=suggest(str(path), near)))
+            missing.append(
+                Diagnostic(codes.NOT_FOUND, message, place=str(path), help=suggest(str(path), near))
+            )
     if missing:
         raise DataError(missing)
 
@@ -260,7 +262,7 @@ class ThreadedScripts(Iterator[SourceText]):
             self._queue.put(fault)
         except UnicodeDecodeError as fault:
             message = f"cannot read the changes: they are not UTF-8 (byte {fault.start + 1})"
-            self._queue.put(DataError(Diagnostic("E505", message, place="<stdin>")))
+            self._queue.put(DataError(Diagnostic(codes.NOT_UTF_8, message, place="<stdin>")))
         finally:
             self._queue.put(None)
 

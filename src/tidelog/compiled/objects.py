@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tidelog.compiled import DEBUG
-from tidelog.errors import Diagnostic, TidelogError
+from tidelog.errors import Diagnostic, TidelogError, codes
 
 # ---- What kernels are made from: a digest that changes when a kernel does, and with nothing else.
 #
@@ -142,7 +142,6 @@ def _names(node: ast.stmt | None) -> set[str]:
 HERE = Path(__file__).parent
 NAME = "_kernels.abi3.so"
 MAGIC = b"tidelog kernels\n"
-NO_KERNELS = "E628"
 FOOT = len(MAGIC) + 8  # the checksum, the length of the description, and the magic bytes end the file
 
 
@@ -234,7 +233,7 @@ def _built(path: Path, is_debug: bool = False) -> Path:
 
 
 def _error(message: str, help: str) -> TidelogError:
-    return TidelogError(Diagnostic(NO_KERNELS, f"no kernels can be loaded: {message}", help=help))
+    return TidelogError(Diagnostic(codes.NO_KERNELS, f"no kernels can be loaded: {message}", help=help))
 
 
 def fault_of(path: Path, owners: frozenset[int] = frozenset()) -> str | None:

@@ -15,7 +15,7 @@ from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids
 from tidelog.data.typed_columns import TEXT, Misfit, to_typed, types_of, with_mixed
-from tidelog.errors import DataError, Diagnostic, counted, suggest, visible
+from tidelog.errors import DataError, Diagnostic, codes, counted, suggest, visible
 from tidelog.errors.codes import MISFIT
 from tidelog.logic.conversions import exact
 from tidelog.logic.program import Predicate
@@ -25,7 +25,6 @@ from tidelog.logic.values import Kind, Value
 
 T = TypeVar("T")
 SHOWN = 20  # rows of a representation
-NO_SUCH_COLUMN = "E527"
 
 
 class Coded(NamedTuple):
@@ -118,7 +117,7 @@ class Relation:
         if name not in self.columns:
             help = suggest(str(name), self.columns) or f"its columns are {', '.join(self.columns) or 'none'}"
             message = f"`{self.name}` has no column `{name}`"
-            raise DataError(Diagnostic(NO_SUCH_COLUMN, message, help=help))
+            raise DataError(Diagnostic(codes.NO_SUCH_COLUMN, message, help=help))
         place = self.columns.index(name)
         return [row[place] for row in self._values()]
 

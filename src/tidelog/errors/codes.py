@@ -200,6 +200,7 @@ NOT_RDF: Final = "E507"
 PACKAGE_MISSING: Final = "E508"
 BAD_OPTION: Final = "E509"
 # E510 is a Python object without a value, in `logic.conversions`.
+NOT_A_VALUE: Final = "E510"
 OPEN_QUOTE: Final = "E511"
 COLUMN_MISSING: Final = "E512"
 NO_SUCH_VALUES: Final = "E513"
@@ -241,6 +242,7 @@ DATA_MEANINGS: Final = {
     NO_SUCH_COLUMN: "a column of a relation that does not exist",
     MORE_BAD_ROWS: "rows that cannot be read, beyond those that are shown",
     NOT_ALLOWED: "a file that the program [may not](cli.md#programs-of-others) read or write",
+    NOT_A_VALUE: "a Python object that is no value",
 }
 
 
@@ -441,10 +443,138 @@ EXCHANGE_MEANINGS: Final = {
 }
 
 
+# ---- Codes of evaluation, transactions and queries, each with what it means.
+
+INCONSISTENT: Final = "E601"
+INTEGER_OVERFLOW: Final = "E603"
+TOO_MANY_LITERALS: Final = "E604"
+UNEQUAL: Final = "E605"
+EQUALITY_OFF: Final = "E606"
+UNKNOWN_TREATMENT: Final = "E607"
+NOT_OVER_REPRESENTATIVES: Final = "E608"
+EQUALITY_OVER_TIME: Final = "E609"
+TIMEOUT: Final = "E610"
+TOO_MANY_FACTS: Final = "E611"
+INTERRUPTED: Final = "E612"
+OUT_OF_MEMORY: Final = "E613"
+TIME_OUT_OF_RANGE: Final = "E614"
+NOT_FINISHED: Final = "E615"
+ENDLESS: Final = "E616"
+TIME_NOT_CHANGED: Final = "E617"
+UNKNOWN_PROCEDURE: Final = "E618"
+NOT_A_TIME: Final = "E619"
+UNKNOWN_ENGINE: Final = "E620"
+UNKNOWN_RELATION: Final = "E621"
+UNKNOWN_MAINTAINER: Final = "E622"
+UNKNOWN_MARKING: Final = "E623"
+NO_PYSPARK: Final = "E624"
+NO_JAVA: Final = "E625"
+OTHER_SESSION: Final = "E626"
+SESSION_NOT_STARTED: Final = "E627"
+NO_KERNELS: Final = "E628"
+NOT_DRAWN: Final = "E629"
+NOT_A_FACT: Final = "E630"
+NOT_EXPLICIT: Final = "E631"
+NO_SUCH_RULE: Final = "E632"
+NOT_COMMITTED: Final = "E633"
+PROGRAM_CHANGED: Final = "E634"
+ALREADY_COMMITTED: Final = "E635"
+UNSIGNED: Final = "E640"
+NOT_IN_SCRIPTS: Final = "E641"
+COMMIT_INSIDE: Final = "E642"
+FINAL_TIME: Final = "E643"
+NOT_ADVANCED: Final = "E644"
+FORGOTTEN: Final = "E645"
+ENDLESS_QUERY: Final = "E646"
+NOT_RECOVERED: Final = "E647"
+DELTA_LOST: Final = "E648"
+UNKNOWN_STRATEGY: Final = "E650"
+NOT_DERIVED: Final = "E651"
+WRONG_BINDING: Final = "E652"
+QUERY_CLOSED: Final = "E653"
+DOES_NOT_HOLD: Final = "E655"
+NOT_EXPLAINED: Final = "E656"
+NOT_WHY_NOT: Final = "E657"
+BAD_PATTERN: Final = "E685"
+
+REASONING_MEANINGS: Final = {
+    INCONSISTENT: "`bottom()` is derived or explicit: the facts are inconsistent",
+    INTEGER_OVERFLOW: "arithmetic that leaves 64 bits",
+    TOO_MANY_LITERALS: "a rule with more literals than the engine takes",
+    UNEQUAL: "constants that are equal and must not be: different literals, or what must differ",
+    EQUALITY_OFF: "a program with equality, where that is switched off",
+    UNKNOWN_TREATMENT: "a treatment of equality that does not exist",
+    NOT_OVER_REPRESENTATIVES: "something that equality by rewriting does not support",
+    EQUALITY_OVER_TIME: "equality in a program with temporal facts",
+    TIMEOUT: "the timeout was reached",
+    TOO_MANY_FACTS: "more facts than `--max-facts`",
+    INTERRUPTED: "interrupted",
+    OUT_OF_MEMORY: "out of memory",
+    TIME_OUT_OF_RANGE: "a time beyond 64 bits, in units of the finest time that occurs",
+    NOT_FINISHED: "a negation of what is not complete after the rounds that were allowed",
+    ENDLESS: "temporal rules that may have no end, nor repeat, without a limit",
+    TIME_NOT_CHANGED: "a temporal transaction that is not supported, or a query whose answers would be kept",
+    UNKNOWN_PROCEDURE: "a procedure for temporal rules that does not exist",
+    NOT_A_TIME: "a time in data that cannot be read",
+    UNKNOWN_ENGINE: "an engine that does not exist",
+    UNKNOWN_RELATION: "a requested predicate that does not exist",
+    UNKNOWN_MAINTAINER: "a maintainer that does not exist",
+    UNKNOWN_MARKING: "a marking that does not exist, or that the maintainer does not do",
+    NO_PYSPARK: "the Spark engine without the package pyspark",
+    NO_JAVA: "no Java that Spark can run on",
+    OTHER_SESSION: "a requested Spark session while another one runs",
+    SESSION_NOT_STARTED: "a Spark session that does not start",
+    NO_KERNELS: "compiled kernels that are missing, damaged or of another machine, and cannot be built",
+    NOT_DRAWN: "a picture of what has no times, of no time, or in a file that is none",
+    NOT_A_FACT: "a fact to delete that does not exist",
+    NOT_EXPLICIT: "a fact to delete that is derived, not explicit",
+    NO_SUCH_RULE: "a rule to delete that does not exist",
+    NOT_COMMITTED: "the delta of a transaction that is not committed",
+    PROGRAM_CHANGED: "a transaction begun before another one changed the program",
+    ALREADY_COMMITTED: "a transaction that is committed already",
+    UNSIGNED: "a fact or rule without a sign in a change script",
+    NOT_IN_SCRIPTS: "a directive in a change script that belongs in the program",
+    COMMIT_INSIDE: "a commit inside what is meant as one transaction",
+    FINAL_TIME: "a fact at a time that is final, as time has advanced",
+    NOT_ADVANCED: "time that cannot advance: it would go back, or a rule looks ahead, or back without end",
+    FORGOTTEN: "a query for what was forgotten, as time has advanced",
+    ENDLESS_QUERY: "a query that reads what repeats without end",
+    NOT_RECOVERED: "a reasoner that cannot continue after a fault in a transaction, as time has advanced",
+    DELTA_LOST: "a delta that was not read before a fault in a later transaction, where constants are equal",
+    UNKNOWN_STRATEGY: "a strategy for queries that does not exist",
+    NOT_DERIVED: "a query to be looked up whose relations are not derived yet",
+    WRONG_BINDING: "values that do not fit the parameters of a prepared query",
+    QUERY_CLOSED: "a prepared or live query that is used after it was closed",
+    DOES_NOT_HOLD: "an explanation of what does not hold",
+    NOT_EXPLAINED: "an explanation that is not supported",
+    NOT_WHY_NOT: "a question why not that is not about a single fact, or about one that holds",
+    BAD_PATTERN: "a regular expression that RE2 does not support",
+}
+
+
+# ---- Codes of single commands and of ontologies, each with what it means.
+
+UNUSED_DATA: Final = "W701"
+UNSTABLE_FORMAT: Final = "E702"
+UNKNOWN_COMMAND: Final = "E703"
+NOT_TRIPLES: Final = "E710"
+OUTSIDE_RL: Final = "W710"
+
+COMMAND_MEANINGS: Final = {
+    UNUSED_DATA: "data for a predicate that the program does not have",
+    UNSTABLE_FORMAT: "a program that `tidelog format` would change in meaning, so it is left alone",
+    UNKNOWN_COMMAND: "a command that the interactive shell does not have",
+    NOT_TRIPLES: "a program in which `triple` has other than three arguments, with an ontology",
+    OUTSIDE_RL: "an axiom of an ontology, or a part of one, that lies outside OWL 2 RL",
+}
+
+
 MEANINGS: Final = {
     **SYNTAX_MEANINGS,
     **LOGIC_MEANINGS,
     **DATA_MEANINGS,
+    **REASONING_MEANINGS,
+    **COMMAND_MEANINGS,
     **STORE_MEANINGS,
     **PUBLISH_MEANINGS,
     **PIPELINE_MEANINGS,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tidelog.errors import Diagnostic, Label, suggest
+from tidelog.errors import Diagnostic, Label, codes, suggest
 from tidelog.logic import clauses
 from tidelog.logic.expressions import IntervalReader
 from tidelog.logic.intervals import Interval
@@ -132,10 +132,6 @@ def _words(item: object) -> Iterator[str]:
 # All errors of a transaction are raised together, as those of a program are. Rules to delete are
 # found by what they mean; facts are looked up by the caller.
 
-UNSIGNED = "E640"
-NOT_IN_SCRIPTS = "E641"
-COMMIT_INSIDE = "E642"
-RULE_NOT_THERE = "E632"
 SHOWN = 3  # similar rules that are shown for one that is missing
 
 _IN_SCRIPTS = (
@@ -276,7 +272,7 @@ class _Resolver(Resolver):
                 "write `+` before what is to be added, `-` before what is to be taken away; "
                 "to run a program: `tidelog run`; to add its facts to another: `@include`"
             )
-            self.report.error(UNSIGNED, message, document.statements[0].span, help)
+            self.report.error(codes.UNSIGNED, message, document.statements[0].span, help)
             self.report.check()
         return super().resolve(document, folder)
 
@@ -288,14 +284,16 @@ class _Resolver(Resolver):
         if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
             message = "a change script consists of signed facts and rules"
             help = "put this into the program"
-            self.report.error(NOT_IN_SCRIPTS, message, statement.span, help)
+            self.report.error(codes.NOT_IN_SCRIPTS, message, statement.span, help)
             return
         super().statement(placed)
 
     def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report a commit: here stands one transaction."""
         message = "one transaction is asked for here, and this ends it before the end"
-        self.report.error(COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions")
+        self.report.error(
+            codes.COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions"
+        )
 
     def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Take the time to which time advances."""
@@ -308,7 +306,7 @@ class _Resolver(Resolver):
             what = "rule" if clause.body else "fact"
             message = f"a {what} in a change script needs a sign"
             help = "write `+` before it to add it, `-` to take it away"
-            self.report.error(UNSIGNED, message, clause.span, help)
+            self.report.error(codes.UNSIGNED, message, clause.span, help)
         elif sign == "+" and clause.body:
             written = clauses.rules(clause, self.surroundings(scope))
             self.changes = replace(self.changes, written=self.changes.written + written)
@@ -343,4 +341,4 @@ def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
     else:
         help = suggest(head, {rule.head.predicate for rule in rules}) or f"no rule derives `{head}`"
     labels = tuple(Label(span, "this rule is there") for span in near[:SHOWN])
-    return Diagnostic(RULE_NOT_THERE, "there is no such rule to take away", wanted.span, help, labels)
+    return Diagnostic(codes.NO_SUCH_RULE, "there is no such rule to take away", wanted.span, help, labels)

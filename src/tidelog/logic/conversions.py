@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.logic import lexical_forms, values
 from tidelog.logic.values import (
     XSD,
@@ -461,7 +461,7 @@ def _of_datetime(item: datetime.datetime) -> Value:
 
 def _data_error(item: object, column: ColumnType, reason: str) -> DataError:
     wanted = "" if column is ColumnType.ANY else f" of type {column.value}"
-    return DataError(Diagnostic("E510", f"{shown(item)} is not a value{wanted}{reason}"))
+    return DataError(Diagnostic(codes.NOT_A_VALUE, f"{shown(item)} is not a value{wanted}{reason}"))
 
 
 def shown(item: object) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.errors import Diagnostic, ProgramError, codes, suggest
 from tidelog.logic.program import (
     BOTTOM,
     BUILT_IN,
@@ -31,7 +31,6 @@ from tidelog.logic.program import (
     Variable,
 )
 
-UNKNOWN_TREATMENT = "E607"
 DIFFERENT_LITERALS = "different literals are equal"
 DIFFERENT_NAMES = "different names are equal"
 VIOLATED = "what must differ is equal"
@@ -96,7 +95,7 @@ def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
     names = tuple(known)
     help = suggest(name, names) or f"there are {', '.join(names)}"
     return ProgramError(
-        Diagnostic(UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
+        Diagnostic(codes.UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
     )
 
 

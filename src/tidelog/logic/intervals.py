@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.errors import Diagnostic, EvaluationError, codes
 from tidelog.logic import lexical_forms
 from tidelog.logic.values import Kind, Value
 
@@ -23,7 +23,6 @@ SECONDS = {
     "d": Fraction(86400),
     "w": Fraction(604800),
 }
-OUT_OF_RANGE = "E614"
 _MICROSECONDS = 1_000_000
 _INTERVAL = re.compile(r"\s*([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])\s*")
 _FRACTION = re.compile(r"[+-]?[0-9]+(?:/[0-9]+|(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)", re.ASCII)
@@ -223,7 +222,7 @@ def beyond_range() -> EvaluationError:
     """That a time cannot be written as integers are."""
     return EvaluationError(
         Diagnostic(
-            OUT_OF_RANGE,
+            codes.TIME_OUT_OF_RANGE,
             "a time left the range of 64 bits, in units of the finest time that occurs",
             help="limit the derivation with --rounds or --horizon, or use coarser times",
         )

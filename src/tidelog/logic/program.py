@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from tidelog.errors import DataError, Diagnostic, Span, counted
+from tidelog.errors import DataError, Diagnostic, Span, codes, counted
 from tidelog.logic.intervals import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
@@ -21,7 +21,6 @@ from tidelog.logic.values import ColumnType, Value
 # `Sandbox.to_read` or `Sandbox.to_write`. Files that a user names, such as data files and the program itself,
 # are the user's own choice, and are not checked here.
 
-NOT_ALLOWED = "E529"
 Folders = Path | str | Iterable[Path | str] | None
 
 
@@ -75,7 +74,7 @@ def _inside(path: Path, folders: tuple[Path, ...] | None, verb: str, span: Span 
     message = f"the program may not {verb} `{path}`{meant}"
     folder = "DIR" if real is None else str(real.parent)
     help = f"if it should, allow it with `--allow-{verb} {folder}`, in Python `allow_{verb}=[{folder!r}]`"
-    raise DataError(Diagnostic(NOT_ALLOWED, message, span, help))
+    raise DataError(Diagnostic(codes.NOT_ALLOWED, message, span, help))
 
 
 def _real_folders(folders: Folders) -> tuple[Path, ...]:

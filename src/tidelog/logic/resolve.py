@@ -64,7 +64,6 @@ from tidelog.syntax.parser import parse_with_errors
 
 EMPTY = Program({})
 SUFFIX = ".rls"
-TEXT_IS_A_PATH = "E526"
 TIMELINES = ("integer", "rational")
 
 
@@ -80,7 +79,7 @@ def load(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
         message = f"cannot read the program: {reason(fault)}"
-        raise DataError(Diagnostic("E501", message, place=str(path))) from None
+        raise DataError(Diagnostic(codes.NOT_FOUND, message, place=str(path))) from None
     document = parse_with_errors(SourceText(str(path), text))
     return resolve(
         document, parameters=parameters, folder=path.parent, known=known, path=path, sandbox=sandbox
@@ -115,7 +114,7 @@ def read_text(
     """Return the program of a text; relative paths in it lie in `folder`."""
     if _is_path(text):
         help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
-        raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
+        raise ProgramError(Diagnostic(codes.TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
     place = None if folder is None else Path(folder)
     document = parse_with_errors(SourceText(name, text))
     return resolve(document, parameters=parameters, folder=place, sandbox=sandbox)

@@ -11,8 +11,8 @@ from operator import length_hint
 from typing import Any
 
 from tidelog.engine.interrupts import Lock, locked
-from tidelog.errors import Diagnostic, ProgramError, SourceText, TidelogError
-from tidelog.logic.change_scripts import UNSIGNED, transactions
+from tidelog.errors import Diagnostic, ProgramError, SourceText, TidelogError, codes
+from tidelog.logic.change_scripts import transactions
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
 from tidelog.reasoner.delta import ADDED, REMOVED, Delta
@@ -153,7 +153,7 @@ def _fill(change: Change, rows: Iterable[tuple[str, str, tuple[Any, ...]]]) -> N
             case _:
                 message = f"{sign!r} is no sign of a change"
                 help = f"use {ADDED!r} to add a row, {REMOVED!r} to take it away"
-                raise ProgramError(Diagnostic(UNSIGNED, message, help=help))
+                raise ProgramError(Diagnostic(codes.UNSIGNED, message, help=help))
 
 
 async def stream_async(

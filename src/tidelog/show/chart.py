@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
-from tidelog.errors import Diagnostic, ProgramError, shortened, text_width
+from tidelog.errors import Diagnostic, ProgramError, codes, shortened, text_width
 from tidelog.logic.intervals import read_point
 from tidelog.show.chart_lanes import Axis, Chart, End, Lane, LaneSpan, RelationLanes, make_chart
 from tidelog.show.picture_formats import document
@@ -443,7 +443,6 @@ def _draw(span: LaneSpan, cells: list[str]) -> None:
 Time = int | Fraction | Decimal | datetime | date | str
 FORMS = (".svg", ".html")
 WIDTH = 100  # columns of text
-NOT_DRAWN = "E629"
 
 
 class Drawing:
@@ -473,7 +472,7 @@ class Drawing:
         self._relations = [_timed(relation, self._start, self._end) for relation in relations]
         if self._start is not None and self._end is not None and self._start >= self._end:
             message = f"the picture would end at {end}, which is not after its start, {start}"
-            raise ProgramError(Diagnostic(NOT_DRAWN, message))
+            raise ProgramError(Diagnostic(codes.NOT_DRAWN, message))
         self._lanes = lanes
         self._remarks = remarks
 
@@ -509,7 +508,9 @@ class Drawing:
         path = Path(path)
         if path.suffix.lower() not in FORMS:
             message = f"{path} is no name of a picture"
-            raise ProgramError(Diagnostic(NOT_DRAWN, message, help=f"let it end in {' or '.join(FORMS)}"))
+            raise ProgramError(
+                Diagnostic(codes.NOT_DRAWN, message, help=f"let it end in {' or '.join(FORMS)}")
+            )
         text = self.svg() if path.suffix.lower() == ".svg" else self.html()
         with replacing_text(path) as stream:
             stream.write(text.encode())
@@ -528,7 +529,7 @@ def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> 
     if not isinstance(relation, TimedRelation):
         message = f"`{relation.name}` holds at no particular times, so that there is nothing to draw"
         help = "ask for facts with times, and name no time in the query"
-        raise ProgramError(Diagnostic(NOT_DRAWN, message, help=help))
+        raise ProgramError(Diagnostic(codes.NOT_DRAWN, message, help=help))
     return relation
 
 
@@ -539,7 +540,7 @@ def _point(time: Time) -> Fraction:
     try:
         point, _ = read_point(time if isinstance(time, str) else time.isoformat())
     except ValueError as fault:
-        raise ProgramError(Diagnostic(NOT_DRAWN, str(fault))) from None
+        raise ProgramError(Diagnostic(codes.NOT_DRAWN, str(fault))) from None
     if point is None:
-        raise ProgramError(Diagnostic(NOT_DRAWN, f"a picture cannot reach {time}"))
+        raise ProgramError(Diagnostic(codes.NOT_DRAWN, f"a picture cannot reach {time}"))
     return point

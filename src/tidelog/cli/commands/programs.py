@@ -20,13 +20,11 @@ from tidelog.cli.program_sources import (
     warnings,
 )
 from tidelog.durable import replacing_text
-from tidelog.errors import Diagnostic, Severity, SourceText, TidelogError, counted
+from tidelog.errors import Diagnostic, Severity, SourceText, TidelogError, codes, counted
 from tidelog.logic.program import BUILT_IN, PRIVATE, Program
 from tidelog.logic.type_inference import described, infer
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
-
-UNSTABLE = "E702"
 
 
 def reformat(options: Namespace) -> int:
@@ -57,7 +55,12 @@ def formatted(source: SourceText) -> str:
     if parse(SourceText(source.name, text)) != document:
         message = "the formatted program would mean something else, so it is left as it is"
         raise TidelogError(
-            Diagnostic(UNSTABLE, message, place=source.name, help="this is a fault of tidelog: report it")
+            Diagnostic(
+                codes.UNSTABLE_FORMAT,
+                message,
+                place=source.name,
+                help="this is a fault of tidelog: report it",
+            )
         )
     return text
 

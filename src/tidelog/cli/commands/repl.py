@@ -50,7 +50,6 @@ A query asks:                ?- ancestor(alice, ?x) .      or just  ancestor(ali
 A statement may take several lines; it ends with a full stop.
 """
 PROMPT, CONTINUED = "tidelog> ", "     ... "
-UNKNOWN_COMMAND: Final = "E703"
 
 Texts = Iterator[str]
 
@@ -154,7 +153,7 @@ class Session:
         command = self._commands.get(word)
         if command is None:
             help = suggest(word, COMMANDS) or "`:help` lists the commands"
-            raise TidelogError(Diagnostic(UNKNOWN_COMMAND, f"there is no command `{word}`", help=help))
+            raise TidelogError(Diagnostic(codes.UNKNOWN_COMMAND, f"there is no command `{word}`", help=help))
         command(rest)
 
     def _help(self, _: str) -> None:
@@ -183,7 +182,7 @@ class Session:
     def _load(self, name: str) -> None:
         if not name:
             message = "`:load` needs the name of a file"
-            raise TidelogError(Diagnostic(UNKNOWN_COMMAND, message, help="such as `:load family.rls`"))
+            raise TidelogError(Diagnostic(codes.UNKNOWN_COMMAND, message, help="such as `:load family.rls`"))
         path = Path(name).expanduser()
         if path.suffix == SUFFIX:
             self._statements(read_source(str(path)), path.parent)

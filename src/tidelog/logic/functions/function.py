@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec
 
+from tidelog.errors import codes
 from tidelog.logic.conversions import exact
 from tidelog.logic.types import Signature
 from tidelog.logic.types import signature as types_signature
@@ -19,7 +20,7 @@ Parameters = ParamSpec("Parameters")
 class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as ZeroDivisionError is not
     """Arithmetic that leaves 64 bits: the operation, and the values it was given."""
 
-    code = "E603"
+    code = codes.INTEGER_OVERFLOW
 
     def __init__(self, operation: str, operands: Sequence[Value]) -> None:
         self.operation = operation
@@ -32,7 +33,7 @@ class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as Ze
 class UnsupportedPattern(Overflow):
     """A regular expression that RE2 does not accept; like an overflow it stops the evaluation."""
 
-    code = "E685"
+    code = codes.BAD_PATTERN
 
     def __init__(self, pattern: str, reason: str) -> None:
         ArithmeticError.__init__(self, f"the pattern `{_shortened(pattern)}` is not supported: {reason}")
