@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.errors import DataError, Source, render_all
-from tidelog.io.toml_tables import Document
+from tidelog.errors import DataError, SourceText, render_all
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.guards import (
     EMPTIED,
     Assertion,

@@ -18,8 +18,8 @@ from uuid import UUID
 import pytest
 
 import tidelog as tl
-from tidelog.errors import Severity, Source
-from tidelog.io.toml_tables import Document
+from tidelog.errors import Severity, SourceText
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity
 from tidelog.pipeline.job_file import read_openlineage
 from tidelog.pipeline.job_settings import OpenLineageSettings
@@ -349,7 +349,7 @@ namespace = "shop"
 timeout = 2
 api-key-variable = "LINEAGE_KEY"
 """
-    document = Document(Source("job.toml", text))
+    document = TomlDocument(SourceText("job.toml", text))
     assert read_openlineage(document.root.table("openlineage")) == OpenLineageSettings(
         "shop", "lineage.jsonl", "http://marquez:5000", seconds=2.0, key_variable="LINEAGE_KEY"
     )
@@ -361,6 +361,6 @@ api-key-variable = "LINEAGE_KEY"
         ('namespace = "x"', "E804"),
         ('file = "x"\nkey = "x"', "E802"),
     ):
-        document = Document(Source("job.toml", f"[openlineage]\n{wrong}\n"))
+        document = TomlDocument(SourceText("job.toml", f"[openlineage]\n{wrong}\n"))
         read_openlineage(document.root.table("openlineage"))
         assert [fault.code for fault in document.faults] == [code]

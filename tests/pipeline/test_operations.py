@@ -14,8 +14,8 @@ import pytest
 
 import tidelog as tl
 from tests.docs.blocks import ROOT
-from tidelog.errors import Source
-from tidelog.io.toml_tables import Document
+from tidelog.errors import SourceText
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
     GuardFailed,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import DataError, Source
-from tidelog.io.toml_tables import Document
+from tidelog.errors import DataError, SourceText
+from tidelog.io.toml_tables import TomlDocument
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.pipeline.job_file import read_report_folder
 from tidelog.pipeline.operating import MOST_BOXES, lineage_graph, report_page, write_report

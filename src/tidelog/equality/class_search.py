@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Rows, codes_of, distinct, joined, taken, without
-from tidelog.equality.classes import NONE, Classes, Ids, MovedConstants, Pairs, neighbours
+from tidelog.data.rows import Ids, Rows, codes_of, distinct, concatenate, select, without
+from tidelog.equality.classes import NONE, Classes, MovedConstants, Pairs, neighbours
 from tidelog.equality.work_relations import (
     CHECKED,
     GIVEN,
@@ -61,7 +61,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Check, Update
-from tidelog.query.table_rules import Prepared, run_once
+from tidelog.query.table_rules import PreparedRule, run_once
 from tidelog.rewrite.renaming import assigned_or_tested
 from tidelog.rewrite.representatives import (
     ALIAS,
@@ -237,7 +237,7 @@ class ClassSearch:
             return
         owners = self._classes.several(np.concatenate([NONE, *rows.columns]))
         pairs = Rows((owners, owners), len(owners))
-        yield EQUALITIES, taken(pairs, ~self.relations.contains(DISPROVED, EQUALITIES, pairs))
+        yield EQUALITIES, select(pairs, ~self.relations.contains(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
         """Mark the checked facts of which nothing is proved as disproved (S)."""
@@ -338,7 +338,7 @@ class ExplicitMembers:
 
     def _themselves(self, predicate: str, rows: Rows) -> Rows:
         """The rows that are explicit facts themselves."""
-        return taken(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
+        return select(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
 
     def _of_classes(self, name: str, rows: Rows, classes: Classes) -> Iterator[Rows]:
         """The explicit facts that rows with classes of several members represent."""
@@ -355,7 +355,7 @@ class ExplicitMembers:
             members = classes.members_of(owners)
             self._relations.replace_all(GIVEN, CONSTANTS, Rows((members,), len(members)))
             found = self._mentioning(predicate, position, len(sizes)).rows(self._check)
-            yield taken(found, self._relations.contains(CHECKED, name, classes.normalise(found)))
+            yield select(found, self._relations.contains(CHECKED, name, classes.normalise(found)))
 
     def _mentioning(self, predicate: str, position: int, arity: int) -> BoundQuery:
         """The query for the explicit facts that have one of the given constants at a position."""
@@ -403,7 +403,7 @@ class Saturation:
         self._renamed: dict[Rule, Constants] = {rule: {} for rule in self._rules}
         self._fresh: set[str] = set()  # the relations that have facts which are new in this round
         for prepared in chain.from_iterable(self._rules.values()):
-            prepared.look_over()
+            prepared.refresh_plans()
 
     # ---- Algorithm 5 (saturate): what follows when more is checked
 
@@ -427,8 +427,8 @@ class Saturation:
         delayed = self._delayed.pop(name)
         checked = self._is_checked(name, delayed)
         if not checked.all():
-            self._delayed[name] = taken(delayed, ~checked)
-        return taken(delayed, checked)
+            self._delayed[name] = select(delayed, ~checked)
+        return select(delayed, checked)
 
     def _is_checked(self, name: str, rows: Rows) -> npt.NDArray[np.bool_]:
         return self._relations.contains(CHECKED, name, self._former.normalise(rows))
@@ -463,14 +463,14 @@ class Saturation:
             if rows.count:
                 self._read[name] = first + rows.count
                 checked = self._is_checked(name, rows)
-                self._delay(name, taken(rows, ~checked))
-                found[name] = taken(rows, checked)
+                self._delay(name, select(rows, ~checked))
+                found[name] = select(rows, checked)
         return {name: rows for name, rows in found.items() if rows.count}
 
     def _delay(self, name: str, rows: Rows) -> None:
         if rows.count:
             known = self._delayed.get(name)
-            self._delayed[name] = rows if known is None else joined([known, rows])
+            self._delayed[name] = rows if known is None else concatenate([known, rows])
 
     # ---- Algorithm 6 (rewrite): what is equal is merged, and proved facts are rewritten
 
@@ -488,10 +488,10 @@ class Saturation:
     def _by_keys(self, name: str, inserted: Facts) -> Pairs:
         """Pairs that connect constants with a common key, where their equality is checked."""
         proved = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
-        rows = joined([proved, self.classes.normalise(inserted[name])]) if name in inserted else proved
+        rows = concatenate([proved, self.classes.normalise(inserted[name])]) if name in inserted else proved
         owners = self._former.representatives(rows.columns[-1])
         checked = self._relations.contains(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
-        return neighbours(taken(rows, checked))
+        return neighbours(select(rows, checked))
 
     def _rewrite(self, moved: MovedConstants) -> Iterable[tuple[str, Rows]]:
         """Delete the proved facts with constants that are no longer representatives; yield them rewritten."""
@@ -504,7 +504,7 @@ class Saturation:
             for column in rows.columns:
                 outdated |= self.classes.representatives(column) != column
             if outdated.any():
-                former = taken(rows, outdated)
+                former = select(rows, outdated)
                 current = self.classes.normalise(former)  # copied: the relation's memory is used again
                 self._engine.remove(relation, former.columns, former.count)
                 self._engine.show([relation])
@@ -533,10 +533,10 @@ class Saturation:
 
     # ---- source rules over proved facts
 
-    def _prepared(self, rule: Rule, constants: Constants) -> list[Prepared]:
+    def _prepared(self, rule: Rule, constants: Constants) -> list[PreparedRule]:
         """The rules over proved facts that a source rule becomes."""
         return [
-            Prepared(self._over_proved(each), self._own, self._engine)
+            PreparedRule(self._over_proved(each), self._own, self._engine)
             for each in positive_rules(rule, constants)
             if each.head.predicate in self._relations.arities
         ]
@@ -558,7 +558,7 @@ class Saturation:
     def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
         """How many facts over γ each stored fact represents, and how many of these are proved."""
         known = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
-        codes = codes_of(joined([rows, self._former.normalise(known)]))
+        codes = codes_of(concatenate([rows, self._former.normalise(known)]))
         kinds, positions = np.unique(codes, return_inverse=True)
         counted = np.bincount(positions[rows.count :], minlength=len(kinds))[positions[: rows.count]]
         return self._combinations(rows), counted

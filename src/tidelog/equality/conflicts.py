@@ -32,6 +32,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
+from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 
@@ -100,7 +101,7 @@ def find_by_axioms(program: Program, engine: ClosingEngine) -> Conflict | None:
     for rule in program.rules:
         if rule.name in REASONS and rule.span is None:
             last = next(term for term in reversed(rule.positive[0].terms) if isinstance(term, Variable))
-            pair = _first_pair(engine, Rule(Atom(ANSWER, (X, last)), rule.body))
+            pair = _first_pair(engine, Rule(Atom(UNEQUAL_PAIRS, (X, last)), rule.body))
             if pair is not None:
                 return traced(Conflict(pair, rule.name), program, engine)
     return None

@@ -24,10 +24,10 @@ import numpy as np
 from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Ids, Rows
 from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.equality import conflicts, rewriting
-from tidelog.equality.classes import Classes, Ids, components, neighbours
+from tidelog.equality.classes import Classes, components, neighbours
 from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
@@ -51,7 +51,7 @@ Pairs = tuple[Ids, Ids]
 
 
 class EqualityTask:
-    """A task of a mesh whose program has equality, used like `exchange.Task`.
+    """A task of a mesh whose program has equality, used like `ExchangeTask`.
 
     `shown` says whether facts name every member of a class, or the smallest one.
     """
@@ -77,7 +77,7 @@ class EqualityTask:
         self._settings = {**settings, "owners": owners, "max_facts": max_facts, "dictionary": dictionary}
         self._unique_names = unique_names
         self._shown = shown
-        self._loading = Task(program, mesh, timeout=timeout, **self._settings)
+        self._loading = ExchangeTask(program, mesh, timeout=timeout, **self._settings)
         self._meanings = EffectiveProgramCache()
         self._shared: Classes | None = None  # the classes over the ids of what is derived
 
@@ -121,11 +121,11 @@ class EqualityTask:
         predicates = {name: each for name, each in whole.predicates.items() if name in kept}
         return replace(whole, rules=rules, predicates=predicates)
 
-    def _derived(self, effective: Program) -> Task:
+    def _derived(self, effective: Program) -> ExchangeTask:
         """Return a task that has run a program over representatives."""
         left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
         reader = None if self._settings["dictionary"] is not None else self._reader
-        task = Task(effective, self._mesh, timeout=left, reader=reader, **self._settings)
+        task = ExchangeTask(effective, self._mesh, timeout=left, reader=reader, **self._settings)
         for name, parts in self._given.items():
             if stored(name) in effective.predicates:
                 for columns, rows in parts:
@@ -138,7 +138,7 @@ class EqualityTask:
 
     # ---- classes
 
-    def _merge(self, task: Task, effective: Program) -> bool:
+    def _merge(self, task: ExchangeTask, effective: Program) -> bool:
         """Merge on all tasks what any of them has found equal; return whether there were such pairs."""
         found = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
@@ -150,7 +150,7 @@ class EqualityTask:
                 found += [_neighbouring(part) for part in parts if part]
         pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
         left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        sent = task.tell_all(((left, right), len(left)), self._values)
+        sent = task.broadcast(((left, right), len(left)), self._values)
         if not sent:
             return False
         self._values.know()
@@ -251,11 +251,11 @@ def task_of(
     unique_names: bool = False,
     equal: str = EXPAND,
     **settings: Any,
-) -> Task | EqualityTask:
+) -> ExchangeTask | EqualityTask:
     """Return a task that derives a program, with equality treated as that of a reasoner is."""
     if equality == Rewriting.name and has_equality(program.predicates):
         return EqualityTask(program, mesh, unique_names=unique_names, shown=equal, **settings)
-    return Task(program, mesh, **settings)
+    return ExchangeTask(program, mesh, **settings)
 
 
 def by_rules(program: Program, equality: str = Rewriting.name, unique_names: bool = False) -> Program:

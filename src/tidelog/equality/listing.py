@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import LateRows, NetRows, Rows, distinct, joined, taken, without
-from tidelog.equality.classes import NONE, Classes, Grouped, Grouping, Ids, expanded, spread
+from tidelog.data.rows import Ids, LazyRows, NetRows, Rows, distinct, concatenate, select, without
+from tidelog.equality.classes import NONE, Classes, Grouped, Grouping, expanded, spread
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import (
     BOTTOM,
@@ -29,6 +29,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import order
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import NetChange
+from tidelog.plan.reserved_relations import LISTED
 from tidelog.rewrite.representatives import MARK, Constants, StoredBody, stored, subsets
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ class Listing:
 
     def changes(self, net: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
         """Return what the last transaction changed in these lists; `net` is its net change."""
-        if not isinstance(net.added, LateRows) or not isinstance(net.removed, LateRows):
+        if not isinstance(net.added, LazyRows) or not isinstance(net.removed, LazyRows):
             return net  # it changed nothing
         kept = NetChange(net.added.kept, net.removed.kept)
         return expanded_change(self.engine, self.classes, kept, predicates, self._listed_apart)

@@ -30,7 +30,6 @@ from tidelog.equality.class_search import ClassSearch, EqualityRules
 from tidelog.equality.classes import (
     NOTHING,
     Classes,
-    Ids,
     MovedConstants,
     Pairs,
     PendingMerges,

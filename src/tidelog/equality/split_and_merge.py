@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.data.rows import Rows
-from tidelog.equality.classes import NONE, Classes, Ids, Pairs, neighbours
+from tidelog.data.rows import Ids, Rows
+from tidelog.equality.classes import NONE, Classes, Pairs, neighbours
 from tidelog.equality.work_relations import (
     GIVEN,
     BatchedRules,

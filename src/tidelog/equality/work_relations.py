@@ -69,7 +69,7 @@ class WorkRelations:
 
     def enter(self, kind: str, name: str, rows: Rows) -> Rows:
         """Add rows to the facts of a kind, visible when the next round begins; return those that are new."""
-        new = taken(rows, ~self.contains(kind, name, rows))
+        new = select(rows, ~self.contains(kind, name, rows))
         if new.count:
             self.engine.add(self.relation(kind, name), new.columns, new.count)
         return new
@@ -119,13 +119,13 @@ class BoundQuery:
         given = literals[0]
         assert isinstance(given, Atom)
         self.rule = Rule(Atom(self._answers, tuple(terms)), ordered)
-        self._prepared = Prepared(self.rule, (given.predicate,), relations.engine)
+        self._prepared = PreparedRule(self.rule, (given.predicate,), relations.engine)
         self._given = given.predicate
 
     def rows(self, check: Callable[[], None]) -> Rows:
         """Return the rows, each once."""
         engine = self._relations.engine
-        self._prepared.look_over()
+        self._prepared.refresh_plans()
         if not self._prepared.run((self._given,), check):
             return Rows(*engine.rows(self._answers))
         columns, count = engine.rows(self._answers)
@@ -224,7 +224,7 @@ class BatchedRules:
         if self._catalog_version != self._engine.generation:
             return False
         self._calls += 1
-        return self._calls % LOOKED_OVER > 0 or bool(
+        return self._calls % FRESHNESS.every > 0 or bool(
             (self._engine.sizes(self._counted) <= self._limits).all()
         )
 
@@ -234,6 +234,6 @@ class BatchedRules:
 
     def _plan(self, rule: Rule, position: int) -> Runnable:
         """The plan that derives from the NEW facts of one atom."""
-        plan = delta_plan(rule, 0, self._driving, position, Growing(self._engine, self._driving))
+        plan = delta_plan(rule, 0, self._driving, position, GrowingStatistics(self._engine, self._driving))
         ready: Runnable = self._engine.prepare_for_all_times(plan)
         return ready

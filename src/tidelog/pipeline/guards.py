@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tidelog.errors import DataError, Diagnostic, Severity, Span, TidelogError, codes, counted, suggest
-from tidelog.io.toml_tables import Table
+from tidelog.io.toml_tables import TomlTable
 from tidelog.logic.program import BOTTOM, Predicate, Program
 from tidelog.rewrite.dropped_rows import Drop
 
@@ -462,7 +462,7 @@ _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as 
 # ---- job files
 
 
-def source_limits(table: Table) -> GuardLimits:
+def source_limits(table: TomlTable) -> GuardLimits:
     """Return the guards in a `[[source]]` of a job file; faults are noted in its document."""
     limits = _limits(table)
     allow_empty = table.flag("allow-empty") is True
@@ -477,7 +477,7 @@ def source_limits(table: Table) -> GuardLimits:
     )
 
 
-def read_guards(root: Table, sources: Mapping[str, GuardLimits] | None = None) -> Guards:
+def read_guards(root: TomlTable, sources: Mapping[str, GuardLimits] | None = None) -> Guards:
     """Return the guards of a job file: its `[[guard]]` and `[[expect]]`, and those of its sources."""
     predicates: dict[str, GuardLimits] = {}
     for table in root.tables("guard"):
@@ -494,7 +494,7 @@ def read_guards(root: Table, sources: Mapping[str, GuardLimits] | None = None) -
     return Guards(dict(sources or {}), predicates, expectations)
 
 
-def _limits(table: Table) -> GuardLimits:
+def _limits(table: TomlTable) -> GuardLimits:
     least, most = table.count("min-rows"), table.count("max-rows")
     if least is not None and most is not None and least > most:
         table.wrong("max-rows", "is less than `min-rows`")

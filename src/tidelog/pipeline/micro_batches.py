@@ -563,9 +563,9 @@ class _BatchRun:
                 self._faults.add(BadRow(told, text))
 
 
-def refuse_advance(document: ast.Document, place: str) -> None:
+def refuse_advance(document: ast.DocumentNode, place: str) -> None:
     """Raise `DataError` if a change script advances time."""
-    if any(isinstance(statement, ast.AdvanceDirective) for statement in document.statements):
+    if any(isinstance(statement, ast.AdvanceDirectiveNode) for statement in document.statements):
         raise no_advance(place)
 
 

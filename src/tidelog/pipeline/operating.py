@@ -43,8 +43,8 @@ from tidelog.pipeline.run_reports import (
 from tidelog.pipeline.version_folder import InputRecord, Manifest
 from tidelog.publish.object_storage import folder_name
 from tidelog.rewrite.dropped_rows import public_name, tables_of
-from tidelog.show.column_lineage import Dependency, lineage, published_dependencies
-from tidelog.show.picture import Arrow, Box, Graph
+from tidelog.show.column_lineage import PredicateDependency, lineage, published_dependencies
+from tidelog.show.picture import Arrow, Box, PictureGraph
 from tidelog.show.picture_formats import document, svg
 
 # ---- The report of a run as one page of HTML: no network, no scripts, light and dark.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, Rows, distinct, joined
+from tidelog.data.rows import Ids, Rows, distinct, concatenate
 from tidelog.data.rows import keys_of as keys_of_rows
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
@@ -103,7 +103,7 @@ def _derived(made: Rewritten, engine: ClosingEngine) -> dict[str, Answers]:
 
 def _new(relation: str, parts: list[Rows], engine: ClosingEngine) -> Answers:
     """Return the rows that the relation does not have, each once."""
-    rows = joined(parts)
+    rows = concatenate(parts)
     if not rows.columns:
         return (), int(rows.count > 0 and not engine.size(relation))
     is_new = engine.standing(relation, rows.columns, rows.count) == 0

@@ -13,7 +13,7 @@ from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, without
 from tidelog.engine.interrupts import Lock, locked
 from tidelog.engine.protocol import Flag
-from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
+from tidelog.errors import Diagnostic, ProgramError, SourceText, counted, suggest
 from tidelog.logic.program import Atom, Constant, Literal, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.type_inference import LazySchema
@@ -263,12 +263,12 @@ WRONG_BINDING = "E652"
 
 def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable, ...]]:
     """A query, and the variables that represent its parameters; those of the program have their values."""
-    literals = parse_literals(Source("<query>", text))
+    literals = parse_literals(SourceText("<query>", text))
     names = [name for name in dict.fromkeys(_parameters(literals)) if name not in program.parameters]
     if not names:
         return resolve_query(literals, program, text), ()
     variables = tuple(Variable(f"${name}") for name in names)
-    given = ast.Atom(ast.Call(ast.Name(CONSTANTS), tuple(ast.Variable(each.name) for each in variables)))
+    given = ast.AtomNode(ast.CallNode(ast.NameNode(CONSTANTS), tuple(ast.VariableNode(each.name) for each in variables)))
     known = {CONSTANTS: untyped_predicate(CONSTANTS, len(names))}
     query = resolve_query((given, *_with_variables(literals, names)), program, text, known)
     body = tuple(

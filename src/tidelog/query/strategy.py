@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tidelog.data.rows import Ids, Rows, joined, rows_of
+from tidelog.data.rows import Ids, Rows, concatenate, rows_of
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Query
@@ -127,7 +127,7 @@ def together(parts: Sequence[Answers], arity: int) -> Answers:
     """Answers that were found in parts."""
     if len(parts) == 1:
         return parts[0]
-    rows = joined([Rows(*part) for part in parts]) if parts else rows_of([], arity)
+    rows = concatenate([Rows(*part) for part in parts]) if parts else rows_of([], arity)
     return rows.columns, rows.count
 
 

@@ -77,9 +77,9 @@ class CallPattern:
     def subsumes(self, other: CallPattern) -> bool:
         """Whether the pattern is more general: it binds some of the other's bound arguments, and no others.
 
-        >>> Pattern("tc", "bf").subsumes(CallPattern("tc", "bb"))
+        >>> CallPattern("tc", "bf").subsumes(CallPattern("tc", "bb"))
         True
-        >>> Pattern("tc", "bf").subsumes(CallPattern("tc", "fb"))
+        >>> CallPattern("tc", "bf").subsumes(CallPattern("tc", "fb"))
         False
         """
         if self.predicate != other.predicate or self == other:

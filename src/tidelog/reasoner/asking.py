@@ -12,17 +12,17 @@ from tidelog.data.relation import Relation
 from tidelog.engine.events import StrategyChosen
 from tidelog.engine.interrupts import Lock
 from tidelog.equality.listing import EXPAND
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, SourceText
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Predicate, Program, Query
 from tidelog.logic.resolve import resolve_query, warn
 from tidelog.logic.type_inference import LazySchema
 from tidelog.query import registry as strategies
 from tidelog.query.magic import DERIVED
-from tidelog.query.query_keepers import Keeping, LookingUp, Prepared, resolve_prepared
-from tidelog.query.registry import Choice
-from tidelog.query.strategy import Answers, Place, parts_of, together
-from tidelog.query.tabling import Tabling, Tally
+from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries, PreparedQuery, resolve_prepared
+from tidelog.query.registry import StrategyChoice
+from tidelog.query.strategy import Answers, QueryContext, parts_of, together
+from tidelog.query.tabling import Tabling, TableCounts
 from tidelog.reasoner.commit import check_kept
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.deriving import Deriver
@@ -49,8 +49,8 @@ class Asker:
         deriver: Deriver,
         recovery: Recovery,
         strategies: UsedStrategies,
-        keeping: Keeping,
-        requeried: LookingUp,
+        keeping: MaintainedQueries,
+        requeried: RequeriedQueries,
         subscriptions: Subscriptions,
         time: Temporal,
         lock: Lock,
@@ -156,7 +156,7 @@ class Asker:
         return self._data.types.now(self._program.current, self._program.facts.stated)
 
     @property
-    def tables(self) -> Tally | None:
+    def tables(self) -> TableCounts | None:
         """What there is in tables; None where no query was answered by some."""
         used = self._strategies.by_name.get(strategies.STREAMED)
         return used.kept.tally if isinstance(used, Tabling) and used.kept is not None else None
@@ -173,7 +173,7 @@ class Asker:
         plan = self._strategies.get(choice.strategy).explain(query, place)
         return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {plan}"
 
-    def _chosen(self, strategy: str, query: Query) -> tuple[Place, Choice]:
+    def _chosen(self, strategy: str, query: Query) -> tuple[QueryContext, StrategyChoice]:
         """Return how a query is answered, and where."""
         place = self.place()
         choice = strategies.chosen(strategy, query, place)
@@ -185,7 +185,7 @@ class Asker:
 
     def resolve(self, text: str) -> Query:
         """Return the query that a text writes."""
-        return resolve_query(parse_literals(Source("<query>", text)), self._program.current, text)
+        return resolve_query(parse_literals(SourceText("<query>", text)), self._program.current, text)
 
     def _requested(self, text: str) -> Query:
         """Return the query that a text writes, with a warning of what can never match in it."""
@@ -193,7 +193,7 @@ class Asker:
         self.warn(self.schemas.warnings(query))
         return query
 
-    def place(self) -> Place:
+    def place(self) -> QueryContext:
         """Return where queries are asked, once all explicit facts are loaded."""
         self._recovery.recover()
         self._strategies.drain()
@@ -204,7 +204,7 @@ class Asker:
             runtime.statistics.clear()
             with runtime.limits().guarding():
                 self._loader.load_program()
-        return Place(
+        return QueryContext(
             program.effective,
             self._engine,
             derived.is_materialised,
@@ -252,16 +252,16 @@ class Asker:
 
     # ---- again and again
 
-    def _keeper(self) -> Keeping | LookingUp:
+    def _keeper(self) -> MaintainedQueries | RequeriedQueries:
         """Return what keeps queries: relations, or lookups where facts are over representatives."""
         return self.keeping if self.place().look_up is None else self._requeried
 
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedQuery:
         """Return a query with parameters, ready to be asked."""
         query, parameters = resolve_prepared(text, self._program.current)
         check_kept(query, self._program.current)
         keeper = self._keeper()
-        return Prepared(keeper.keep(query, parameters), keeper, self._lock, self._schema_of)
+        return PreparedQuery(keeper.keep(query, parameters), keeper, self._lock, self._schema_of)
 
     def watch(self, text: str) -> LiveQuery:
         """Return a query whose answers are maintained."""

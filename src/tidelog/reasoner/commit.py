@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tidelog.data.rows import Rows, distinct, taken, without
+from tidelog.data.rows import Rows, distinct, select, without
 from tidelog.engine.events import Notice
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.engine.protocol import Flag
@@ -27,8 +27,8 @@ from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Update
 from tidelog.plan.rule_text import Writing
-from tidelog.query.kept_queries import Asked, Demands, Kept, Step
-from tidelog.query.query_keepers import LookingUp
+from tidelog.query.kept_queries import KeptQuery, KeptQueries, KeptProgram, QueryStep
+from tidelog.query.query_keepers import RequeriedQueries
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
@@ -58,7 +58,7 @@ ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 SHOWN = 5  # facts named in a diagnostic about many
 
 
-NO_STEP = Step(NO_UPDATE, EMPTY, EMPTY, Kept())
+NO_STEP = QueryStep(NO_UPDATE, EMPTY, EMPTY, KeptProgram())
 
 
 class Needs(NamedTuple):
@@ -115,8 +115,8 @@ class Committer:
         derived: DerivedState,
         applier: Applier,
         recovery: Recovery,
-        demands: Demands,
-        requeried: LookingUp,
+        demands: KeptQueries,
+        requeried: RequeriedQueries,
         strategies: UsedStrategies,
         time: Temporal,
         data: LoadedData,
@@ -258,7 +258,7 @@ class Committer:
         commit.notices = notices
         commit.opened.explicit_changes = update
         before, after = self._program.current.static, change.program.static
-        commit.step = Step(update, before, after, self._demands.kept)
+        commit.step = QueryStep(update, before, after, self._demands.kept)
 
     def _refuse_times(self, commit: PendingCommit) -> None:
         self._time.refuse_rehearsal(commit.change.program)
@@ -387,7 +387,7 @@ class Committer:
     def _delta(self, commit: PendingCommit, ahead: int = 0) -> Delta:
         """Return what a transaction changes; it is the next one after `ahead` others."""
         change, net = commit.change, commit.net
-        live: dict[str, Asked] = {}
+        live: dict[str, KeptQuery] = {}
         if self._demands.kept.arities:
             live |= self._demands.watched
         if commit.needs.equality:
@@ -398,7 +398,7 @@ class Committer:
         known, dictionary = change.program.predicates, self._engine.dictionary
         return Delta(net, known, dictionary, number, seconds, commit.notices, watched, schema)
 
-    def _schema_of_change(self, change: Change, live: Mapping[str, Asked]) -> Callable[[Predicate], Schema]:
+    def _schema_of_change(self, change: Change, live: Mapping[str, KeptQuery]) -> Callable[[Predicate], Schema]:
         """Return the types of the changed rows: those that were deleted followed from the rules before."""
         facts, types, programs = self._program.facts.stated, self._data.types, (change.before, change.program)
         found: list[SchemasOf] = []
@@ -417,7 +417,7 @@ class Committer:
         return schema
 
 
-def _described(asked: Asked) -> Predicate:
+def _described(asked: KeptQuery) -> Predicate:
     """Return the answers of a live query as a predicate, for those who are told of its changes."""
     names = asked.query.variables
     return Predicate(asked.name, len(names), names, (ColumnType.ANY,) * len(names), asked.query.text.strip())
@@ -483,7 +483,7 @@ class _Normalising:
         change, given = self._change, self._time.stating
         timed = change.program.timed.union(name for name, _ in change.times.removed)
         always = {
-            name: taken(rows, given.are_given(name, rows) | ((self._flags(name, rows) & EXPLICIT) != 0))
+            name: select(rows, given.are_given(name, rows) | ((self._flags(name, rows) & EXPLICIT) != 0))
             for name, rows in removed.items()
             if name in timed
         }
@@ -511,10 +511,10 @@ class _Normalising:
         known = {name: some for name, some in rows.items() if name in self._change.before.predicates}
         if not (self._flags_of_all(known) & EXPLICIT).any():
             return rows
-        return {name: taken(some, (self._flags(name, some) & EXPLICIT) == 0) for name, some in rows.items()}
+        return {name: select(some, (self._flags(name, some) & EXPLICIT) == 0) for name, some in rows.items()}
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
-        return taken(rows, (self._flags(name, rows) & EXPLICIT) != 0)
+        return select(rows, (self._flags(name, rows) & EXPLICIT) != 0)
 
     def _flags_of_all(self, rows: Mapping[str, Rows]) -> Any:
         return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})

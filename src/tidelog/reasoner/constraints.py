@@ -30,7 +30,7 @@ from tidelog.logic.program import (
 )
 from tidelog.plan.reserved_relations import VIOLATIONS
 from tidelog.plan.rule_text import Writing
-from tidelog.query.kept_queries import Demands
+from tidelog.query.kept_queries import KeptQueries
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.representatives import ALIAS, MARK
 
@@ -108,7 +108,7 @@ def _written(fact: Atom, writing: Writing) -> str:
 
 
 def check_consistency(
-    program: Program, equality: Axiomatised, demands: Demands, engine: ClosingEngine
+    program: Program, equality: Axiomatised, demands: KeptQueries, engine: ClosingEngine
 ) -> None:
     """Raise `Inconsistent` if constants are equal that must not be, or `bottom()` holds."""
     unequal = equality.violation(program)

@@ -17,8 +17,8 @@ from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Rule
 from tidelog.logic.strata import strata
-from tidelog.query.kept_queries import Demands
-from tidelog.query.query_keepers import LookingUp
+from tidelog.query.kept_queries import KeptQueries
+from tidelog.query.query_keepers import RequeriedQueries
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.loading import Loader
 from tidelog.reasoner.program_state import DerivedState, ProgramState
@@ -42,8 +42,8 @@ class Deriver:
         loader: Loader,
         applier: Applier,
         recovery: Recovery,
-        demands: Demands,
-        requeried: LookingUp,
+        demands: KeptQueries,
+        requeried: RequeriedQueries,
         strategies: UsedStrategies,
         time: Temporal,
         lock: Lock,

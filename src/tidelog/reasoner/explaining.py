@@ -26,7 +26,7 @@ from tidelog.proof.member_search import EqualityView
 from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import ASKED, EqualProver, Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
-from tidelog.proof.why_not import Doubter, WhyNot
+from tidelog.proof.why_not import WhyNotSearch, WhyNot
 from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.deriving import Deriver
@@ -270,7 +270,7 @@ class Explainer:
             program = self._with_axioms(program)
         with self._runtime.limits().guarding():
             instances = self._prover.instances(program)
-            return Doubter(instances, program, self._runtime.check).explain(query, repairs)
+            return WhyNotSearch(instances, program, self._runtime.check).explain(query, repairs)
 
     def _with_axioms(self, program: Program) -> Program:
         """Return the program with the axioms of equality as rules; raise unless facts are derived by them."""

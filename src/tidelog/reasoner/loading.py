@@ -14,11 +14,11 @@ from time import perf_counter
 from tidelog.data.columns import Batch
 from tidelog.engine.events import FactsLoaded
 from tidelog.engine.interrupts import arriving, waited_for
-from tidelog.errors import Source
-from tidelog.io.data_file import DataFile, data_file, data_files, predicate_of
+from tidelog.errors import SourceText
+from tidelog.io.data_file import InputFile, data_file, data_files, predicate_of
 from tidelog.io.python_data import from_python
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import extend, giving_times, warned
 from tidelog.reasoner.loaded_data import LoadedData
@@ -40,7 +40,7 @@ class Loader:
     time: Temporal
     data: LoadedData
     strategies: UsedStrategies
-    rejects: Faults
+    rejects: RejectedRows
 
     def insert(self, predicate: str, data: object, define: bool) -> int:
         """Insert explicit facts that are Python objects, and return how many are new."""
@@ -89,7 +89,7 @@ class Loader:
             self.data.note(name, file)
             yield name, self.arriving(read(file, self.rejects, self.runtime.engine.threads), file)
 
-    def arriving(self, batches: Iterable[Batch], file: DataFile) -> Iterator[Batch]:
+    def arriving(self, batches: Iterable[Batch], file: InputFile) -> Iterator[Batch]:
         """Yield the batches of a file; limits hold while another process still writes one."""
         return arriving(batches, self.runtime.limits().check) if file.may_wait else iter(batches)
 
@@ -125,7 +125,7 @@ class Loader:
     def add(self, text: str, name: str, folder: Path | None) -> None:
         """Add the statements of a text to the program."""
         self.strategies.drain()
-        self.program.extend(warned(extend(parse(Source(name, text)), self.program.current, folder=folder)))
+        self.program.extend(warned(extend(parse(SourceText(name, text)), self.program.current, folder=folder)))
         self.define_all()
 
     def define(self, name: str, arity: int) -> Predicate:

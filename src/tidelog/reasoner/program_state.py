@@ -13,9 +13,9 @@ from tidelog.engine.protocol import Flag
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, Span
-from tidelog.io.data_file import DataFile, import_file
+from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.reader import read
-from tidelog.io.rejects import Faults
+from tidelog.io.rejects import RejectedRows
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Fact, Predicate, Program, Rule, TimedFact
 from tidelog.logic.strata import Stratum, strata
@@ -144,8 +144,8 @@ class ProgramFacts:
         self._imported = 0  # imports of the program
 
     def pending(
-        self, program: Program, faults: Faults, threads: int
-    ) -> Iterator[tuple[str, Iterable[Batch], DataFile | None, tuple[str, ...]]]:
+        self, program: Program, faults: RejectedRows, threads: int
+    ) -> Iterator[tuple[str, Iterable[Batch], InputFile | None, tuple[str, ...]]]:
         """Yield the facts that were not loaded before, predicate by predicate, each with the file that they
         are imported from, None if the program states them, and the names of their last columns if these say
         when they hold. They count as loaded when the next ones are requested.

@@ -20,7 +20,7 @@ from tidelog.engine.registry import EngineSettings
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, counted
-from tidelog.io.rejects import Faults, OnError
+from tidelog.io.rejects import RejectedRows, OnError
 from tidelog.logic.intervals import Point
 from tidelog.logic.program import Folders, Predicate, Program, Query, Rule, Sandbox
 from tidelog.logic.resolve import program_of
@@ -32,10 +32,10 @@ from tidelog.proof.explanation import Explanation
 from tidelog.proof.prover import MOST_ROWS
 from tidelog.proof.why_not import WhyNot
 from tidelog.query import registry as strategies
-from tidelog.query.kept_queries import Demands
-from tidelog.query.query_keepers import Keeping, LookingUp, Prepared
+from tidelog.query.kept_queries import KeptQueries
+from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries, PreparedQuery
 from tidelog.query.strategy import TABLE_MEMORY, Answers
-from tidelog.query.tabling import Tally
+from tidelog.query.tabling import TableCounts
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.commit import Committer
 from tidelog.reasoner.delta import Delta, find_predicate
@@ -104,7 +104,7 @@ class Reasoner:
         allow_write: Folders = None,
     ) -> None:
         program = program_of(program, Sandbox.of(allow_read, allow_write))
-        self.faults = Faults(OnError(on_error), Path(rejects))
+        self.faults = RejectedRows(OnError(on_error), Path(rejects))
         self._program = state = ProgramState(program, EqualitySettings(equality, unique_names))
         self._derived = derived = DerivedState()
         self._subscriptions = subscriptions = Subscriptions()
@@ -117,14 +117,14 @@ class Reasoner:
         self.time = Temporal(held, program, time)
         self._data = data = LoadedData(held, self._explicit_columns)
         self._strategies = used = UsedStrategies()
-        self._demands = demands = Demands(held)
+        self._demands = demands = KeptQueries(held)
         self._recovery = recovery = Recovery(
             state, derived, self.time, lock, lambda opened: self._deriver.rebuild(opened)
         )
         settings = MaintenanceSettings(maintainer, marking, modules)
         self._applier = applier = Applier(runtime, settings, state, demands, recovery)
-        keeping = Keeping(held, demands, applier.keep, self._effective)
-        requeried = LookingUp(held, self._look_up, recovery.recover)
+        keeping = MaintainedQueries(held, demands, applier.keep, self._effective)
+        requeried = RequeriedQueries(held, self._look_up, recovery.recover)
         self._loader = loader = Loader(runtime, state, self.time, data, used, self.faults)
         self._deriver = deriver = Deriver(
             runtime,
@@ -434,7 +434,7 @@ class Reasoner:
         return self._asker.explain_strategy(text, strategy)
 
     @locked
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedQuery:
         """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
 
         Unless everything is derived already, what is derived for one binding is kept for the next, and
@@ -454,7 +454,7 @@ class Reasoner:
         return live
 
     @property
-    def tables(self) -> Tally | None:
+    def tables(self) -> TableCounts | None:
         """What there is in tables; None where no query was answered by some."""
         return self._asker.tables
 

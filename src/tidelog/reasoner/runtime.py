@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.data.rows import Rows, joined, total, without
+from tidelog.data.rows import Rows, concatenate, total, without
 from tidelog.engine.events import Audience, Listener, Tally
 from tidelog.engine.interrupts import INTERRUPTS, Lock
 from tidelog.engine.limits import Limits
@@ -20,7 +20,7 @@ from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.maintenance.recompute import former
 from tidelog.query import registry as strategies
-from tidelog.query.kept_queries import Demands, Step
+from tidelog.query.kept_queries import KeptQueries, QueryStep
 from tidelog.query.strategy import Strategy
 from tidelog.reasoner.program_state import DerivedState, ProgramState
 from tidelog.rewrite.representatives import ALIAS
@@ -148,7 +148,7 @@ class OpenTransaction:
                 rows = without(rows, changed)
         if deleted is None:
             return rows
-        return joined([rows, deleted]) if rows.count else deleted
+        return concatenate([rows, deleted]) if rows.count else deleted
 
 
 class Recovery:
@@ -239,7 +239,7 @@ def not_recovered() -> EvaluationError:
 class PendingUpdate:
     """An update that is being applied, and what undoes it. Mutable: each stage adds what it has found out."""
 
-    step: Step
+    step: QueryStep
     net: NetChange = NO_CHANGE
     opened: OpenTransaction = field(init=False)  # once it is open
     is_installed: bool = False  # it is not rolled back any more
@@ -297,7 +297,7 @@ class Applier:
         runtime: Runtime,
         settings: MaintenanceSettings,
         program: ProgramState,
-        demands: Demands,
+        demands: KeptQueries,
         recovery: Recovery,
     ) -> None:
         self._runtime = runtime
@@ -321,7 +321,7 @@ class Applier:
         )
         self._of_classes = self._program.equality.attach(runtime, self.maintainer)
 
-    def keep(self, step: Step) -> None:
+    def keep(self, step: QueryStep) -> None:
         """Apply what kept queries need, all of it or nothing."""
         self._recovery.whole(lambda opened: run(PendingUpdate(step), self._keep_stages))
 
@@ -340,7 +340,7 @@ class Applier:
         _count(tally, loaded, derived, update, pending.net)
         self._runtime.check()
 
-    def _undo(self, step: Step) -> None:
+    def _undo(self, step: QueryStep) -> None:
         """Apply the inverse of an update. Nothing stops this."""
         with self._runtime.no_limits().guarding():
             self._apply(step.update.inverse, step.after, step.before)

@@ -33,8 +33,8 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program, Query, Sandbox, Variable
 from tidelog.logic.resolve import program_of
 from tidelog.maintenance.special_strata import Closures
-from tidelog.query.kept_queries import Asked, Demands, Step
-from tidelog.query.query_keepers import Keeping
+from tidelog.query.kept_queries import KeptQuery, KeptQueries, QueryStep
+from tidelog.query.query_keepers import MaintainedQueries
 from tidelog.reasoner.program_state import History
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.runtime import Runtime
@@ -513,19 +513,19 @@ class StoredReasoner(Reasoner):
         change.commit()
 
 
-class StoredKeeping(Keeping):
+class StoredKeeping(MaintainedQueries):
     """Kept queries that are in the store too; those of earlier processes go on when they are asked again."""
 
     def __init__(
         self,
         engine: ClosingEngine,
-        demands: Demands,
-        apply: Callable[[Step], None],
+        demands: KeptQueries,
+        apply: Callable[[QueryStep], None],
         program: Callable[[], Program],
         note: Callable[[bytes], None],
     ) -> None:
         super().__init__(engine, demands, apply, program)
-        self.waiting: list[Asked] = []  # kept since an earlier process, not asked in this one
+        self.waiting: list[KeptQuery] = []  # kept since an earlier process, not asked in this one
         self._note = note
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:

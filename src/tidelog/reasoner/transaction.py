@@ -19,11 +19,11 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, Keys, Rows, distinct, joined, rows_of, taken, without
+from tidelog.data.rows import Ids, Keys, Rows, distinct, concatenate, rows_of, select, without
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.engine.protocol import Flag
-from tidelog.errors import DataError, Diagnostic, ProgramError, Source, Span, TidelogError, suggest
-from tidelog.io.data_file import DataFile, import_file
+from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, Span, TidelogError, suggest
+from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.python_data import from_python, values_of
 from tidelog.io.reader import read
 from tidelog.io.rejects import RejectedRows
@@ -190,7 +190,7 @@ class Change:
         faults: Faults,
         lock: Lock,
         commit: Callable[[Change], Delta],
-        arriving: Callable[[Iterable[Batch], DataFile], Iterator[Batch]],
+        arriving: Callable[[Iterable[Batch], InputFile], Iterator[Batch]],
         missing: str = "error",
     ) -> None:
         if missing not in ON_MISSING:
@@ -357,17 +357,17 @@ class Change:
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text: rules, facts, declarations, imports."""
         with gc_disabled():
-            self.take(parse(Source(name, text)), unsigned="+", folder=folder)
+            self.take(parse(SourceText(name, text)), unsigned="+", folder=folder)
 
     def remove(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Delete the rules and facts of a text. Rules are found by what they mean."""
         with gc_disabled():
-            self.take(parse(Source(name, text)), unsigned="-", folder=folder)
+            self.take(parse(SourceText(name, text)), unsigned="-", folder=folder)
 
     def apply(self, text: str, *, name: str = "<changes>") -> None:
         """Insert and delete what a change script says, one transaction; it may end with `@commit .`"""
         with gc_disabled():
-            self.take(_without_last_commit(parse(Source(name, text))))
+            self.take(_without_last_commit(parse(SourceText(name, text))))
 
     @locked
     def take(

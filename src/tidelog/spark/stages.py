@@ -24,7 +24,7 @@ from tidelog.data.typed_columns import with_mixed
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, ProgramError, Source, codes, suggest
+from tidelog.errors import Diagnostic, ProgramError, SourceText, codes, suggest
 from tidelog.io.rejects import OnError
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
@@ -550,7 +550,7 @@ def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[P
 
 def resolved(text: str, program: Program) -> Query:
     """Return the query that a text is."""
-    return resolve_query(parse_literals(Source("<query>", text)), program, text)
+    return resolve_query(parse_literals(SourceText("<query>", text)), program, text)
 
 
 def read_by(program: Program, outputs: Sequence[OutputSchema]) -> Callable[[str], bool]:

@@ -27,7 +27,7 @@ from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.data.dictionary_kernels import gather_texts
 from tidelog.engine.exchange import owner_kernels
 from tidelog.engine.exchange.sockets import Lost
-from tidelog.errors import Diagnostic, Severity, Source, Span, TidelogError, codes
+from tidelog.errors import Diagnostic, Severity, SourceText, Span, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import types_of_kinds
@@ -444,7 +444,7 @@ def error_of(sent: Any, spans: Sequence[Span | None]) -> TidelogError:
     return ERRORS.get(record["error"], TidelogError)(diagnostics)
 
 
-def _span_of(record: Sequence[Any] | None, sources: Mapping[str, Source]) -> Span | None:
+def _span_of(record: Sequence[Any] | None, sources: Mapping[str, SourceText]) -> Span | None:
     if record is None or record[0] not in sources:
         return None
     return Span(sources[record[0]], record[1], record[2])
