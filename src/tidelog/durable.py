@@ -134,6 +134,23 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file, on the disk when this returns.
+
+    It is written in one call to a file that is open for appending, so that lines of two processes do not mix.
+    An unfinished line before it, left by a crash, is ended first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        is_unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        write_all(descriptor, b"\n" * is_unfinished + line + b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class HeldError(Exception):
     """Raised if the lock is held, by another process or this one; `holder` is what the file says."""
 

@@ -131,7 +131,7 @@ def send(
     """Apply a batch to the store in a folder."""
     reasoner = tables.opened(path, program, {"threads": 1}).reasoner
     named = BatchId("app", number)
-    faults = Faults(OnError.FAIL)
+    faults = RejectedRows(OnError.FAIL)
     return tables.apply_changes(reasoner, sources(case, batch), named, "ignore", faults, publish)
 
 
@@ -275,7 +275,7 @@ def test_facts_as_rows_are_read_as_the_same_facts(
         assert table.num_rows + others.count == len(rows)
         # Deleting what is listed as rows, and the others, deletes all of it, and nothing is unknown.
         delta = tables.apply_changes(
-            reasoner, [(shape, [table])], None, "error", Faults(OnError.FAIL), None, {"p": others}
+            reasoner, [(shape, [table])], None, "error", RejectedRows(OnError.FAIL), None, {"p": others}
         )
         assert delta is not None and delta.removed == 2 * len(rows) and not len(reasoner["p"])
         reasoner.close()

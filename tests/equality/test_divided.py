@@ -14,7 +14,7 @@ from tests.engine import meshes
 from tests.engine.meshes import facts
 from tests.equality.laboratory import Facts, held, reference
 from tests.equality.scripts import DECLARED, Script, scripts
-from tidelog.engine.exchange import Task
+from tidelog.engine.exchange import ExchangeTask
 from tidelog.equality.distributed import EqualityTask
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
 from tidelog.logic.conversions import exact

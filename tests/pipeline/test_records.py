@@ -119,7 +119,7 @@ def take(records: Records, rows: pa.Table, shape: RecordShape) -> None:
     """Give records to what gathers them, the last one first, with the places where they stand."""
     for place in reversed(range(rows.num_rows)):
         one = rows.slice(place, 1)
-        for batch in from_python(one, shape.types, shape.names, Faults(OnError.FAIL)):
+        for batch in from_python(one, shape.types, shape.names, RejectedRows(OnError.FAIL)):
             records.gather(batch, np.array([[place // 4, place % 4]]))
 
 

@@ -68,7 +68,7 @@ REPORT = RunReport(
         ),
     ),
     assertions=(Assertion("orders<1>.csv", "min-rows", True, GuardSeverity.FAIL),),
-    dependencies=(Dependency("order", "spent", "#"), Dependency("person", "spent", "~")),
+    dependencies=(PredicateDependency("order", "spent", "#"), PredicateDependency("person", "spent", "~")),
 )
 
 

@@ -49,7 +49,7 @@ def ask(reasoner: tl.Reasoner, query: str) -> set[tuple[object, ...]]:
 
 
 def tables_of(reasoner: tl.Reasoner) -> ProgramTables:
-    strategy = reasoner._strategies["tabling"]
+    strategy = reasoner._strategies.by_name["tabling"]
     assert isinstance(strategy, Tabling) and strategy.kept is not None
     return strategy.kept
 

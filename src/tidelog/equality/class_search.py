@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Ids, Rows, codes_of, distinct, concatenate, select, without
+from tidelog.data.rows import Ids, Rows, codes_of, concatenate, distinct, select, without
 from tidelog.equality.classes import NONE, Classes, MovedConstants, Pairs, neighbours
 from tidelog.equality.work_relations import (
     CHECKED,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Ids, Ids, Rows, codes_of
+from tidelog.data.rows import Ids, Rows, codes_of
 from tidelog.equality import class_kernels as kernels
 from tidelog.equality.work_relations import GIVEN, BatchedRules, BoundQuery, WorkRelations
 from tidelog.logic.program import EQUAL, Atom, Program, Variable

@@ -32,7 +32,6 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
-from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 

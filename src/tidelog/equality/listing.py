@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, LazyRows, NetRows, Rows, distinct, concatenate, select, without
+from tidelog.data.rows import Ids, LazyRows, NetRows, Rows, concatenate, distinct, select, without
 from tidelog.equality.classes import NONE, Classes, Grouped, Grouping, expanded, spread
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import (

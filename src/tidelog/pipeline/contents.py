@@ -15,7 +15,6 @@ from math import lcm
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -69,8 +68,8 @@ class ChangedRows:
         if not later.count:
             return self
         return ChangedRows(
-            joined([without(self.removed, later.added), without(later.removed, self.added)]),
-            joined([without(self.added, later.removed), without(later.added, self.removed)]),
+            concatenate([without(self.removed, later.added), without(later.removed, self.added)]),
+            concatenate([without(self.added, later.removed), without(later.added, self.removed)]),
         )
 
     @property
@@ -89,7 +88,7 @@ def no_rows(arity: int) -> Rows:
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
 
 
-# ---- Times in published rows: columns behind the arguments that say from when to when, as in `run --output`.
+# ---- RowTimes in published rows: columns behind the arguments that say from when to when, as in `run --output`.
 #
 # As an id, a bound has one value whatever its unit and source: a whole number, else a moment in microseconds,
 # else an exact text, and `UNBOUNDED` where there is no end, which files leave out. So rows with times are
@@ -143,7 +142,7 @@ def table_names(names: Iterable[str]) -> tuple[str, ...]:
 # ---- to ids
 
 
-def time_ids(times: Times, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
+def time_ids(times: RowTimes, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
     """Return the columns of intervals, with the period by which each repeats if `every` is given."""
     timeline, left, right = times.timeline, times.left, times.right
     scale = 1 if timeline.is_integer else timeline.scale
@@ -195,7 +194,7 @@ def _value(point: Fraction) -> Value:
 
 def times_in(
     rows: Rows, layout: TableLayout, dictionary: Dictionary, is_integer: bool
-) -> tuple[Times, Integers | None]:
+) -> tuple[RowTimes, Integers | None]:
     """Return when rows hold, and the periods by which they repeat, 0 if not; None without such a column."""
     columns = rows.columns[layout.arguments :]
     bounds = [columns[0], columns[1], *columns[4:5]]
@@ -359,7 +358,7 @@ class IntervalStarts:
         ends = left[reaches], np.minimum(right[reaches], first - 1)
         self._tables[name] = TimedTable.of(name, tuple(columns[:, reaches]), *ends)
 
-    def whole(self, name: str, facts: Table, lists: Lists) -> Lists:
+    def whole(self, name: str, facts: IdColumns, lists: IntervalLists) -> IntervalLists:
         """Return the lists of facts, with the points that were forgotten of their intervals."""
         timeline = self._time.store.timeline
         if timeline.scale != self._timeline.scale:
@@ -388,7 +387,7 @@ class TimedContents:
         is_timed, is_periodic = predicate.name in self.names, self._time.periodic is not None
         return layout_of(predicate, is_timed, is_periodic, self._time.store.timeline.is_calendar)
 
-    def _rows(self, columns: Sequence[np.ndarray], times: Times, every: Integers | None = None) -> Rows:
+    def _rows(self, columns: Sequence[np.ndarray], times: RowTimes, every: Integers | None = None) -> Rows:
         """Return facts with their intervals, and with the period of each where there are periods."""
         if self._time.periodic is not None and every is None:
             every = np.zeros(len(times.left), np.int64)
@@ -410,13 +409,13 @@ class TimedContents:
         table = self._time.store.tables[name]
         less, more = (self._difference(table, rows) for rows in (lost, gained))
         numbers = np.union1d(less.numbers, more.numbers)
-        now = self._starts.whole(name, table.facts.columns[:, numbers], table.lists.taken(numbers))
-        before = now.without(more.lists, now.numbers, more.places(numbers))
-        before = before.united(less.lists, before.numbers, less.places(numbers))
+        now = self._starts.whole(name, table.facts.columns[:, numbers], table.lists.take(numbers))
+        before = now.without(more.lists, now.numbers, more.positions(numbers))
+        before = before.united(less.lists, before.numbers, less.positions(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
         return ChangedRows.between(then, since)
 
-    def since(self, name: str, columns: Sequence[np.ndarray], times: Times) -> ChangedRows:
+    def since(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> ChangedRows:
         """Return the intervals deleted and inserted since rows were published, where time has not passed.
 
         The rows are those that reach up to the time that was advanced to, or beyond.
@@ -433,10 +432,10 @@ class TimedContents:
         every = np.union1d(numbers[kept], table.number(facts, len(then_numbers)))
         places = np.full(table.facts.rows, -1, np.int64)
         places[numbers[kept]] = kept
-        now = nothing(len(every)).united(lists, np.arange(len(every)), places[every])
+        now = empty_lists(len(every)).united(lists, np.arange(len(every)), places[every])
         now = self._starts.whole(name, table.facts.columns[:, every], now)
         known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
-        before = nothing(len(every)).united(then.lists, np.arange(len(every)), known)
+        before = empty_lists(len(every)).united(then.lists, np.arange(len(every)), known)
         return ChangedRows.between(self._of(table, every, before), self._of(table, every, now))
 
     def _difference(self, table: TimedTable, rows: TimedRows | None) -> IntervalDelta:
@@ -588,7 +587,7 @@ class PublishedContents:
         """Return whether facts of a predicate are in its table that the reasoner has forgotten."""
         return name in self._timed.names and self.reasoner.time.past.time is not None
 
-    def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> ChangedRows:
+    def since(self, name: str, rows: tuple[Sequence[Any], RowTimes]) -> ChangedRows:
         """Return the changes since these rows were published, which reach into what is not forgotten."""
         return self._timed.since(name, *rows)
 

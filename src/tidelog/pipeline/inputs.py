@@ -22,7 +22,7 @@ from tidelog.io.reader import read
 from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic.conversions import exact
 from tidelog.logic.import_options import Nulls
-from tidelog.logic.program import Fact, Program, TimedFact, facts_by_predicate
+from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
@@ -38,18 +38,19 @@ from tidelog.pipeline.source_files import (
     find_predicate_of,
 )
 from tidelog.pipeline.version_folder import InputRecord, Manifest, Store, digest
+from tidelog.reasoner.loaded_data import WITH_SCHEMAS
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
 from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import RowTimes
 from tidelog.temporal.timed_relation import INTERVAL
 
-Timed = tuple[Batch, Times]  # rows, and when each holds
+Timed = tuple[Batch, RowTimes]  # rows, and when each holds
 
 
 def readable(
     batch: Batch, names: tuple[str, ...], is_integer: bool, faults: RejectedRows, place: str, begin: int = 0
-) -> Iterator[tuple[int, Batch, Times]]:
+) -> Iterator[tuple[int, Batch, RowTimes]]:
     """Yield the rows whose last columns can be read as times, in parts, with where each begins in the batch.
 
     The batch is halved until the rows that cannot be read are found, which are rejected.
@@ -100,7 +101,7 @@ class SourceBinding:
     read: Callable[[RejectedRows], Iterator[Batch]]
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
-    data: tuple[DataFile, ...] = ()  # what `read` reads, if that is files of a source
+    data: tuple[InputFile, ...] = ()  # what `read` reads, if that is files of a source
     filter: RowFilter | None = None
     on_error: str = "reject"
     volatile: bool = False
@@ -180,7 +181,9 @@ def program_inputs(program: Program) -> Iterator[SourceBinding]:
         )
 
 
-def _fact_reader(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
+def _fact_reader(
+    facts: Sequence[Fact], times: Sequence[str] = ()
+) -> Callable[[RejectedRows], Iterator[Batch]]:
     """Return a reader of facts, with the intervals at which they hold behind their arguments."""
 
     def read_facts(faults: RejectedRows) -> Iterator[Batch]:
@@ -238,7 +241,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
     )
 
 
-def held_in(file: DataFile) -> Columns:
+def held_in(file: InputFile) -> Columns:
     """Return the types of the values that a file may have; those of text follow from declared types alone."""
     types = [kind for kind in file.types or () if kind is not ColumnType.SKIP]
     types = types[: len(types) - file.times]
@@ -275,7 +278,7 @@ def marks_of(source: Source) -> str:
     return digest(repr(replace(source, span=None, path=(), version=None)))
 
 
-def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch]:
+def read_in_process(files: Iterable[InputFile], faults: RejectedRows) -> Iterator[Batch]:
     """Yield the rows of files, read in this process."""
     threads = os.cpu_count() or 1
     for file in files:

@@ -74,7 +74,7 @@ def load_settings(path: Path | str) -> Settings:
 
 def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> Settings:
     """Return the job of a text; relative paths in it lie in `folder`."""
-    return _settings(Document(Text(name, text)), Path(folder))
+    return _settings(TomlDocument(Text(name, text)), Path(folder))
 
 
 def _settings(document: TomlDocument, folder: Path) -> Settings:
@@ -113,7 +113,7 @@ def _settings(document: TomlDocument, folder: Path) -> Settings:
     return settings
 
 
-def _storage(table: Table | None) -> dict[str, str]:
+def _storage(table: TomlTable | None) -> dict[str, str]:
     """Return the settings of object stores; a value is a text, or the name of an environment variable."""
     found: dict[str, str] = {}
     if table is None:
@@ -137,7 +137,7 @@ def _storage(table: Table | None) -> dict[str, str]:
     return found
 
 
-def _publish(root: Table) -> tuple[str, str | None]:
+def _publish(root: TomlTable) -> tuple[str, str | None]:
     """Return the folder of published versions, and the format of its tables if it is given."""
     table = root.table("publish") if root.is_table("publish") else None
     if table is None:
@@ -149,7 +149,7 @@ def _publish(root: Table) -> tuple[str, str | None]:
     return folder, form
 
 
-def read_report_folder(table: Table | None) -> str | None:
+def read_report_folder(table: TomlTable | None) -> str | None:
     """Return the folder of reports that the `[report]` of a job file names, if there is one."""
     if table is None:
         return None
@@ -158,7 +158,7 @@ def read_report_folder(table: Table | None) -> str | None:
     return folder or None
 
 
-def read_openlineage(table: Table | None) -> OpenLineageSettings | None:
+def read_openlineage(table: TomlTable | None) -> OpenLineageSettings | None:
     """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
     if table is None:
         return None
@@ -184,7 +184,7 @@ def read_openlineage(table: Table | None) -> OpenLineageSettings | None:
     return settings
 
 
-def _guards(root: Table) -> Guards:
+def _guards(root: TomlTable) -> Guards:
     guards = read_guards(root)
     for place, one in enumerate(guards.expectations):
         if one.predicate == BOTTOM:
@@ -235,7 +235,7 @@ def _source(table: TomlTable) -> Source:
     return source
 
 
-def _check_place(table: Table, given: str | None, has_path: bool, has_query: bool = False) -> None:
+def _check_place(table: TomlTable, given: str | None, has_path: bool, has_query: bool = False) -> None:
     """Note keys that are missing, or make no sense, to say where data is."""
     if given == "jdbc":
         if "url" not in table:
@@ -350,7 +350,7 @@ def _memory(table: TomlTable) -> int | None:
     return None if found is None else int(float(found[1]) * {"MB": 10**6, "GB": 10**9}[found[2]])
 
 
-def _time(table: Table) -> tuple[str, ...]:
+def _time(table: TomlTable) -> tuple[str, ...]:
     """Return what columns behind the arguments say of when a fact holds."""
     names = table.texts("time") or ()
     if len(names) not in (0, 1, 2, 4):
@@ -358,7 +358,7 @@ def _time(table: Table) -> tuple[str, ...]:
     return names
 
 
-def _horizon(table: Table) -> str | None:
+def _horizon(table: TomlTable) -> str | None:
     """Return from when to when facts are derived, as text."""
     text = table.text("horizon")
     try:
@@ -428,7 +428,7 @@ def _stream(table: TomlTable) -> Stream:
     return stream
 
 
-def _check_stream(table: Table, stream: Stream) -> None:
+def _check_stream(table: TomlTable, stream: Stream) -> None:
     """Note keys of a stream that are missing, or do not go together."""
     given = stream.format
     if given in (*FILE_STREAMS, "changes"):

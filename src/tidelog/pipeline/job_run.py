@@ -357,7 +357,7 @@ def _derive(run: _JobRun) -> Manifest:
 def _derive_in_tasks(run: _JobRun) -> Manifest:
     """Publish what follows from all inputs, derived in tasks of Spark, which write the tables."""
     from tidelog.pipeline.spark_run import SparkInputReader, derive_on_spark, with_types_of
-    from tidelog.spark.stages import held_by
+    from tidelog.spark.stages import types_in
 
     job, version = run.job, run.version
     job.resident.discard()
@@ -377,7 +377,7 @@ def _derive_in_tasks(run: _JobRun) -> Manifest:
     derived = sum(rows for name, rows in written.rows.items() if name in tables)
     batch = before.batch if before else None
     origin = version.origin("full", run.bare_program, hash_of(run.program), inputs.inputs, batch)
-    origin = with_types_of(written.derived, origin).with_types(held_by(given.inputs.values())[0])
+    origin = with_types_of(written.derived, origin).with_types(types_in(given.inputs.values())[0])
     job.reached("derived", counted(derived, "fact"))
     try:
         run.guards.check(inputs, before, TableRows(written.rows, written.head))

@@ -365,7 +365,9 @@ class BatchPublisher:
         predicate = find_named(str(stream.predicate), program, stream.span)
         return IncomingStream.of(stream, predicate, program)
 
-    def records(self, shape: RecordShape, stream: Stream, faults: Faults, highest: str | None) -> Records:
+    def records(
+        self, shape: RecordShape, stream: Stream, faults: RejectedRows, highest: str | None
+    ) -> Records:
         """Return what gathers the records of a stream."""
         reasoner = self.job.open_reasoner
         parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"

@@ -65,7 +65,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
 from tidelog.rewrite.dropped_rows import aside_table, public_name, tables_of
-from tidelog.temporal.timed_changes import Times
+from tidelog.temporal.timed_changes import RowTimes
 
 
 def publish_facts(
@@ -310,7 +310,7 @@ def rows_open_in(
         timeline = time.store.timeline
         none = np.zeros(0, np.int64)
         return list(no_rows(layout.arguments).columns), RowTimes(timeline, none, none)
-    rows = joined(parts)
+    rows = concatenate(parts)
     times, _ = times_in(rows, layout, reasoner.engine.dictionary, origin.is_integer_time)
     return list(rows.columns[: layout.arguments]), times
 

@@ -28,7 +28,7 @@ from tidelog.durable import append_line
 from tidelog.errors import DataError, Diagnostic, Severity, codes
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.pipeline.job_settings import OpenLineageSettings
-from tidelog.show.column_lineage import PredicateDependency, How, Lineage, ColumnOrigin
+from tidelog.show.column_lineage import ColumnOrigin, How, Lineage, PredicateDependency
 
 FORMAT: Final = "tidelog-run"
 VERSION: Final = 1  # of the JSON; a new key does not change it

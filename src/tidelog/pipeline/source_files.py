@@ -59,7 +59,7 @@ from tidelog.reasoner.transaction import Change
 _FIRST_BYTES = 1 << 16
 
 
-def columns_of(files: Iterable[DataFile]) -> tuple[str, ...]:
+def columns_of(files: Iterable[InputFile]) -> tuple[str, ...]:
     """Return the columns of the first of the files: names, or numbers where there are no names.
 
     Columns that are found by name are in the order of their names: no other order means anything.
@@ -205,7 +205,7 @@ def with_times(program: Program, settings: Settings) -> Program:
 
 def data_files_of(
     source: Source, settings: Settings, program: Program, predicate: Predicate
-) -> list[DataFile]:
+) -> list[InputFile]:
     """Return the files that the paths of a source name, each as it is to be read."""
     local = [each for each in source.paths if not is_remote(each)]
     paths = [path for written in local for path in _expanded(written, source, settings)]
@@ -476,7 +476,7 @@ class VersionedSource:
         self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: RowFilter | None
     ) -> Rows:
         """Return the facts that rows of the table still have; only rows `among` these values are read."""
-        faults = Faults(OnError.SKIP)
+        faults = RejectedRows(OnError.SKIP)
         is_here = np.zeros(rows.count, dtype=bool)
         batches = self._table.batches(self.read_columns, among)
         for batch in read_arrow_data(batches, self.wanted, faults):

@@ -121,8 +121,8 @@ class SparkInputReader:
         items = [_item(source, program, settings) for source in settings.sources]
         items += (_imported(transfer, program) for transfer in program.imports)
         self._items: list[SparkBinding] = with_keys(items)
-        self._readings: dict[str, Reading] = {}
-        self._together: Together | None = None
+        self._readings: dict[str, SourceRows] = {}
+        self._together: CombinedSources | None = None
         self._feeds: dict[str, SourceChanges | None] = {}  # what changed in tables, by predicate
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
@@ -159,13 +159,13 @@ class SparkInputReader:
         marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
         return InputRecord(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
 
-    def reading(self, item: SparkBinding) -> Reading:
+    def reading(self, item: SparkBinding) -> SourceRows:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
             self._readings[item.key] = self._of(item)
         return self._readings[item.key]
 
-    def _of(self, item: SparkBinding) -> Reading:
+    def _of(self, item: SparkBinding) -> SourceRows:
         """Return the rows of an input, in the version of its table that the run has found."""
         source, table = item.source, item.table
         if table is not None:
@@ -179,12 +179,12 @@ class SparkInputReader:
         name = file_name(f"{item.predicate}.{self._items.index(item) + 1}", "csv")
         return (self._store.rejects(self._number) / name).resolve()
 
-    def _read(self, items: Sequence[SparkBinding], before: Manifest | None, full: bool) -> Together:
-        """Return inputs that are read together, those in one scan that Spark reads alike."""
+    def _read(self, items: Sequence[SparkBinding], before: Manifest | None, full: bool) -> CombinedSources:
+        """Return inputs that are read combine_sources, those in one scan that Spark reads alike."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
             self._check_drift(item, readings[item.key].columns, before, full)
-        self._together = together(readings, read_by(self._program, ()))
+        self._together = combine_sources(readings, read_by(self._program, ()))
         return self._together
 
     # ---- all inputs
@@ -282,7 +282,7 @@ class SparkInputReader:
         self.note()
 
     @contextmanager
-    def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
+    def _written(self, found: CombinedSources) -> Iterator[dict[str, _Facts]]:
         """Return the facts of inputs, by their keys, in files that exist within the block."""
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
         taken = share_columns({name: each.spark for name, each in found.inputs.items()})
@@ -398,7 +398,7 @@ class SparkInputReader:
         reading = replace(
             facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
         ).reading()
-        faults = Faults(OnError.FAIL)
+        faults = RejectedRows(OnError.FAIL)
         for table in fetch_by_files(differences(then, union(frames)), self._store.incoming):
             kinds = table.column(CHANGE_TYPE)
             rows = table.drop_columns([CHANGE_TYPE])
@@ -409,7 +409,7 @@ class SparkInputReader:
 
     def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
         """Yield all rows of a predicate's inputs, some at a time."""
-        faults = Faults(OnError.FAIL)
+        faults = RejectedRows(OnError.FAIL)
         for stated in self._program_inputs:
             if stated.predicate == name and not stated.time:
                 yield from stated.read(faults)
@@ -468,9 +468,9 @@ def derive_on_spark(
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
     tables = [each.name for each in tables_of(given.program).values()]
     derived = given.derive(frames, tables, "fail", "fail", choice)
-    has_state = choice.tasks == 1 and len(derived.around) < len(tables)
-    if has_state and derived.around:  # the state has all facts
-        derived = given.derive(frames, tables, "fail", "fail", choice, goes_around_tasks=False)
+    has_state = choice.tasks == 1 and len(derived.passed_through) < len(tables)
+    if has_state and derived.passed_through:  # the state has all facts
+        derived = given.derive(frames, tables, "fail", "fail", choice, may_pass_through=False)
     written = _write_tables(
         derived, list(tables_of(given.program)), publication, state if has_state else None
     )
@@ -622,7 +622,7 @@ def with_object_stores(session: SparkSession, settings: Settings) -> SparkSessio
     return session
 
 
-def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[FoundFile]:
+def files_of(source: FactSource, folder: Path, session: Callable[[], SparkSession]) -> Sequence[FoundFile]:
     """Return the files of a source; no session is needed for those on a disk of this machine."""
     listed = local_files(source, folder)
     return found_files(session(), source, folder)[0] if listed is None else listed
@@ -640,10 +640,10 @@ def fetched_input(
             readings.append(read_source(session(), item.source, program, folder))
         return readings[0]
 
-    def read(faults: Faults) -> Iterator[Batch]:
+    def read(faults: RejectedRows) -> Iterator[Batch]:
         shape = reading().input.reading()
         with telling():
-            for table in fetched_by_files(reading().frame, incoming):
+            for table in fetch_by_files(reading().frame, incoming):
                 yield from shape.batches(table, source.shown, faults)
             for row in reading().rejects.toLocalIterator():
                 faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
@@ -691,7 +691,7 @@ def _is_same(one: InputRecord, other: InputRecord | None) -> bool:
     return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
 
 
-def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
+def _stamps(files: Sequence[FoundFile]) -> dict[str, tuple[int, int, str]]:
     """Return the stamps of files: their sizes, and when they were written."""
     found = {}
     for file in files:

@@ -3,8 +3,8 @@
 What holds of a batch of records, in their order, or in that of their column `order`:
 
 - **the last record counts**: of several records of one fact the last one decides;
-- **duplicates** (an explicit fact is inserted again, or a record repeats another) change nothing;
-- **missing** ones (a fact is deleted that is not explicit) change nothing, and are rejected unless ignored;
+- **duplicates** (an explicit fact is inserted again, or a record repeats another) change empty_lists;
+- **missing** ones (a fact is deleted that is not explicit) change empty_lists, and are rejected unless ignored;
 - **late** ones (the order is lower than one of an earlier batch) are rejected;
 - **malformed** ones are rejected.
 
@@ -146,7 +146,7 @@ class Records:
 
     def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Return the records in their order: facts, whether they are inserted, and their places."""
-        rows, signs = joined(self._rows), np.concatenate(self._signs)
+        rows, signs = concatenate(self._rows), np.concatenate(self._signs)
         positions = np.concatenate(self._positions)
         first = signs if self._shape.is_feed else np.zeros(len(signs), bool)
         arrival = np.lexsort((positions[:, 1], positions[:, 0], first))
@@ -166,7 +166,7 @@ class Records:
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
         self._note_missing(rows, ~signs & ~explicit, standing)
-        return ChangedRows(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
+        return ChangedRows(select(rows, ~signs & explicit), select(rows, signs & ~explicit))
 
     def _in_order(
         self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]
@@ -197,7 +197,7 @@ class Records:
         self.tally.missing += int(np.count_nonzero(missing))
         for place in np.flatnonzero(missing).tolist():
             is_derived = bool(standing[place])
-            reason = "it is derived, not stated" if is_derived else "it is not there to be taken away"
+            reason = "it is derived, not stated" if is_derived else "it is not there to be select away"
             self._reject(DERIVED if is_derived else NOT_THERE, reason, rows, place, "-", is_missing=True)
 
     def _reject(
@@ -261,7 +261,7 @@ class TimedRecords(Records):
             is_done = signs[some] | (absent.count == 0) | self._ignores_missing
             for place in some[~is_done].tolist():
                 self._reject_missing(columns[:, place], left[place], right[place])
-            pending.do(some[is_done], lists.taken(np.flatnonzero(is_done)), signs[some[is_done]])
+            pending.do(some[is_done], lists.take(np.flatnonzero(is_done)), signs[some[is_done]])
         name = self._shape.predicate.name
         change.times.removed.append((name, pending.rows(pending.deleted)))
         change.times.added.append((name, pending.rows(pending.inserted)))
@@ -301,25 +301,25 @@ class _PendingPoints:
 
     def __init__(self, time: Temporal, name: str, facts: IdColumns) -> None:
         self._time = time
-        self._given = time.store.given.get(name) or TimedTable(name, len(facts))
+        self._given = time.store.explicit.get(name) or TimedTable(name, len(facts))
         self.deleted, self.inserted = (TimedTable(name, len(facts)) for _ in range(2))
         self.deleted.number(facts, facts.shape[1])
         self.numbers = self.inserted.number(facts, facts.shape[1])  # of each record's fact, the same in both
         self._known = self._given.facts.find(facts, facts.shape[1])
 
-    def absent(self, records: Integers, lists: Lists) -> Lists:
+    def absent(self, records: Integers, lists: IntervalLists) -> IntervalLists:
         """Return the points of records, of one fact each, that are not explicit as it stands."""
         every, numbers = np.arange(len(records)), self.numbers[records]
-        held = nothing(len(records)).united(self._given.lists, every, self._known[records])
+        held = empty_lists(len(records)).united(self._given.lists, every, self._known[records])
         held = held.without(self.deleted.lists, every, numbers).united(self.inserted.lists, every, numbers)
         return lists.without(held, every, every)
 
     def do(self, records: Integers, lists: IntervalLists, signs: Any) -> None:
         """Insert or delete the points of records, one record per fact."""
         inserted, deleted = np.flatnonzero(signs), np.flatnonzero(~signs)
-        self.inserted.gain(self.numbers[records[inserted]], lists.taken(inserted))
-        self.deleted.gain(self.numbers[records[deleted]], lists.taken(deleted))
-        self.inserted.lose(self.numbers[records[deleted]], lists.taken(deleted))
+        self.inserted.gain(self.numbers[records[inserted]], lists.take(inserted))
+        self.deleted.gain(self.numbers[records[deleted]], lists.take(deleted))
+        self.inserted.lose(self.numbers[records[deleted]], lists.take(deleted))
 
     def rows(self, table: TimedTable) -> TimedRows:
         """Return the points as rows."""

@@ -34,7 +34,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job_file import FILE_STREAMS
 from tidelog.pipeline.job_settings import Stream
 from tidelog.pipeline.stream_records import DELETES, INSERTS, RecordShape
-from tidelog.spark.frames import fetched_by_files, few, quoted
+from tidelog.spark.frames import fetch_by_files, fetch_few, quoted
 from tidelog.spark.reading.source_columns import (
     address_of,
     converted,
@@ -219,7 +219,7 @@ def read_stream(session: SparkSession, stream: Stream, folder: Path) -> DataFram
             endings = ",".join(f"*{each}" for each in endings_of(given))
             reader = reader.option("pathGlobFilter", f"{{{endings}}}")
             frame = reader.load(location(stream, folder))
-            # Without their contents, the rows of a batch are few and small.
+            # Without their contents, the rows of a batch are fetch_few and small.
             content = ["content"] if given == "changes" else []
             return frame.select("path", "modificationTime", *content)
         reader = reader.options(**dict(stream.options))
@@ -370,7 +370,7 @@ class IncomingRecords:
     """The records of one stream in one batch, until they have been fetched. Mutates itself."""
 
     incoming: IncomingStream
-    reading: Reading | None
+    reading: SourceRows | None
     files: tuple[str, ...]
     watermark: str | None  # records of times before it are rejected
     refused: tuple[DataError, ...] = ()  # files that cannot be read at all

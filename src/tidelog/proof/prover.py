@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, Rows, distinct, concatenate
+from tidelog.data.rows import Ids, Rows, concatenate, distinct
 from tidelog.data.rows import keys_of as keys_of_rows
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
@@ -55,8 +55,8 @@ from tidelog.proof.proof_search import (
 )
 from tidelog.query.magic import ONCE, add_facts, relations
 from tidelog.query.strategy import QueryContext
-from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
-from tidelog.rewrite.renaming import Kind as AdornedKind
+from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
+from tidelog.rewrite.renaming import AdornedKind as AdornedKind
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -77,7 +77,7 @@ def demanded(query: Query, context: QueryContext) -> Iterator[None]:
     Nothing else is derived yet.
     """
     engine = context.engine
-    options = Options(context.explicit, expected_growth(engine), refined=False)
+    options = MagicOptions(context.explicit, expected_growth(engine), refined=False)
     asked = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
     made = rewrite(context.program.rules, [asked], options).apart(ONCE)
     with relations(made, engine):

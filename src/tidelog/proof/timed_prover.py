@@ -78,7 +78,7 @@ class TimedInstance:
     ready: CompiledMetricRule
     binding: StageBinding
     head: FactKey
-    times: Lists
+    times: IntervalLists
 
 
 class FactTimes:
@@ -88,8 +88,8 @@ class FactTimes:
         self.whole = whole
         self.given = given
         self.instances: Sequence[TimedInstance] = ()
-        self.now = nothing(1)  # the points proved by the last stage
-        self._gained: list[tuple[int, Lists]] = []
+        self.now = empty_lists(1)  # the points proved by the last stage
+        self._gained: list[tuple[int, IntervalLists]] = []
         self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
 
     def begin(self) -> None:
@@ -167,9 +167,9 @@ class Stages:
         columns = np.array(fact.key, np.int32).reshape(len(fact.key), 1)
         number = np.array([-1]) if table is None else table.facts.find(columns, 1)
         if table is None or number[0] < 0:
-            self.known[fact] = FactTimes(nothing(1), nothing(1))
+            self.known[fact] = FactTimes(empty_lists(1), empty_lists(1))
             return
-        self.known[fact] = FactTimes(table.lists.taken(number), self.store.given_lists(table, number))
+        self.known[fact] = FactTimes(table.lists.take(number), self.store.explicit_lists(table, number))
         if fact.predicate in self.program.timed:
             self._waiting.append(fact)
 
@@ -186,7 +186,7 @@ class Stages:
                     self._meet(used)
                     self._users.setdefault(used, []).append(instance)
 
-    def _found(self, ready: ReadyRule, fact: FactKey) -> list[TimedInstance]:
+    def _found(self, ready: CompiledMetricRule, fact: FactKey) -> list[TimedInstance]:
         """All instances of a rule that derive a fact at some time."""
         start = _started(ready, fact)
         if start is None:
@@ -236,7 +236,7 @@ class Stages:
             touched = dict.fromkeys(each for fact in changed for each in self._users.get(fact, ()))
             if stage == 1:  # those without facts in their bodies too
                 touched |= dict.fromkeys(each for known in self.known.values() for each in known.instances)
-            gained: dict[FactKey, Lists] = {}
+            gained: dict[FactKey, IntervalLists] = {}
             for instance in touched:
                 new = self._gained(instance)
                 if new.size:
@@ -246,14 +246,14 @@ class Stages:
                 self.known[fact].gain(stage, lists)
             changed = list(gained)
 
-    def _gained(self, instance: TimedInstance) -> Lists:
-        """The points that an instance proves now, and nothing has proved before."""
+    def _gained(self, instance: TimedInstance) -> IntervalLists:
+        """The points that an instance proves now, and empty_lists has proved before."""
         known = self.known[instance.head]
         lists = self.body_times(instance, lambda fact: self.known[fact].now)
         lists = lists.shifted(*instance.ready.moves)
         return minus(meet(lists, known.whole), known.now)
 
-    def body_times(self, instance: TimedInstance, read: Callable[[FactKey], Lists]) -> Lists:
+    def body_times(self, instance: TimedInstance, read: Callable[[FactKey], IntervalLists]) -> IntervalLists:
         """The times at which the body of an instance holds, if its facts hold at these."""
         lists = instance.times
         for literal in instance.ready.rule.body:
@@ -262,8 +262,8 @@ class Stages:
         return lists
 
     def metric_times(
-        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[FactKey], Lists]
-    ) -> Lists:
+        self, metric: Atom | Metric, binding: StageBinding, read: Callable[[FactKey], IntervalLists]
+    ) -> IntervalLists:
         """The times at which a metric atom holds, if its facts hold at these."""
         if isinstance(metric, Atom):
             if metric.predicate == TOP:
@@ -274,7 +274,7 @@ class Stages:
         return evaluate_metric(metric.operator, metric.interval, operands, self.store.timeline)
 
 
-def _started(ready: ReadyRule, fact: FactKey) -> Groups | None:
+def _started(ready: CompiledMetricRule, fact: FactKey) -> IntervalBindings | None:
     """The variables of a head as a fact has them; None if it does not fit."""
     bound: dict[str, int] = {}
     for term, identity in zip(ready.terms, fact.key, strict=True):
@@ -376,7 +376,9 @@ class Planner:
                     found += made
         return sorted(found, key=lambda piece: piece.ends)
 
-    def _pieces_by(self, instance: TimedInstance, stage: int, rest: Lists) -> tuple[list[StretchPart], Lists]:
+    def _pieces_by(
+        self, instance: TimedInstance, stage: int, rest: IntervalLists
+    ) -> tuple[list[StretchPart], IntervalLists]:
         """What an instance proves of what is left, by the facts of the stage before, and what is left."""
         found: list[StretchPart] = []
         whole = self._stages.known[instance.head].whole
@@ -391,7 +393,7 @@ class Planner:
             rest = minus(rest, meet(times, whole))
         return found, rest
 
-    def _before(self, fact: FactKey, stage: int) -> Lists:
+    def _before(self, fact: FactKey, stage: int) -> IntervalLists:
         return self._stages.known[fact].at(stage - 1)
 
     # ---- literals
@@ -466,7 +468,7 @@ class Planner:
         return low, high
 
     def _closed(self, ends: Ends) -> Ends:
-        """A stretch with its ends: nothing need hold at a witness itself."""
+        """A stretch with its ends: empty_lists need hold at a witness itself."""
         left, right = ends
         if self._timeline.is_integer:
             return left - 1, right + 1
@@ -479,7 +481,7 @@ class Planner:
         return part
 
 
-def _back(instance: TimedInstance, lists: Lists) -> Lists:
+def _back(instance: TimedInstance, lists: IntervalLists) -> IntervalLists:
     """The times of the body that lead to times of the head."""
     return lists.shifted(*instance.ready.back)
 

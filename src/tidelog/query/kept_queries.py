@@ -25,8 +25,6 @@ from tidelog.logic.program import (
     Query,
     Rule,
     Variable,
-    facts_by_predicate,
-    rule_changes,
 )
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
@@ -273,7 +271,7 @@ class KeptQueries:
         if BOTTOM in program.predicates:
             rules = (*rules, Rule(Atom(KEPT_BOTTOM, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
-        made = rewrite(program.rules, rules, Options(known, self._cost, frozenset(bindings)))
+        made = rewrite(program.rules, rules, MagicOptions(known, self._cost, frozenset(bindings)))
         return KeptProgram(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:

@@ -21,8 +21,8 @@ from tidelog.logic.values import Value
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.reserved_relations import MAGIC_ANSWERS, MAGIC_BOTTOM
 from tidelog.query.strategy import Answers, QueryContext, inconsistency, shown_patterns
-from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
-from tidelog.rewrite.renaming import Kind
+from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
+from tidelog.rewrite.renaming import AdornedKind
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -67,14 +67,14 @@ def _rewrite(query: Query, context: QueryContext) -> Rewritten:
     asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
     if context.is_constrained:
         asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
-    options = Options(context.explicit, expected_growth(context.engine))
+    options = MagicOptions(context.explicit, expected_growth(context.engine))
     return rewrite(context.program.rules, asked, options).apart(ONCE)
 
 
 def described(made: Rewritten, context: QueryContext) -> str:
     """A rewritten program in a few words."""
     known = context.program.predicates
-    adorned = (each for each in made.relations.values() if each.kind is Kind.ADORNED)
+    adorned = (each for each in made.relations.values() if each.kind is AdornedKind.ADORNED)
     shown = shown_patterns(((each.predicate, each.adornment) for each in adorned), context.program)
     whole = [known[name].written for name in made.in_full if name in known]
     full = f"; in full, for the sake of negation or aggregates: {', '.join(whole)}" if whole else ""

@@ -268,7 +268,9 @@ def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable
     if not names:
         return resolve_query(literals, program, text), ()
     variables = tuple(Variable(f"${name}") for name in names)
-    given = ast.AtomNode(ast.CallNode(ast.NameNode(CONSTANTS), tuple(ast.VariableNode(each.name) for each in variables)))
+    given = ast.AtomNode(
+        ast.CallNode(ast.NameNode(CONSTANTS), tuple(ast.VariableNode(each.name) for each in variables))
+    )
     known = {CONSTANTS: untyped_predicate(CONSTANTS, len(names))}
     query = resolve_query((given, *_with_variables(literals, names)), program, text, known)
     body = tuple(

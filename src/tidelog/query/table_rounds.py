@@ -71,7 +71,7 @@ class TabledComponent:
     def __init__(
         self,
         predicates: Sequence[str],
-        engine: TabledEngine,
+        engine: ClosingEngine,
         write: Callable[[CallPattern], Variant],
         together_with: Sequence[str] = (),
     ) -> None:
@@ -367,7 +367,7 @@ class Retraction:
         self, component: TabledComponent, deleted: dict[str, str], check: Callable[[], None]
     ) -> None:
         self.component = component
-        self.engine: TabledEngine = component.engine
+        self.engine: ClosingEngine = component.engine
         self.deleted = deleted
         self.check = check
         self.retracted: dict[str, str] = {}  # the relations of retracted rows, by the relations they were in

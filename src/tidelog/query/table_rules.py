@@ -18,7 +18,7 @@ from tidelog.plan.plan_cache import Freshness, PlannedSizes
 from tidelog.plan.reserved_relations import ANSWERED, ASKED, CALLED, COLLECTED, CONTEXT, JOINED
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.magic_sets import STATED, reading_explicit, substituted
+from tidelog.rewrite.magic_sets import STATED, substituted
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -484,7 +484,7 @@ class DrivenRule:
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[DrivenRule]:
+def drives(rule: Rule, own: Collection[str], engine: ClosingEngine) -> list[DrivenRule]:
     """A rule driven by each of its atoms in turn whose relation is one of `own`."""
     return [DrivenRule(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
@@ -527,7 +527,7 @@ class PreparedRule:
 class Dispatch:
     """An index of rules by the relation that drives them, and the constants that its rows must have."""
 
-    def __init__(self, found: Iterable[DrivenRule], engine: TabledEngine) -> None:
+    def __init__(self, found: Iterable[DrivenRule], engine: ClosingEngine) -> None:
         self._engine = engine
         self._drives = tuple(found)
         self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[DrivenRule]]]] = {}
@@ -576,7 +576,7 @@ def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, .
 
 
 def run_together(
-    found: Iterable[DrivenRule], engine: TabledEngine, check: Callable[[], None]
+    found: Iterable[DrivenRule], engine: ClosingEngine, check: Callable[[], None]
 ) -> list[tuple[DrivenRule, int]]:
     """Run rules in turn; returns those that could match, each with the number of new facts."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
@@ -587,7 +587,7 @@ def run_together(
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
 
-def run_once(rule: Rule, engine: TabledEngine) -> int:
+def run_once(rule: Rule, engine: ClosingEngine) -> int:
     """Derive all that a rule gives; returns how many facts are new."""
     if not all(engine.size(atom.predicate) for atom in rule.positive):
         return 0

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from tidelog.query.table_rules import (
     variant,
 )
 from tidelog.rewrite.magic_sets import substituted
+
+if TYPE_CHECKING:
+    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 
 # ---- Queries with parameters for their constants, and streams of answers.
 
@@ -552,7 +555,7 @@ class Tabling:
         rules = context.program.rules
         known = self.kept
         if known is None:
-            known = self.kept = ProgramTables(cast("TabledEngine", context.engine), rules)
+            known = self.kept = ProgramTables(context.engine, rules)
         known.redefine(rules)
         known.memory = context.table_memory
         known.check, known.listen = context.check, context.listen

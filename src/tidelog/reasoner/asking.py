@@ -19,10 +19,10 @@ from tidelog.logic.resolve import resolve_query, warn
 from tidelog.logic.type_inference import LazySchema
 from tidelog.query import registry as strategies
 from tidelog.query.magic import DERIVED
-from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries, PreparedQuery, resolve_prepared
+from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries, resolve_prepared
 from tidelog.query.registry import StrategyChoice
 from tidelog.query.strategy import Answers, QueryContext, parts_of, together
-from tidelog.query.tabling import Tabling, TableCounts
+from tidelog.query.tabling import TableCounts, Tabling
 from tidelog.reasoner.commit import check_kept
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.deriving import Deriver

@@ -22,12 +22,12 @@ from tidelog.errors import Diagnostic, ProgramError, Severity
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query
 from tidelog.logic.resolve import EMPTY, giving_times
-from tidelog.logic.scopes import by_place
+from tidelog.logic.scopes import by_position
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Update
 from tidelog.plan.rule_text import Writing
-from tidelog.query.kept_queries import KeptQuery, KeptQueries, KeptProgram, QueryStep
+from tidelog.query.kept_queries import KeptProgram, KeptQueries, KeptQuery, QueryStep
 from tidelog.query.query_keepers import RequeriedQueries
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.delta import Delta
@@ -398,7 +398,9 @@ class Committer:
         known, dictionary = change.program.predicates, self._engine.dictionary
         return Delta(net, known, dictionary, number, seconds, commit.notices, watched, schema)
 
-    def _schema_of_change(self, change: Change, live: Mapping[str, KeptQuery]) -> Callable[[Predicate], Schema]:
+    def _schema_of_change(
+        self, change: Change, live: Mapping[str, KeptQuery]
+    ) -> Callable[[Predicate], Schema]:
         """Return the types of the changed rows: those that were deleted followed from the rules before."""
         facts, types, programs = self._program.facts.stated, self._data.types, (change.before, change.program)
         found: list[SchemasOf] = []
@@ -480,14 +482,14 @@ class _Normalising:
 
     def _settle_times(self, removed: Mapping[str, Rows]) -> dict[str, Rows]:
         """Settle what is said about times; return the facts without times to delete on account of it."""
-        change, given = self._change, self._time.stating
+        change, given = self._change, self._time.normaliser
         timed = change.program.timed.union(name for name, _ in change.times.removed)
         always = {
-            name: select(rows, given.are_given(name, rows) | ((self._flags(name, rows) & EXPLICIT) != 0))
+            name: select(rows, given.are_explicit(name, rows) | ((self._flags(name, rows) & EXPLICIT) != 0))
             for name, rows in removed.items()
             if name in timed
         }
-        deleted, errors = given.settle(change.times, _present(always))
+        deleted, errors = given.normalise(change.times, _present(always))
         change.errors += errors
         names = {name for name, _ in (*change.times.removed, *change.times.added)}
         if not names <= change.program.given_times:
@@ -497,7 +499,7 @@ class _Normalising:
     def _report_missing(self) -> tuple[Diagnostic, ...]:
         missing = (*self._change.errors, *self._change.rule_outcome.missing)
         if missing and self._change.missing == "error":
-            raise ProgramError(by_place(missing))
+            raise ProgramError(by_position(missing))
         return tuple(replace(item, severity=Severity.WARNING) for item in missing)
 
     def _are_explicit(self, rows: Mapping[str, Rows]) -> bool:
@@ -529,7 +531,7 @@ class _Normalising:
         for item in staged:
             flags = self._flags(name, item.rows)
             if name in self._change.program.timed:
-                flags = flags | np.where(self._time.stating.are_given(name, item.rows), EXPLICIT, 0)
+                flags = flags | np.where(self._time.normaliser.are_explicit(name, item.rows), EXPLICIT, 0)
             if bool((flags & EXPLICIT).all()):
                 continue
             derived = np.flatnonzero(flags == ALIVE)

@@ -179,9 +179,9 @@ class Deriver:
 
     def _derive_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and store here what they have derived."""
-        from tidelog.engine.exchange.tasks import Task
+        from tidelog.engine.exchange.tasks import ExchangeTask
 
-        found, _ = self._found_in_processes(self._program.whole, count, Task)
+        found, _ = self._found_in_processes(self._program.whole, count, ExchangeTask)
         self._store_derived(found)
 
     @property
@@ -191,9 +191,9 @@ class Deriver:
 
     def _derive_classes_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and store here their classes and facts."""
-        from tidelog.equality.distributed import Divided
+        from tidelog.equality.distributed import EqualityTask
 
-        found, _ = self._found_in_processes(self._program.current, count, Divided)
+        found, _ = self._found_in_processes(self._program.current, count, EqualityTask)
         (aliases,) = found.pop(ALIAS)
         self._engine.drop(ALIAS)
         self._engine.define(ALIAS, 2)
@@ -206,11 +206,11 @@ class Deriver:
         """Derive everything in other processes, and store here what they have derived, with and without
         times.
         """
-        from tidelog.temporal.distributed import Divided
+        from tidelog.temporal.distributed import TimedTask
 
         program, time = self._program.current, self._time
         time.check_end(program)
-        make = partial(Divided, time=time.settings)
+        make = partial(TimedTask, time=time.settings)
         found, task = self._found_in_processes(program, count, make, time.given())
         timed = {name: found.pop(name) for name in program.derived & program.timed}
         self._store_derived(found)

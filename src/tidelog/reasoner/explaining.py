@@ -24,9 +24,9 @@ from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation, ProofNode, place_of
 from tidelog.proof.member_search import EqualityView
 from tidelog.proof.proof_search import NOT_EXPLAINED
-from tidelog.proof.prover import ASKED, EqualProver, Prover, demanded
+from tidelog.proof.prover import Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
-from tidelog.proof.why_not import WhyNotSearch, WhyNot
+from tidelog.proof.why_not import WhyNot, WhyNotSearch
 from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.deriving import Deriver
@@ -62,7 +62,7 @@ class OneLine(InputFile):
         return io.BytesIO(self.text)
 
 
-def line_of(file: DataFile, values: Sequence[Value], is_row: IsRow) -> int | None:
+def line_of(file: InputFile, values: Sequence[Value], is_row: IsRow) -> int | None:
     """Return the line on which a file has a row, if it is found; `is_row` recognises the row once read."""
     if file.path is None or file.compressed or file.format not in BY_LINES:
         return None
@@ -172,7 +172,7 @@ class FactSources:
             return None
         return " or ".join(dict.fromkeys(file.shown for file in files))
 
-    def _find(self, fact: Fact, files: Iterable[DataFile]) -> str | None:
+    def _find(self, fact: Fact, files: Iterable[InputFile]) -> str | None:
         wanted = [self.engine.identity(value) for value in fact.values]
 
         def is_row(batch: Batch) -> bool:
@@ -242,11 +242,11 @@ class Explainer:
             with facts:
                 return self._prover.explain(query, self._program.current, proofs, limit, rows, check)
 
-    def _proof_of(self, fact: Fact) -> Node:
+    def _proof_of(self, fact: Fact) -> ProofNode:
         """Return the proof of a fact that holds always."""
         program = self._program.current
         atom = Atom(fact.predicate, tuple(map(Constant, fact.values)))
-        query = Query(Rule(Atom(ASKED, ()), (atom,)), (), Writing.of(program).atom(atom))
+        query = Query(Rule(Atom(EXPLAINED, ()), (atom,)), (), Writing.of(program).atom(atom))
         return self._prover.explain(query, program, check=self._runtime.check).proofs[0]
 
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
@@ -254,9 +254,8 @@ class Explainer:
         program, equality = self._program.current, self._program.equality
         instances = self._prover.instances(program)
         answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
-        treated = Treated(equality.known_classes(), equality.relation)
-        prover = EqualProver(instances, treated, self._sources.of, self._runtime.check)
-        return prover.explain(query, program, answer, proofs, limit, rows)
+        view = EqualityView(equality.known_classes(), equality.relation, answer)
+        return self._prover.explain(query, program, proofs, limit, rows, self._runtime.check, view)
 
     def why_not(self, text: str, repairs: int) -> WhyNot:
         """Return why a fact does not hold."""

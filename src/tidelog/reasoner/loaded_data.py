@@ -41,9 +41,9 @@ class LoadedData:
     def __init__(self, engine: ClosingEngine, rows: Callable[[str], Sequence[Any]]) -> None:
         self.types = Schemas(engine, rows)
         self.inserted: set[str] = set()  # predicates of which some facts came from no file
-        self._files: dict[str, dict[DataFile, None]] = {}
+        self._files: dict[str, dict[InputFile, None]] = {}
 
-    def note(self, name: str, file: DataFile | None = None) -> None:
+    def note(self, name: str, file: InputFile | None = None) -> None:
         """Note that facts of a predicate were loaded, from a file or otherwise."""
         self.note_origin(name, file)
         self.types.note(name, file)
@@ -53,14 +53,14 @@ class LoadedData:
         self.note_origin(name, None)
         self.types.note_rows(name, columns)
 
-    def note_origin(self, name: str, file: DataFile | None) -> None:
+    def note_origin(self, name: str, file: InputFile | None) -> None:
         """Note that facts of a predicate came from a file, None if they came otherwise."""
         if file is None:
             self.inserted.add(name)
         else:
             self._files.setdefault(name, {})[file] = None
 
-    def files(self, name: str) -> tuple[DataFile, ...]:
+    def files(self, name: str) -> tuple[InputFile, ...]:
         """Return the files that facts of a predicate came from."""
         return tuple(self._files.get(name, ()))
 
@@ -76,7 +76,7 @@ class Schemas:
         self._facts: tuple[tuple[Fact, ...], Mapping[str, Columns]] = (), {}
         self._last: SchemasOf | None = None
 
-    def note(self, name: str, file: DataFile | None = None) -> None:
+    def note(self, name: str, file: InputFile | None = None) -> None:
         """Note that facts of a predicate were loaded, from a file or otherwise."""
         self._last = None
         if file is None or file.format in WITH_SCHEMAS:

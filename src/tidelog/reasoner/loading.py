@@ -61,7 +61,7 @@ class Loader:
         self.data.note(known.name)
         return self._load(known.name, batches)
 
-    def _insert_timed(self, predicate: str, data: object, times: Times) -> int:
+    def _insert_timed(self, predicate: str, data: object, times: RowTimes) -> int:
         """Insert facts with times."""
         known = self.program.current.find(predicate)
         if known is None:
@@ -98,7 +98,7 @@ class Loader:
         self.data.note(predicate)
         return self._load(predicate, batches)
 
-    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, RowTimes]]) -> int:
         """Load facts with times, and return how many intervals are new."""
         self.data.note(predicate)
         return self.time.load_parts(predicate, parts, self.runtime.tell)
@@ -125,7 +125,9 @@ class Loader:
     def add(self, text: str, name: str, folder: Path | None) -> None:
         """Add the statements of a text to the program."""
         self.strategies.drain()
-        self.program.extend(warned(extend(parse(SourceText(name, text)), self.program.current, folder=folder)))
+        self.program.extend(
+            warned(extend(parse(SourceText(name, text)), self.program.current, folder=folder))
+        )
         self.define_all()
 
     def define(self, name: str, arity: int) -> Predicate:

@@ -20,7 +20,7 @@ from tidelog.engine.registry import EngineSettings
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, counted
-from tidelog.io.rejects import RejectedRows, OnError
+from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.intervals import Point
 from tidelog.logic.program import Folders, Predicate, Program, Query, Rule, Sandbox
 from tidelog.logic.resolve import program_of
@@ -33,7 +33,7 @@ from tidelog.proof.prover import MOST_ROWS
 from tidelog.proof.why_not import WhyNot
 from tidelog.query import registry as strategies
 from tidelog.query.kept_queries import KeptQueries
-from tidelog.query.query_keepers import MaintainedQueries, RequeriedQueries, PreparedQuery
+from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries
 from tidelog.query.strategy import TABLE_MEMORY, Answers
 from tidelog.query.tabling import TableCounts
 from tidelog.reasoner.asking import Asker
@@ -50,7 +50,7 @@ from tidelog.reasoner.subscriptions import Callback, Deltas, LiveQuery, Subscrip
 from tidelog.reasoner.transaction import Change
 from tidelog.store.forms import BatchId
 from tidelog.temporal.temporal import USUAL, Restored, Temporal, TimeSettings
-from tidelog.temporal.timed_changes import Times
+from tidelog.temporal.timed_changes import RowTimes
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -189,7 +189,7 @@ class Reasoner:
         """Return the columns of a predicate's explicit facts; of all, where facts with times are derived."""
         if name in self._program.current.timed:
             store = self.time.store
-            table = store.tables[name] if name in store.tables else store.given[name]
+            table = store.tables[name] if name in store.tables else store.explicit[name]
             numbers, _ = table.holding()
             return tuple(table.facts.columns[:, numbers])
         columns: Sequence[Any] = self._engine.explicit(name)[0]
@@ -232,7 +232,7 @@ class Reasoner:
         return change.inserted
 
     @locked
-    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, RowTimes]]) -> int:
         """Add facts with times, before anything is derived; returns how many intervals were new."""
         self._recovery.recover()
         return self._loader.load_timed(predicate, parts)

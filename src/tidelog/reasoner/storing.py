@@ -33,7 +33,7 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program, Query, Sandbox, Variable
 from tidelog.logic.resolve import program_of
 from tidelog.maintenance.special_strata import Closures
-from tidelog.query.kept_queries import KeptQuery, KeptQueries, QueryStep
+from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep
 from tidelog.query.query_keepers import MaintainedQueries
 from tidelog.reasoner.program_state import History
 from tidelog.reasoner.reasoner import Reasoner

@@ -19,7 +19,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, Keys, Rows, distinct, concatenate, rows_of, select, without
+from tidelog.data.rows import Ids, Keys, Rows, concatenate, distinct, rows_of, select, without
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.engine.protocol import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, Span, TidelogError, suggest
@@ -29,7 +29,7 @@ from tidelog.io.reader import read
 from tidelog.io.rejects import RejectedRows
 from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.intervals import Point, point_at
-from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact
+from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact, facts_by_predicate
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.reasoner.delta import Delta, find_predicate
@@ -37,7 +37,7 @@ from tidelog.store.forms import BatchId
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.time_columns import split_rows
-from tidelog.temporal.timed_changes import TimedRows, TimedUpdate, Times, times_of
+from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate, times_of
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
@@ -187,7 +187,7 @@ class Change:
         self,
         program: Program,
         engine: ClosingEngine,
-        faults: Faults,
+        faults: RejectedRows,
         lock: Lock,
         commit: Callable[[Change], Delta],
         arriving: Callable[[Iterable[Batch], InputFile], Iterator[Batch]],
@@ -381,7 +381,7 @@ class Change:
         self.program, self._rules = changes.program, changes.rules
         if changes.outcome.rules is not self.rule_outcome.rules or changes.outcome.missing:
             self.rule_outcome = changes.outcome
-        for name, facts in _by_predicate(changes.added):
+        for name, facts in facts_by_predicate(changes.added).items():
             plain = self._stage_timed_facts(name, facts, is_deletion=False)
             if plain:
                 self.insertions.note(name, self._encode_facts(plain))

@@ -375,7 +375,7 @@ def rows_of(
 def _file_rows(
     options: ReadOptions, piece: FilePartition, target: pa.Schema, condition: Any
 ) -> Iterator[Any]:
-    folder = Folder.at(options.path, options.storage)
+    folder = StorageFolder.at(options.path, options.storage)
     place = folder.relative(piece.location or "")
     dataset = pads.dataset(folder.path(place), format="parquet", filesystem=folder.filesystem)
     added = (COMMIT_VERSION,) if piece.kind in (None, BOTH) else (CHANGE_TYPE, COMMIT_VERSION)

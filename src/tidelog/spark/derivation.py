@@ -34,7 +34,7 @@ from tidelog.proof.explanation import Explanation
 from tidelog.proof.prover import MOST_ROWS
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.explaining import MOST_ANSWERS
-from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
+from tidelog.rewrite.delete_rederive import MaintenanceProgram, NotMaintainable, afterwards, maintenance
 from tidelog.spark.frames import SPECIAL, Derived, quoted
 from tidelog.spark.schemas import NullSettings, share_columns
 from tidelog.spark.shipping import telling
@@ -502,7 +502,7 @@ def _check_structs(before: DataFrame, now: DataFrame) -> None:
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
-def _input_name(name: str, made: Maintenance) -> str:
+def _input_name(name: str, made: MaintenanceProgram) -> str:
     """Return the input of the program that is run which has the explicit facts of a predicate."""
     return made.given.get(name) or made.old.get(name, name)
 

@@ -123,11 +123,11 @@ def gather(
         for rows, places in _facts(table, shape, encode, faults):
             good = inserts[places] >= 0
             gathered = found.setdefault(shape.predicate, GatheredChanges())
-            gathered.append(taken(rows, good), inserts[places][good] > 0, orders[places][good])
+            gathered.append(select(rows, good), inserts[places][good] > 0, orders[places][good])
 
 
 def _facts(
-    table: Any, shape: ChangeColumns, encode: Encode, faults: Faults
+    table: Any, shape: ChangeColumns, encode: Encode, faults: RejectedRows
 ) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
     """Yield the facts of the rows that can be read, and where they stand in the table."""
     numbers = pa.array(np.arange(table.num_rows))
@@ -139,7 +139,7 @@ def _facts(
         yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()
 
 
-def _inserts(table: Any, shape: ChangeColumns, faults: Faults) -> npt.NDArray[np.int8]:
+def _inserts(table: Any, shape: ChangeColumns, faults: RejectedRows) -> npt.NDArray[np.int8]:
     """Return 1 where a row is inserted, 0 where it is deleted, and −1 where it does not say."""
     if shape.inserts is not None:
         return np.full(table.num_rows, shape.inserts, np.int8)
@@ -156,7 +156,7 @@ def _inserts(table: Any, shape: ChangeColumns, faults: Faults) -> npt.NDArray[np
 
 
 def _orders(
-    table: Any, shape: ChangeColumns, inserts: npt.NDArray[np.int8], faults: Faults
+    table: Any, shape: ChangeColumns, inserts: npt.NDArray[np.int8], faults: RejectedRows
 ) -> npt.NDArray[np.int64]:
     """Return the order of each row; one without is marked as bad in `inserts`."""
     values = table.column(table.num_columns - 1)
@@ -241,7 +241,7 @@ def _encode(engine: ClosingEngine) -> Encode:
 def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) -> None:
     """Publish a delta; an exception of `publish` becomes one after which the transaction can be rolled back.
 
-    It is raised where no other is being handled: one with a context is taken for a fault of the reasoner.
+    It is raised where no other is being handled: one with a context is select for a fault of the reasoner.
     """
     try:
         publish(delta)

@@ -72,7 +72,7 @@ UNREACHED: Final = (
     "tasks connect to one another, on any port: where executors cannot, "
     "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
 )
-ExchangingTask = exchange.ExchangeTask | equality.Divided | temporal.Divided
+ExchangingTask = exchange.ExchangeTask | equality.EqualityTask | temporal.TimedTask
 
 HIDDEN: Final = "."  # Spark skips files whose names begin so
 FILE_ROWS: Final = 1 << 20  # of a row group
@@ -364,7 +364,7 @@ class BarrierTask:
         """Return what derives this task's part, and exchanges facts with the others."""
         settings = self._settings("timeout", "max_facts")
         if program.timed:
-            return temporal.Divided(program, mesh, seed=seed, **settings, **self._settings("time"))
+            return temporal.TimedTask(program, mesh, seed=seed, **settings, **self._settings("time"))
         return equality.task_of(program, mesh, seed=seed, **settings, **self._settings("equal", *EQUALITY))
 
     def _outputs(self, deriving: ExchangingTask, program: Program) -> Iterator[OutputRows]:
@@ -380,7 +380,7 @@ class BarrierTask:
 def _load_part(deriving: ExchangingTask, columns: InputColumns, batches: Iterator[Batch]) -> None:
     """Give a task the rows of an input, with when they hold if it has columns that say so."""
     if columns.times:
-        assert isinstance(deriving, temporal.Divided), "the program knows which predicates have times"
+        assert isinstance(deriving, temporal.TimedTask), "the program knows which predicates have times"
         is_integer = deriving.program.is_integer_time
         timed = (split_batch(batch, columns.times, is_integer) for batch in batches)
         deriving.load_timed(columns.predicate, timed)
@@ -420,7 +420,7 @@ def _tables_of(batches: list[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(some)
 
 
-class CollectedRejects(Faults):
+class CollectedRejects(RejectedRows):
     """Rows that cannot be read, kept in memory: the predicate, code, reason and the row."""
 
     def __init__(self, on_error: OnError) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.relation import Relation, column_names
+from tidelog.data.rows import Ids
 from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
@@ -40,7 +41,7 @@ from tidelog.temporal.body_evaluation import (
 from tidelog.temporal.horizon import Horizon, TimedOutcome
 from tidelog.temporal.interval_fixpoint import Derivation, ignore_events, not_finished
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import Ids, Integers, TimedTable, Timeline, single
+from tidelog.temporal.interval_table import Integers, TimedTable, Timeline, single
 from tidelog.temporal.metric_rules import CompiledMetricRule, compile_metric_rule, direction
 from tidelog.temporal.partitioning import (
     Division,
@@ -70,7 +71,7 @@ class TimedTask:
         self._time = time
         self._mesh = mesh
         self._is_counted = settings.get("max_facts") is not None
-        self._task = Task(_untimed(program), mesh, **settings)
+        self._task = ExchangeTask(_untimed(program), mesh, **settings)
         self._given: dict[str, list[Given]] = {}
         self._rows: dict[str, int] = {}  # given here, by predicate
         self._violations: dict[int, TimedViolation] = {}  # by the number of the rule
@@ -159,7 +160,7 @@ class TimedTask:
             "is_calendar": timeline.is_calendar or any(each.is_calendar for each in mine),
             "rows": self._rows,
         }
-        answers = [json.loads(each) for each in self._task.tell(json.dumps(own).encode())]
+        answers = [json.loads(each) for each in self._task.all_gather(json.dumps(own).encode())]
         scale, is_calendar = (
             lcm(*(each["scale"] for each in answers)),
             any(each["is_calendar"] for each in answers),
@@ -287,8 +288,8 @@ class TimedTask:
         """Exchange the number of facts between all tasks; return whether all have derived everything."""
         self._check()
         own = json.dumps([self._task.facts, is_complete]).encode()
-        answers = [json.loads(each) for each in self._task.tell(own)]
-        self._task.count_beside(self._held, sum(facts for facts, _ in answers) - self._task.facts)
+        answers = [json.loads(each) for each in self._task.all_gather(own)]
+        self._task.count_extra_facts(self._held, sum(facts for facts, _ in answers) - self._task.facts)
         return all(complete for _, complete in answers)
 
     def _note_violations(self, phase: DivisionPhase, compiled: Sequence[CompiledMetricRule]) -> None:
@@ -305,7 +306,7 @@ class TimedTask:
         is_cut = self._horizon is not None and self._horizon.is_cut
         violations = [asdict(each) for each in self._violations.values()]
         own = json.dumps([rounds, is_complete, is_cut, violations]).encode()
-        answers = [json.loads(each) for each in self._task.tell(own)]
+        answers = [json.loads(each) for each in self._task.all_gather(own)]
         if self._horizon is not None:
             self._horizon.is_cut = any(each[2] for each in answers)
         self.outcome = TimedOutcome(

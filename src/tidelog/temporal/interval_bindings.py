@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidelog.data.rows import Ids
 from tidelog.logic.program import Assignment, literal_variables
 from tidelog.temporal.interval_table import (
     IdColumns,
-    Ids,
     Integers,
     IntervalLists,
     NumberedRows,

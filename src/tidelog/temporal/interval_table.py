@@ -288,7 +288,6 @@ def as_integers(values: Any) -> Integers:
     return np.ascontiguousarray(values, np.int64)
 
 
-Ids = npt.NDArray[np.int32]
 IdColumns = npt.NDArray[np.int32]  # one row of the array per column of ids
 
 

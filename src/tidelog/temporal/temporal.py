@@ -41,7 +41,6 @@ from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_fixpoint import PROCEDURES, Derivation
 from tidelog.temporal.interval_table import (
     IdColumns,
-    Ids,
     Integers,
     IntervalLists,
     TimedTable,

@@ -18,7 +18,7 @@ from tidelog.logic.equality_axioms import axiomatise, has_equality
 from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
 from tidelog.plan.join_order import ASSUMED, StatedFacts, expected_growth
-from tidelog.rewrite.magic_sets import Options, readable, rewrite
+from tidelog.rewrite.magic_sets import MagicOptions, readable, rewrite
 from tidelog.rewrite.representatives import over_representatives
 from tidelog.show.picture_formats import dot_text, html_text, mermaid_text
 from tidelog.show.plan_stages import Stage, parsed, planned, resolved, stratified
@@ -108,7 +108,7 @@ def _rewritten(program: Program, name: str, query: Query | None, messages: Messa
         messages.say("nothing is asked for, so nothing is rewritten: give a --query")
         return resolved(program, name, None, "rewritten")
     stated = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
-    options = Options(frozenset(stated), expected_growth(StatedFacts(program)))
+    options = MagicOptions(frozenset(stated), expected_growth(StatedFacts(program)))
     made = rewrite(program.rules, [_answering(each, place) for place, each in enumerate(queries, 1)], options)
     for predicate, reason in made.in_full.items():
         messages.say(f"`{program.predicates[predicate].written}` is derived in full: {reason}")

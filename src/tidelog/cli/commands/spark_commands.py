@@ -229,7 +229,9 @@ def start_session(options: Namespace) -> SparkSession:
     return session
 
 
-def _files(options: Namespace, program: Program, needed: Callable[[str], bool] | None = None) -> Files:
+def _files(
+    options: Namespace, program: Program, needed: Callable[[str], bool] | None = None
+) -> ProgramFrames:
     """The program with the frames of its imports and data files, in the session of the options."""
     from tidelog.spark.reading.folders import read_program
 
@@ -247,7 +249,7 @@ def _files(options: Namespace, program: Program, needed: Callable[[str], bool] |
     return read_program(program, session, data, header, settings, faults_of(options)[0], needed)
 
 
-def _warn(given: Given, options: Namespace, messages: Messages) -> None:
+def _warn(given: BoundProgram, options: Namespace, messages: Messages) -> None:
     """Print the warnings about the program and its inputs."""
     files = existing_data(options.data)
     said = (*warnings(given.program, files), *unused(given.program, files).values())
@@ -295,7 +297,7 @@ def _on_error(options: Namespace) -> str:
     return "fail" if faults_of(options)[0] is OnError.FAIL else "collect"
 
 
-def _report_rejects(files: Files, derived: Derived, options: Namespace, messages: Messages) -> int:
+def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, messages: Messages) -> int:
     """Say how many rows were left out, write them to a file if that is requested, and return their number.
 
     Spark rejects most of them as it reads files, and tasks some that only they understand.

@@ -372,7 +372,9 @@ class FoundFile:
         return self.path.lower().endswith(".gz")
 
 
-def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[list[FoundFile], str | None]:
+def found_files(
+    session: SparkSession, source: FactSource, folder: Path
+) -> tuple[list[FoundFile], str | None]:
     """Return the files of a source in the order of their paths, and the folder whose partitions they are.
 
     Raise `DataError` if there are none.
@@ -391,7 +393,7 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
     return list(unique.values()), unquote(bases.pop()) if has_partitions else None
 
 
-def local_files(source: Source, folder: Path) -> list[FoundFile] | None:
+def local_files(source: FactSource, folder: Path) -> list[FoundFile] | None:
     """Return the files of a source if all lie on a disk of this machine; None if Spark has to look."""
     found: list[FoundFile] = []
     for written in source.paths:
@@ -413,7 +415,9 @@ def _local(written: str, folder: Path) -> Path | None:
     return Path(os.path.normpath(local if local.is_absolute() else Path.cwd() / local))
 
 
-def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[FoundFile]]:
+def _listed(
+    session: SparkSession, written: str, source: FactSource, folder: Path
+) -> tuple[str, list[FoundFile]]:
     is_here = not is_on_connect(session) or "SPARK_LOCAL_REMOTE" in os.environ
     local = _local(written, folder)
     if is_here and local is not None:
@@ -440,7 +444,7 @@ def _listed(session: SparkSession, written: str, source: Source, folder: Path) -
     return base, [_found(address, base, is_here=False) for address in found]
 
 
-def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str, list[FoundFile]]:
+def _listed_here(path: Path, has_magic: bool, source: FactSource) -> tuple[str, list[FoundFile]]:
     roots = [path]
     if has_magic:
         roots = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
@@ -508,7 +512,7 @@ def _no_files(source: FactSource, written: str, local: Path | None, error: Excep
     return source.wrong(codes.SOURCE_WITHOUT_FILES, f"`{written}` cannot be read: {reason}")
 
 
-def format_of(source: Source, files: Sequence[FoundFile]) -> str:
+def format_of(source: FactSource, files: Sequence[FoundFile]) -> str:
     """Return the format of a source's files; raise `DataError` if it is not told, or if there are several."""
     if source.format is not None:
         return canonical_format(source.format, Path(files[0].path) if source.format == "rdf" else None)

@@ -269,7 +269,7 @@ def read_source(
 
 
 def _read(
-    session: SparkSession, source: Source, program: Program, folder: Path, rejects: str | None
+    session: SparkSession, source: FactSource, program: Program, folder: Path, rejects: str | None
 ) -> SourceRows:
     predicate = predicate_of(source, program)
     wanted = SourceRequest(
@@ -430,7 +430,7 @@ def _text(session: SparkSession, wanted: SourceRequest, files: Sequence[FoundFil
     return _Table(wanted, frame, files).reading()
 
 
-def _loaded(session: SparkSession, source: Source) -> DataFrame:
+def _loaded(session: SparkSession, source: FactSource) -> DataFrame:
     """Return the frame of a source that is no file."""
     if source.frame is not None:
         return cast(DataFrame, source.frame)
@@ -543,7 +543,7 @@ def _typed(
 
 
 def _typed_files(
-    session: SparkSession, source: Source, name: str, files: Sequence[FoundFile], base: str | None
+    session: SparkSession, source: FactSource, name: str, files: Sequence[FoundFile], base: str | None
 ) -> DataFrame:
     """Return the rows of files that have a schema; partitions of their folder are columns of texts.
 

@@ -94,7 +94,7 @@ class FileScan:
 class SourceRows:
     """The rows of a source: those that are facts, and those that are not."""
 
-    source: Source
+    source: FactSource
     input: InputSchema  # how tasks read the columns of `frame`
     checked: DataFrame  # all rows: values, NULL where there is none, and what tells facts from others
     columns: tuple[str, ...]  # what the data calls its columns, sorted; with types where it has some
@@ -244,7 +244,7 @@ class SourceRequest:
         """What is done about missing values, by column."""
         return self.source.missing(self.predicate.arity)
 
-    def carried(self, file: FoundFile, name: str, header: Header = Header.NONE) -> Carried:
+    def carried(self, file: FoundFile, name: str, header: Header = Header.NONE) -> CarriedFile:
         """Return a file as tasks of ours read it."""
         types = self.types(name)
         has_skipped = ColumnType.SKIP in types
@@ -295,7 +295,7 @@ def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool
     return OutputColumns(tuple(names), tuple(types), arrow, has_fields)
 
 
-def whole_files(session: SparkSession, files: Sequence[FoundFile], task: Whole) -> DataFrame:
+def whole_files(session: SparkSession, files: Sequence[FoundFile], task: WholeFileReader) -> DataFrame:
     """Return the rows of files that tasks read whole: by their paths, or by the bytes that Spark reads."""
     if all(file.local is not None for file in files):
         given = session.range(0, len(files), 1, len(files))
@@ -309,7 +309,7 @@ def whole_files(session: SparkSession, files: Sequence[FoundFile], task: Whole) 
 def text_lines(
     session: SparkSession,
     files: Sequence[FoundFile],
-    source: Source,
+    source: FactSource,
     partitions: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the lines of files as `value`, with the file of each and where its part of the file begins.
@@ -346,7 +346,7 @@ def without_skipped(wanted: SourceRequest, name: str) -> tuple[ColumnType, ...]:
     return tuple(of for of in wanted.types(name) if of is not ColumnType.SKIP)
 
 
-def with_names(file: Carried, wanted: SourceRequest, places: Sequence[int]) -> Carried:
+def with_names(file: CarriedFile, wanted: SourceRequest, places: Sequence[int]) -> CarriedFile:
     """Return a file that has only the columns in these places."""
     assert file.types is not None
     nulls = wanted.nulls
@@ -397,7 +397,7 @@ class DelimitedFiles:
         carried = {file.address: self._carried(file) for file in self.files}
         looked = look(self.session, self.files, self._delimiter, source.quoting)
         groups: dict[_Group, list[FoundFile]] = {}
-        layouts: dict[str, Layout] = {}
+        layouts: dict[str, DelimitedLayout] = {}
         columns: dict[str, tuple[str, ...]] = {}
         whole: list[FoundFile] = []
         for file in self.files:
@@ -470,7 +470,7 @@ class DelimitedFiles:
         names = self.wanted.names
         return tuple(place for place, name in enumerate(names) if name not in self._partitions)
 
-    def _carried(self, file: FoundFile) -> Carried:
+    def _carried(self, file: FoundFile) -> CarriedFile:
         source = self.wanted.source
         header = source.first_row
         if ColumnType.SKIP in self.wanted.given:
@@ -479,7 +479,9 @@ class DelimitedFiles:
         found = self.wanted.carried(file, self.format, header)
         return with_names(found, self.wanted, self._in_files)
 
-    def _layout(self, file: Carried, known: FirstLook) -> tuple[Layout, bytes | None, tuple[str, ...]]:
+    def _layout(
+        self, file: CarriedFile, known: FirstLook
+    ) -> tuple[DelimitedLayout, bytes | None, tuple[str, ...]]:
         """Return the layout of a file, its first line if that is a header, and what it calls its columns."""
         assert known.first is not None
         found = first_record(known.first, self._delimiter.encode(), file.quoting, 1)
@@ -578,7 +580,7 @@ class DelimitedFiles:
                 found.append(F.when(F.col(quoted(self.wanted.columns[place])).isNull(), fault))
         return found
 
-    def _whole(self, files: Sequence[FoundFile], carried: Mapping[str, Carried]) -> DataFrame:
+    def _whole(self, files: Sequence[FoundFile], carried: Mapping[str, CarriedFile]) -> DataFrame:
         """Return the rows of files that tidelog's own reader reads."""
         names = self.wanted.columns
         shape = shape_of(
