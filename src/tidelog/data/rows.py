@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,11 @@ Ids = npt.NDArray[np.int32]
 Columns = tuple[Ids, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Distinct facts of one relation, as columns of ids; `count` tells how many where there is no column."""
+class Rows(NamedTuple):
+    """Distinct facts of one relation, as columns of ids, and how many they are, for where there is no column."""
 
     columns: Columns
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's method, which no caller of this needs
 
 
 class LateRows(Mapping[str, Rows]):

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tidelog.engine.protocol import Outcome
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan
 
-# ---- Events: what everything that runs says of itself, the one source of progress, statistics and profiles.
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of a plan did: instances matched, facts new, instances dropped for want of a value."""
+
+    matches: int
+    new: int
+    no_value: int = 0
+
+
+NOTHING = Outcome(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

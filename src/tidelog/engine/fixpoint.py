@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from tidelog.engine.events import (
+    NOTHING,
     Event,
     Listener,
+    Outcome,
     RoundEnded,
     RuleRan,
     StratumClosed,
     StratumEnded,
     StratumStarted,
 )
-from tidelog.engine.protocol import NOTHING, Closing, Engine, Outcome, Runnable
+from tidelog.engine.protocol import Closures, Engine, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Atom, Constant, Rule
@@ -57,7 +59,8 @@ class Occurrences:
     def may_match(self, atoms: Iterable[Atom]) -> bool:
         """Whether each atom's relation has facts, and its constants occur in them."""
         return all(
-            self._engine.size(atom.predicate) > 0 and all(map(self._occurs, _places(atom))) for atom in atoms
+            self._engine.storage.size(atom.predicate) > 0 and all(map(self._occurs, _places(atom)))
+            for atom in atoms
         )
 
     def has_new(self, atom: Atom) -> bool:
@@ -86,7 +89,7 @@ class Occurrences:
 
     def _looked_for(self, place: Place, part: Part) -> bool:
         relation, column, value = place
-        return self._engine.occurs(relation, column, value, part)
+        return self._engine.rounds.occurs(relation, column, value, part)
 
 
 def _places(atom: Atom) -> Iterable[Place]:
@@ -117,15 +120,31 @@ def materialise(
     engine: Engine,
     listen: Listener,
     check: Callable[[], None],
-    closing: Closing | None = None,
+    closures: Closures | None = None,
 ) -> None:
     """Derive all that follows; `numbers` gives the place of each rule (by identity) in the program.
 
-    `check` is called after every plan, and raises to stop. `closing` is the engine, if it is to close
-    predicates by structures.
+    `check` is called after every plan, and raises to stop. `closures` close predicates by
+    structures, if given.
     """
     for place, stratum in enumerate(strata):
-        _derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closing)
+        _derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closures)
+
+
+def derive(
+    engine: Engine,
+    strata: Sequence[Stratum],
+    numbers: dict[int, int],
+    listen: Listener,
+    check: Callable[[], None],
+    modules: bool,
+) -> None:
+    """Derive all that follows from the facts of an engine, closures by structures if `modules`.
+
+    `numbers` gives the place of each rule (by identity) in the program; `check` raises to stop.
+    """
+    engine.rounds.begin(engine.storage.relations())
+    materialise(strata, numbers, engine, listen, check, engine.closures if modules else None)
 
 
 def _derive_stratum(
@@ -136,13 +155,13 @@ def _derive_stratum(
     engine: Engine,
     listen: Listener,
     check: Callable[[], None],
-    closing: Closing | None = None,
+    closures: Closures | None = None,
 ) -> None:
     """Derive all of one stratum, the one at this place of so many."""
     listen(StratumStarted(place, count, stratum.predicates, stratum.recursive))
     start = perf_counter()
     with _in_pieces(stratum, numbers, engine) as (parts, part_numbers):
-        rounds = _Stratum(place, parts, part_numbers, engine, listen, check).close(closing)
+        rounds = _Stratum(place, parts, part_numbers, engine, listen, check).close(closures)
     listen(StratumEnded(place, rounds, perf_counter() - start))
 
 
@@ -169,13 +188,13 @@ def _in_pieces(
             added[name] = len(part.head.terms)
         made.update({with_predicates(part, names): numbers[id(rule)] for part in parts})
     for relation, arity in added.items():
-        engine.define(relation, arity)
+        engine.storage.define(relation, arity)
     try:
         whole = Stratum((*stratum.predicates, *added), tuple(made), stratum.recursive)
         yield whole, {id(part): number for part, number in made.items()}
     finally:
         for relation in added:
-            engine.drop(relation)
+            engine.storage.drop(relation)
 
 
 class _Stratum:
@@ -198,27 +217,27 @@ class _Stratum:
         self.check = check
         self.occurrences = Occurrences(engine)
 
-    def close(self, closing: Closing | None) -> int:
+    def close(self, closures: Closures | None) -> int:
         """Derive all of the stratum; returns the number of rounds."""
-        self.engine.begin(self.stratum.predicates)
-        module = recognise(self.stratum) if closing is not None else None
-        if closing is not None and module is not None:
-            if self._close_by(module, closing):
+        self.engine.rounds.begin(self.stratum.predicates)
+        module = recognise(self.stratum) if closures is not None else None
+        if closures is not None and module is not None:
+            if self._close_by(module, closures):
                 return 1
         else:
             self._run_first(self.stratum.rules)
         return self._repeat(self._advance(1))
 
-    def _close_by(self, module: ClosureModule, closing: Closing) -> bool:
+    def _close_by(self, module: ClosureModule, closures: Closures) -> bool:
         """Whether a structure closes the predicate; else all rules have run once."""
-        is_stated = self.engine.size(module.predicate) > 0
+        is_stated = self.engine.storage.size(module.predicate) > 0
         given = module.copied
         if is_stated or given is None:
             given = module.predicate
             self._run_first(module.external_rules)
         if not (module.is_linear and is_stated):
             start = perf_counter()
-            new = closing.close(module, given)
+            new = closures.build(module, given)
             if new is not None:
                 self._tell_closed(module, given, new, perf_counter() - start)
                 self._advance(1)
@@ -231,7 +250,7 @@ class _Stratum:
 
     def _tell_closed(self, module: ClosureModule, given: str, new: int, seconds: float) -> None:
         """Say what a structure has made, as if the first external and the first owned rule had made it."""
-        external = self.engine.size(given) if given != module.predicate else 0
+        external = self.engine.storage.size(given) if given != module.predicate else 0
         self.listen(StratumClosed(self.place, module.kind.value))
         for rules, count, share in (
             (module.external_rules, external, 0.0),
@@ -255,7 +274,7 @@ class _Stratum:
         sizes = dict.fromkeys(self.stratum.predicates, 0)
         while new:
             count += 1
-            before, sizes = sizes, {name: self.engine.size(name) for name in self.stratum.predicates}
+            before, sizes = sizes, {name: self.engine.storage.size(name) for name in self.stratum.predicates}
             grown = {name for name, size in sizes.items() if size > before[name]}
             for step in steps:
                 if step.pivot.predicate in grown and step.has_work(self.occurrences):
@@ -265,7 +284,7 @@ class _Stratum:
 
     def _advance(self, count: int) -> int:
         """End a round; returns how many facts are new."""
-        new = self.engine.advance(self.stratum.predicates)
+        new = self.engine.rounds.advance(self.stratum.predicates)
         self.occurrences.advance()
         self.listen(RoundEnded(self.place, count, new))
         return new
@@ -295,7 +314,7 @@ def first_step(rule: Rule, number: int, engine: Engine) -> Step:
     """The plan of a rule over all facts."""
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
-    return rule, number, engine.prepare(full_plan(rule, number, engine))
+    return rule, number, engine.plans.prepare(full_plan(rule, number, engine.storage))
 
 
 def _nothing() -> Outcome:
@@ -307,14 +326,14 @@ def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
     collected = f"{rule.head.predicate} #{number}"  # a name with a space is no predicate's
 
     def run() -> Outcome:
-        engine.define(collected, len(collected_variables(rule)))
+        engine.storage.define(collected, len(collected_variables(rule)))
         try:
-            collect, group = aggregate_plans(rule, number, collected, engine)
-            gathered = engine.prepare(collect)()
-            engine.begin([collected])
-            grouped = engine.prepare(group)()
+            collect, group = aggregate_plans(rule, number, collected, engine.storage)
+            gathered = engine.plans.prepare(collect)()
+            engine.rounds.begin([collected])
+            grouped = engine.plans.prepare(group)()
         finally:
-            engine.drop(collected)
+            engine.storage.drop(collected)
         return Outcome(gathered.matches, grouped.new, gathered.no_value + grouped.no_value)
 
     return run
@@ -349,8 +368,8 @@ class DeltaStep:
         """The step with a plan that fits the sizes of the stratum's predicates."""
         if not self._planned or _has_grown(self._planned, sizes):
             self._planned = {name: sizes[name] for name in self._own}
-            plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine)
-            self._runnable = self.engine.prepare(plan)
+            plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine.storage)
+            self._runnable = self.engine.plans.prepare(plan)
         return self.rule, self.number, self._runnable
 
 
@@ -409,9 +428,9 @@ class Fed:
         numbered = [*self._rules, *self._aggregates]
         numbers = {id(rule): number for rule, number in numbered}
         layers = strata([rule for rule, _ in numbered])
-        self._engine.begin(self._relations)
+        self._engine.rounds.begin(self._relations)
         materialise(layers, numbers, self._engine, _overhear, self._check)
-        self._engine.begin(self._relations)
+        self._engine.rounds.begin(self._relations)
         self._seen = self._sizes()
 
     def close(self) -> None:
@@ -421,7 +440,7 @@ class Fed:
             grown = [name for name, size in sizes.items() if size > self._seen[name]]
             if not grown:
                 return
-            self._engine.advance(self._relations)
+            self._engine.rounds.advance(self._relations)
             self._occurrences.advance()
             self._seen = sizes
             for rule, number in self._aggregates:
@@ -437,7 +456,7 @@ class Fed:
         self._check()
 
     def _sizes(self) -> dict[str, int]:
-        return {name: self._engine.size(name) for name in self._relations}
+        return {name: self._engine.storage.size(name) for name in self._relations}
 
 
 def _overhear(_: Event) -> None:

@@ -29,6 +29,7 @@ WIDE_LOAD = 0.5  # of three columns and more: at three quarters, late rows cost 
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
 LOGGED = 1 << 16  # rows that a log may hold in any case
+ROW_FLAGS = np.uint8(layout.ALIVE | layout.EXPLICIT)
 PAGE = 4096  # bytes of memory that come at once
 FIRST_HASHED = (
     64  # rows that are entered into a set before limits are looked at, and twice as many each time …
@@ -44,12 +45,12 @@ def _proceed() -> None:
 
 @dataclass
 class Log:
-    """What has come to a relation, and gone from it, since it had so many facts. Mutable."""
+    """What was inserted into a relation and deleted from it since it had `size` facts. Mutable."""
 
     size: int  # that it must have now, if nothing else has changed it
     rows: int = 0  # in the log
-    came: list[tuple[list[Ids], int]] = field(default_factory=list)
-    went: list[tuple[list[Ids], int]] = field(default_factory=list)
+    inserted: list[tuple[list[Ids], int]] = field(default_factory=list)
+    deleted: list[tuple[list[Ids], int]] = field(default_factory=list)
 
 
 class Table:
@@ -72,7 +73,7 @@ class Table:
         self.is_linked = False  # it is known of every derived fact what it leans on
         self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
-        self.is_planned = False  # plans that are kept refer to this table
+        self.is_pinned = False  # cached plans refer to this table
         self.log: Log | None = None
         self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
@@ -259,18 +260,18 @@ class Table:
         del held
         self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY, self.dense_bytes)
 
-    def note(self, went: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> None:
-        """Keep in the log that the facts of these rows went and came."""
+    def log_changes(self, deleted: npt.NDArray[np.int64], inserted: npt.NDArray[np.int64]) -> None:
+        """Append the facts of these rows to the log, if there is one."""
         if self.log is None:
             return
-        self.log.rows += len(went) + len(came)
+        self.log.rows += len(deleted) + len(inserted)
         if self.log.rows > max(LOGGED, len(self)):
-            self.log = None  # whoever wants to know had better look at the whole relation
+            self.log = None  # it is cheaper to read the whole relation
             return
-        for rows, noted in ((went, self.log.went), (came, self.log.came)):
+        for rows, logged in ((deleted, self.log.deleted), (inserted, self.log.inserted)):
             if len(rows):
-                noted.append(([column[rows] for column in self.columns], len(rows)))
-        self.log.size += len(came) - len(went)
+                logged.append(([column[rows] for column in self.columns], len(rows)))
+        self.log.size += len(inserted) - len(deleted)
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -426,6 +427,12 @@ class Table:
         packed = np.concatenate(source) if source else np.zeros(0, np.int32)
         kernels.find_rows(self.descriptors, self.number, packed, count, count, found)
         return found
+
+    def row_flags(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.uint8]:
+        """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
+        found = self.find(columns, count)
+        flags: npt.NDArray[np.uint8] = (self.flags[found] & ROW_FLAGS) * (found >= 0)
+        return flags
 
     def column(self, place: int) -> Ids:
         """A view of the ids in one column."""
