@@ -15,7 +15,8 @@ from tests.maintenance.sets import Row, SetEngine
 from tidelog.data.rows import Rows
 from tidelog.engine.columnar.closures import maintained_closures as columnar_closing
 from tidelog.engine.events import Event
-from tidelog.engine.protocol import Counters, Flag, Maintainable
+from tidelog.engine.flags import CounterKind, Flag
+from tidelog.engine.protocol import Engine
 from tidelog.engine.reference import evaluate
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import strata
@@ -33,7 +34,7 @@ class Bench(Protocol):
     """An engine that holds the materialisation of a program, and what tests ask of it."""
 
     @property
-    def engine(self) -> Maintainable:
+    def engine(self) -> Engine:
         """The engine."""
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
@@ -90,7 +91,7 @@ class SetBench:
         for rows in engine.state.flags.values():
             for flags in rows.values():
                 assert flags & ~Flag.EXPLICIT in (Flag.NONE, Flag.ALIVE | Flag.BEFORE)
-        if engine.counters is not Counters.NONE:
+        if engine.counters is not CounterKind.NONE:
             derived = split(program).derived
             counted = engine.state.copy()
             engine.count_again(strata(split(program).rules))
@@ -99,7 +100,7 @@ class SetBench:
                 (counted.hidden, engine.state.hidden),
             ):
                 assert _of(kept, derived) == _of(anew, derived)
-        if engine.counters is Counters.RANK:
+        if engine.counters is CounterKind.RANK:
             assert not engine.select_unfounded(
                 engine.true_in(name for name in derived if not is_auxiliary(name))
             )

@@ -13,20 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.protocol import (
-    PARTS,
-    PRESENT,
-    CompiledRanks,
-    Counters,
-    Effect,
-    Facts,
-    Flag,
-    Notes,
-    Noting,
-    Role,
-    Runnable,
-    Where,
-)
+from tidelog.engine.flags import PARTS, PRESENT, CounterKind, Effect, Flag, MarkConfig, MarkKind, Role, Where
+from tidelog.engine.protocol import CompiledLoop, Facts, Runnable
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
@@ -106,7 +94,7 @@ class State:
     hidden: dict[Fact, int] = field(default_factory=dict)
     ranks: dict[Fact, int] = field(default_factory=dict)
     clock: int = 1
-    counters: Counters = Counters.NONE
+    counters: CounterKind = CounterKind.NONE
     noted: Noted = field(default_factory=lambda: Noted())
 
     def copy(self) -> State:
@@ -120,7 +108,7 @@ class State:
 class Noted:
     """What is noted of facts."""
 
-    noting: Noting = field(default_factory=Noting)
+    noting: MarkConfig = field(default_factory=MarkConfig)
     moment: int = -1  # the number of transactions after which it is right
     marks: set[Fact] = field(default_factory=set)
     returning: set[Fact] = field(default_factory=set)
@@ -147,7 +135,7 @@ class SetEngine:
         self._is_noting = False
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> CounterKind:
         """What is counted at present."""
         return self.state.counters
 
@@ -328,7 +316,7 @@ class SetEngine:
             self.state.ranks[fact] = self.state.clock
         self.state.clock += 1
 
-    def recount(self, counters: Counters, strata: Iterable[Stratum]) -> Set:
+    def recount(self, counters: CounterKind, strata: Iterable[Stratum]) -> Set:
         """Count all instances anew; of ranks, facts get the round in which they can be derived."""
         self.state.counters = counters
         unfounded: frozenset[Fact] = frozenset()
@@ -340,7 +328,7 @@ class SetEngine:
         own = self.true_in(stratum.predicates).members
         for fact in [fact for fact in self.state.ranks if fact[0] in stratum.predicates]:
             del self.state.ranks[fact]
-        if self.state.counters is Counters.RANK:
+        if self.state.counters is CounterKind.RANK:
             self._rank(own, self._all_instances(stratum))
         self.count_again([stratum])
         return frozenset(fact for fact in own if not self.state.founded.get(fact))
@@ -391,14 +379,14 @@ class SetEngine:
         state = self.state
         if not body:
             return state.founded
-        if state.counters is Counters.CLASS:
+        if state.counters is CounterKind.CLASS:
             return state.hidden
         rank = state.ranks.get(head, 0)
         return state.founded if all(state.ranks[fact] < rank for fact in body) else state.hidden
 
     # ---- notes
 
-    def keep_notes(self, noting: Noting) -> None:
+    def keep_notes(self, noting: MarkConfig) -> None:
         """In this transaction, let what is noted of facts be this."""
         noted = self.state.noted
         if (noted.noting, noted.moment) != (noting, self._commits):
@@ -505,13 +493,13 @@ class SetEngine:
         leant_on = body[0] if body else None
         if role is Role.NONE:
             return False
-        if noted.noting.notes is Notes.LINKS and role is Role.LOSS:
+        if noted.noting.notes is MarkKind.LINKS and role is Role.LOSS:
             return head in noted.links and noted.links[head] != leant_on
         if role is Role.LOSS:
             if is_selected and body and not rule.negated and all(map(self._returns, body)):
                 noted.returning.add(head)
             return False
-        if noted.noting.notes is Notes.MARKS:
+        if noted.noting.notes is MarkKind.MARKS:
             if is_selected and not noted.marks.isdisjoint(body):
                 noted.marks.add(head)
             return False
@@ -596,7 +584,7 @@ class SetEngine:
     has_compiled_ranks = False
     closing = None
 
-    def compile_ranks(self, sections: object) -> CompiledRanks:
+    def compile_ranks(self, sections: object) -> CompiledLoop:
         """Nothing here is compiled."""
         raise NotImplementedError
 

@@ -292,11 +292,11 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
-        from tidelog.engine.columnar.storage.catalog import ColumnarEngine
+        from tidelog.engine.columnar.engine import ColumnarEngine
 
         engine = ColumnarEngine(1)
         ids, places = np.unique(engine.encode_column(column), return_inverse=True)
-        return terms_of(ids, engine.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
+        return terms_of(ids, engine.storage.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
     if pa.types.is_dictionary(values.type):
         return write(_plain_array(values.dictionary)), values.indices
     coded = _plain_array(values).dictionary_encode()

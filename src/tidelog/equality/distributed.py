@@ -87,7 +87,7 @@ class Divided:
         """Derive all that follows from what all tasks were given."""
         self._reader, self._given = self._loading.take_given()
         self._meanings.attach(self._reader)
-        self._values = self._loading.values_of(self._reader.dictionary)
+        self._values = self._loading.values_of(self._reader.storage.dictionary)
         is_found = False
         while not is_found:
             meant = self._meant()
@@ -187,7 +187,7 @@ class Divided:
         """Return the classes over the ids of what is derived here."""
         if self._shared is None:
             self._shared = self.classes
-            if self._task.dictionary is not self._reader.dictionary:
+            if self._task.dictionary is not self._reader.storage.dictionary:
                 self._shared = Classes()
                 members = self.classes.aliased
                 columns, count = self._task.translated(
@@ -215,7 +215,7 @@ class Divided:
         """Return what is equal and must not be; what all tasks know of, one of them tells."""
         found: list[Diagnostic] = []
         if self._mesh.number == 0:
-            dictionary, classes = self._reader.dictionary, self.classes
+            dictionary, classes = self._reader.storage.dictionary, self.classes
             for one in conflicts.conflicting(classes, classes.standing, dictionary.kind, self._unique_names)[
                 :1
             ]:

@@ -14,7 +14,8 @@ Invariant: a checked fact is proved, or waits, or each of its instances has only
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
+from tidelog.engine.protocol import Facts
 from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import Task, insert, overdelete
 
@@ -34,14 +35,14 @@ class BackwardForward:
     """Needs nothing beside the facts."""
 
     name = "backward-forward"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Take away what is disproved, insert."""
         doubtful = task.waiting(task.removed) | task.lost(DOUBTED)
         overdelete(task, doubtful, DOUBTED, Search(task).disproved)
-        insert(task, task.engine.none())
+        insert(task, task.engine.changes.none())
 
 
 class Search:
@@ -53,8 +54,8 @@ class Search:
 
     def disproved(self, doubtful: Facts) -> Facts:
         """The facts that turn out to have no derivation: doubtful ones, and others that were checked."""
-        self.engine.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
-        fresh, waiting = doubtful, self.engine.none()
+        self.engine.changes.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
+        fresh, waiting = doubtful, self.engine.changes.none()
         checked = []
         while True:
             checked.append(fresh)
@@ -66,7 +67,7 @@ class Search:
 
     def unproved(self, facts: Facts) -> Facts:
         """Those that are not proved so far."""
-        return self.engine.select(facts, UNPROVED)
+        return self.engine.changes.select(facts, UNPROVED)
 
     def worth_exploring(self, facts: Facts) -> Facts:
         """Those that may have an instance."""
@@ -75,17 +76,17 @@ class Search:
     def proved_at_once(self, fresh: Facts) -> Facts:
         """Those that were delayed, are explicit, or follow from lower facts that are kept."""
         engine = self.engine
-        delayed, stated = engine.select(fresh, PROVED), engine.select(fresh, STATED)
-        grounded = self.task.run(Step.GROUND, engine.select(fresh, OPEN), FOLLOWS)
-        engine.mark(stated | grounded, set=Flag.PROVED, clear=Flag.PENDING)
+        delayed, stated = engine.changes.select(fresh, PROVED), engine.changes.select(fresh, STATED)
+        grounded = self.task.run(Step.GROUND, engine.changes.select(fresh, OPEN), FOLLOWS)
+        engine.changes.mark(stated | grounded, set=Flag.PROVED, clear=Flag.PENDING)
         return delayed | stated | grounded
 
     def saturate(self, proved: Facts) -> None:
         """Mark as proved all facts derived from proved facts; those not checked are thereby delayed."""
         engine = self.engine
         while len(proved):
-            engine.mark(proved, set=Flag.DELTA)
+            engine.changes.mark(proved, set=Flag.DELTA)
             found = self.task.run(Step.PROVE, proved, FOLLOWS)
-            engine.mark(proved, clear=Flag.DELTA)
-            engine.mark(found, set=Flag.PROVED, clear=Flag.PENDING)
-            proved = engine.select(found, CHECKED)
+            engine.changes.mark(proved, clear=Flag.DELTA)
+            engine.changes.mark(found, set=Flag.PROVED, clear=Flag.PENDING)
+            proved = engine.changes.select(found, CHECKED)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Where
+from tidelog.engine.protocol import Facts
 from tidelog.maintenance.backward_forward import KNOWN, PROVED, Search
 from tidelog.maintenance.task import Task, every_one, insert, overdelete
 
@@ -27,31 +28,31 @@ class CountingDeleteAndRederive:
     """DRed^c: needs two counters for each fact."""
 
     name = "counting"
-    counters = Counters.CLASS
+    counters = CounterKind.CLASS
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Take away what is unfounded, put back what is supported, insert."""
         gone = delete(task)
-        insert(task, task.waiting(task.engine.select_supported(gone)))
+        insert(task, task.waiting(task.engine.counters.select_supported(gone)))
 
 
 class CountingBackwardForward:
     """B/F^c: needs two counters for each fact."""
 
     name = "counting-backward-forward"
-    counters = Counters.CLASS
+    counters = CounterKind.CLASS
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Take away what is disproved, insert; nothing that is gone is supported."""
         delete(task, DOUBTED, CountingSearch(task).disproved)
-        insert(task, task.engine.none())
+        insert(task, task.engine.changes.none())
 
 
 def delete(task: Task, effect: Effect = UNFOUNDED, condemn: Callable[[Facts], Facts] = every_one) -> Facts:
     """The facts taken away: those that lost an instance and have no founded one, and what follows."""
-    doubtful = task.waiting(task.engine.select_unfounded(task.removed))
+    doubtful = task.waiting(task.engine.counters.select_unfounded(task.removed))
     return overdelete(task, doubtful | task.lost(effect), effect, condemn)
 
 
@@ -60,11 +61,11 @@ class CountingSearch(Search):
 
     def worth_exploring(self, facts: Facts) -> Facts:
         """Those that have an instance: the others are disproved for free."""
-        return self.engine.select_supported(facts)
+        return self.engine.counters.select_supported(facts)
 
     def proved_at_once(self, fresh: Facts) -> Facts:
         """Those that were delayed or have a founded instance."""
-        delayed, others = self.engine.select(fresh, PROVED), self.unproved(fresh)
-        founded = self.task.without(others, self.engine.select_unfounded(others))
-        self.engine.mark(founded, set=Flag.PROVED)
+        delayed, others = self.engine.changes.select(fresh, PROVED), self.unproved(fresh)
+        founded = self.task.without(others, self.engine.counters.select_unfounded(others))
+        self.engine.changes.mark(founded, set=Flag.PROVED)
         return delayed | founded

@@ -10,7 +10,7 @@ Invariant: after overdeletion every fact that is left has a derivation of facts 
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Flag, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
 from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Task, insert, overdelete
 
@@ -22,7 +22,7 @@ class DeleteAndRederive:
     """Needs nothing beside the facts."""
 
     name = "dred"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:

@@ -23,16 +23,15 @@ from tidelog.engine.events import (
     StratumMaintained,
     wants_strata,
 )
+from tidelog.engine.flags import CounterKind, Flag
 from tidelog.engine.protocol import (
-    CompiledRanks,
-    Counters,
+    CompiledLoop,
+    Engine,
     Facts,
     Family,
-    Flag,
     LoopOutcome,
     LoopSection,
-    Maintainable,
-    Outgrown,
+    StructureTooLarge,
 )
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
@@ -66,7 +65,7 @@ class Driver:
     def __init__(
         self,
         algorithm: Algorithm,
-        engine: Maintainable,
+        engine: Engine,
         listen: Listener,
         check: Check,
         modules: bool = True,
@@ -76,7 +75,7 @@ class Driver:
         self.listen = listen
         self.check = check
         self._library = Library(engine)
-        self._loop: tuple[Schedule, CompiledRanks] | None = None
+        self._loop: tuple[Schedule, CompiledLoop] | None = None
         self._updates = 0
         self._is_followed = wants_strata(listen)
         self._closures = Closures(engine, modules)
@@ -97,16 +96,16 @@ class Driver:
         while True:
             try:
                 gone, new = self._transact(update, after, stages, closed)
-            except Outgrown as outgrown:
+            except StructureTooLarge as outgrown:
                 closed -= {outgrown.relation}
             else:
                 break
         net = NetChange(added=self._rows(new), removed=self._rows(gone))
         if after.rules is before.rules and closed == self._closures.chosen:
-            self.engine.tidy(gone.relations)
+            self.engine.changes.compact_if_sparse(gone.relations)
         else:
             self._go_on(after, closed)
-            self.engine.tidy(net.removed)  # auxiliary relations may have gone
+            self.engine.changes.compact_if_sparse(net.removed)  # auxiliary relations may have gone
         return net
 
     def _transact(
@@ -114,19 +113,19 @@ class Driver:
     ) -> tuple[Facts, Facts]:
         """What went and what came, while structures keep the closed predicates."""
         started = perf_counter()
-        self.engine.begin_transaction()
+        self.engine.changes.begin()
         try:
             self.listen(_beginning(self.name, update))
             went, came = self._carry_out(update, after, stages, closed)
             self.listen(MaintenanceEnded(self.name, went, came, perf_counter() - started))
         except BaseException as error:
-            self.engine.roll_back()
+            self.engine.changes.roll_back()
             self._schedule_anew(stages[0])
             self.listen(MaintenanceEnded(self.name, 0, 0, perf_counter() - started, kept=False))
             if isinstance(error, Overflow):
                 raise EvaluationError(Diagnostic(error.code, str(error))) from None
             raise
-        return self.engine.commit()
+        return self.engine.changes.commit()
 
     def _go_on(self, after: Program, closed: Names) -> None:
         """Schedule the program after an update, keeping structures for the closed predicates only."""
@@ -137,7 +136,7 @@ class Driver:
 
     def _rows(self, facts: Facts) -> NetRows:
         """The facts of the program's own predicates."""
-        return NetRows(facts.counts, self.engine.ids(facts))
+        return NetRows(facts.counts, self.engine.changes.ids(facts))
 
     def forget(self) -> None:
         """Make plans and auxiliary relations anew: relations were exchanged behind the driver's back."""
@@ -155,7 +154,7 @@ class Driver:
         """Prepare the program's schedule, auxiliary relations and counters, unless they are up to date."""
         self._prepare_schedule(program)
         if self.engine.counters is not self.algorithm.counters:
-            is_counting = self.algorithm.counters is not Counters.NONE
+            is_counting = self.algorithm.counters is not CounterKind.NONE
             self._recount(self._schedule.section_of if is_counting else (), self.algorithm.counters)
 
     def _prepare_schedule(self, program: Program) -> None:
@@ -170,26 +169,26 @@ class Driver:
             opened = self._closures.choose(rules)
             self._schedule_anew(rules)
         except BaseException:
-            self.engine.recount(Counters.NONE, ())  # what was made would never be counted
+            self.engine.counters.rebuild(CounterKind.NONE, ())  # what was made would never be counted
             raise
-        if self.engine.counters is not Counters.NONE:
+        if self.engine.counters is not CounterKind.NONE:
             self._recount({*made, *opened}, self.engine.counters)
 
-    def _recount(self, relations: Collection[str], counters: Counters) -> None:
+    def _recount(self, relations: Collection[str], counters: CounterKind) -> None:
         """Count the instances of all strata that relations belong to."""
         sections = [
             section
             for section in self._schedule.sections
             if section.is_counted and not set(relations).isdisjoint(section.predicates)
         ]
-        self.engine.recount(counters, [section.stratum for section in sections])
+        self.engine.counters.rebuild(counters, [section.stratum for section in sections])
 
     def _complete(self, rules: Rules) -> set[str]:
         """Make the auxiliary relations of a program that was materialised without them; which they are."""
-        known = set(self.engine.relations())
+        known = set(self.engine.storage.relations())
         modules = self._closures.modules(rules)
         for module in modules.values():
-            self.engine.define(module.source, 2)
+            self.engine.storage.define(module.source, 2)
         missing = {
             rule: number
             for rule, number in self._closures.rewritten(rules, modules).items()
@@ -197,21 +196,21 @@ class Driver:
         }
         if not missing:
             return set()
-        self.engine.begin_transaction()
+        self.engine.changes.begin()
         try:
-            nothing = self.engine.none()
+            nothing = self.engine.changes.none()
             for section in Schedule(Revision({}, {}, missing), self._library).sections:
                 task = self._task(section, nothing, nothing, nothing, nothing)
                 if section.is_aggregate:
                     special_strata.maintain_aggregates(task)
                 else:
                     task.run_all(Step.RULES_ADDED, special_strata.NOTED)
-                self.engine.settle(section.predicates)
+                self.engine.changes.end_stratum(section.predicates)
         except BaseException:
-            self.engine.roll_back()
+            self.engine.changes.roll_back()
             self._schedule_anew(None)
             raise
-        self.engine.commit()
+        self.engine.changes.commit()
         return {rule.head.predicate for rule in missing}
 
     def _schedule_anew(self, rules: Rules | None) -> None:
@@ -223,9 +222,9 @@ class Driver:
         )
         self._library.keep(self._schedule.sources)
         known = self._schedule.relations
-        for relation in [name for name in self.engine.relations() if SEPARATOR in name]:
+        for relation in [name for name in self.engine.storage.relations() if SEPARATOR in name]:
             if relation not in known:
-                self.engine.drop(relation)
+                self.engine.storage.drop(relation)
 
     def _scheduled(self, before: Rules, after: Rules, closed: Names) -> Schedule:
         """The schedule of an act, structures keeping the closed predicates."""
@@ -248,7 +247,7 @@ class Driver:
         opened = self._closures.chosen - closed
         for number, act in enumerate(self._acts(update, after, stages, closed)):
             if number:
-                self.engine.rebase()
+                self.engine.changes.start_second_phase()
                 opened = special_strata.NONE
             gone, new = self._play(act, opened)
             went, came = went + gone, came + new
@@ -260,7 +259,7 @@ class Driver:
             yield Act(self._schedule, update.removed, update.added)
             return
         for predicate in after.predicates.values():
-            self.engine.define(predicate.name, predicate.arity)
+            self.engine.storage.define(predicate.name, predicate.arity)
         first = self._scheduled(stages[0], stages[min(1, len(stages) - 1)], closed)
         yield Act(first, update.removed, update.added)
         for before, later in pairwise(stages[1:]):
@@ -269,11 +268,11 @@ class Driver:
     def _play(self, act: Act, opened: Names) -> tuple[int, int]:
         """How many facts went and came in all strata of an act."""
         regrouped, grouped_again = act.schedule.regrouped(opened)
-        if regrouped and self.engine.counters is not Counters.NONE:
-            self.engine.recount(self.engine.counters, regrouped)
+        if regrouped and self.engine.counters is not CounterKind.NONE:
+            self.engine.counters.rebuild(self.engine.counters, regrouped)
         went, came = self._work_in(act)
-        if grouped_again and self.engine.counters is not Counters.NONE:
-            self.engine.recount(self.engine.counters, grouped_again)
+        if grouped_again and self.engine.counters is not CounterKind.NONE:
+            self.engine.counters.rebuild(self.engine.counters, grouped_again)
         return went, came
 
     def _work_in(self, act: Act) -> tuple[int, int]:
@@ -284,7 +283,7 @@ class Driver:
         self._stated = removed, added
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
             tell = partial(self._tell, schedule) if self._is_followed else None
-            return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()), tell)
+            return loop.run(self.engine.changes.unite(removed.values()), self.engine.changes.unite(added.values()), tell)
         went, came = self._exchange(schedule, removed, added)
         self._look_ahead(went)
         waiting = _touched(schedule, (*removed, *added), (*went.relations, *came.relations))
@@ -307,9 +306,9 @@ class Driver:
     def _look_ahead(self, went: Facts) -> None:
         """Do what is to be done between the change of stated facts, some of which went, and what follows."""
 
-    def _compiled(self, schedule: Schedule) -> CompiledRanks | None:
+    def _compiled(self, schedule: Schedule) -> CompiledLoop | None:
         """The engine's compiled loop over these strata, if the algorithm has one."""
-        if not (self.algorithm.is_compiled and self.engine.has_compiled_ranks):
+        if not (self.algorithm.is_compiled and self.engine.rank_loop.is_available):
             return None
         self._updates += 1
         is_stale = False
@@ -319,7 +318,7 @@ class Driver:
         if self._loop is None or self._loop[0] is not schedule or is_stale or not self._loop[1].is_valid:
             for section in schedule.sections:
                 section.shelf.renew()
-            made = self.engine.compile_ranks(
+            made = self.engine.rank_loop.compile(
                 [self._loop_section(each, schedule) for each in schedule.sections]
             )
             self._loop = schedule, made
@@ -351,11 +350,11 @@ class Driver:
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
         given = {name: (some.columns, some.count) for name, some in rows.items()}
-        return self.engine.all_facts(given, create) if given else {}
+        return self.engine.changes.all_facts(given, create) if given else {}
 
     def _union(self, facts: Mapping[str, Facts], section: Section) -> Facts:
         """All facts of a stratum's predicates."""
-        return self.engine.unite(facts[name] for name in section.predicates if name in facts)
+        return self.engine.changes.unite(facts[name] for name in section.predicates if name in facts)
 
     def _exchange(
         self, schedule: Schedule, removed: Mapping[str, Facts], added: Mapping[str, Facts]
@@ -363,10 +362,10 @@ class Driver:
         """What went and came in predicates that no rule derives."""
         engine = self.engine
         for facts in _underived(removed, schedule):
-            engine.mark(facts, clear=STATED)
+            engine.changes.mark(facts, clear=STATED)
         for facts in _underived(added, schedule):
-            engine.mark(facts, set=STATED)
-        return engine.settle([name for name in {**removed, **added} if name not in schedule.section_of])
+            engine.changes.mark(facts, set=STATED)
+        return engine.changes.end_stratum([name for name in {**removed, **added} if name not in schedule.section_of])
 
     # ---- one stratum
 
@@ -384,15 +383,15 @@ class Driver:
 
     def _settle(self, section: Section, task: Task) -> tuple[Facts, Facts]:
         """What went and came in a stratum, once it is maintained."""
-        started, instances = perf_counter(), self.engine.instances
+        started, instances = perf_counter(), self.engine.change_plans.instances
         section.shelf.renew()
         if section.is_counted:
             self._state(task)
             self.algorithm.maintain(task)
         else:
             _maintain_by_hand(task)
-        went, came = self.engine.settle(section.predicates)
-        counted, seconds = self.engine.instances - instances, perf_counter() - started
+        went, came = self.engine.changes.end_stratum(section.predicates)
+        counted, seconds = self.engine.change_plans.instances - instances, perf_counter() - started
         outcome = LoopOutcome(task.overdeleted, len(went), len(came), counted, seconds)
         self.listen(_maintained(section, self.name, outcome))
         return went, came
@@ -405,11 +404,11 @@ class Driver:
     def _state(self, task: Task) -> None:
         """Mark facts as explicit or not, as the update says, and adjust their counters."""
         engine = self.engine
-        engine.mark(task.removed, clear=Flag.EXPLICIT)
-        engine.mark(task.added, set=Flag.EXPLICIT)
-        if engine.counters is not Counters.NONE:
-            engine.count(task.removed, -1)
-            engine.count(task.added, 1)
+        engine.changes.mark(task.removed, clear=Flag.EXPLICIT)
+        engine.changes.mark(task.added, set=Flag.EXPLICIT)
+        if engine.counters is not CounterKind.NONE:
+            engine.counters.count(task.removed, -1)
+            engine.counters.count(task.added, 1)
 
 
 def _maintain_by_hand(task: Task) -> None:

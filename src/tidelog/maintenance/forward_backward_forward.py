@@ -12,7 +12,8 @@ instance comes back by its counters.
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Where
+from tidelog.engine.protocol import Facts
 from tidelog.maintenance.counting import OF_LAST_ROUND, CountingSearch, delete
 from tidelog.maintenance.task import Task, insert
 
@@ -25,7 +26,7 @@ class ForwardBackwardForward:
     """Needs two counters for each fact."""
 
     name = "forward-backward-forward"
-    counters = Counters.CLASS
+    counters = CounterKind.CLASS
     is_compiled = False
 
     def __init__(self, depth: int = DEPTH) -> None:
@@ -34,7 +35,7 @@ class ForwardBackwardForward:
     def maintain(self, task: Task) -> None:
         """Take away what is not proved, put back what is supported, insert."""
         gone = delete(task, DOUBTED, BoundedSearch(task, self.depth).unproved_doubtful)
-        insert(task, task.waiting(task.engine.select_supported(gone)))
+        insert(task, task.waiting(task.engine.counters.select_supported(gone)))
 
 
 class BoundedSearch(CountingSearch):
@@ -42,14 +43,14 @@ class BoundedSearch(CountingSearch):
 
     def __init__(self, task: Task, depth: int) -> None:
         super().__init__(task)
-        none = self.engine.none()
+        none = self.engine.changes.none()
         self.depth = depth
         self.met = [none] * (depth + 1)  # facts that were checked, by depth
         self.waiting = [none] * (depth + 1)  # those of them that are still looked at
 
     def unproved_doubtful(self, doubtful: Facts) -> Facts:
         """The doubtful facts for which no derivation was found."""
-        self.engine.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
+        self.engine.changes.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
         self._enter(doubtful, 0)
         while any(map(len, self.waiting)):
             for depth in reversed(range(self.depth)):
@@ -71,10 +72,10 @@ class BoundedSearch(CountingSearch):
         """Take one instance for each fact that waits at this depth, and check its facts."""
         if not len(self.waiting[depth]):
             return
-        deeper = self.engine.none()
+        deeper = self.engine.changes.none()
         for facts in self.met[depth + 2 :]:
             deeper |= self.unproved(facts)
-        self.engine.mark(deeper, clear=Flag.CHECKED)  # met again, they are closer than they were
+        self.engine.changes.mark(deeper, clear=Flag.CHECKED)  # met again, they are closer than they were
         fresh, self.waiting[depth] = self.task.run_support(self.waiting[depth])
-        self.engine.mark(deeper, set=Flag.CHECKED)
+        self.engine.changes.mark(deeper, set=Flag.CHECKED)
         self._enter(fresh, depth + 1)

@@ -12,7 +12,8 @@ import numpy as np
 
 from tidelog.data.rows import Rows, without
 from tidelog.engine.events import Listener, MarkingDecided, MarksUsed
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Maintainable, Notes, Noting, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, MarkKind, Role, Where
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.program import Program
 from tidelog.maintenance import backward_forward, dred
 from tidelog.maintenance.backward_forward import Search
@@ -79,7 +80,7 @@ def _are_among(rows: Rows, others: Rows | None) -> bool:
 class Reading:
     """What marking asks of a program."""
 
-    engine: Maintainable
+    engine: Engine
     listen: Listener
     stated: frozenset[str]  # the predicates that no rule derives
     derived: frozenset[str]
@@ -89,7 +90,7 @@ class Reading:
     passes_all: bool  # whether marks of derived facts are passed on, and positive ones: for DRed
 
 
-def reading_of(schedule: Schedule, engine: Maintainable, listen: Listener, passes_all: bool) -> Reading:
+def reading_of(schedule: Schedule, engine: Engine, listen: Listener, passes_all: bool) -> Reading:
     """What marking asks of the program of a schedule."""
     derived = frozenset(schedule.section_of)
     stated = frozenset(schedule.readers) - derived
@@ -142,32 +143,32 @@ class Literal:
         self.engine = reading.engine
         self.ahead = ahead
         self.coming = coming
-        self.explicit = self.implicit = self.engine.none()
-        self.returning = self.gone = self.engine.none()
+        self.explicit = self.implicit = self.engine.changes.none()
+        self.returning = self.gone = self.engine.changes.none()
 
     def begin(self, went: Facts) -> None:
         """Mark the facts that the next update takes away, and those that it brings back."""
         engine, reading, ahead = self.engine, self.reading, self.ahead
         passing = reading.stated | reading.derived if reading.passes_all else reading.stated
         staying = reading.stated if reading.passes_all else frozenset()
-        engine.keep_notes(Noting(Notes.MARKS, passing, reading.stated | reading.derived, staying))
+        engine.marks.configure(MarkConfig(MarkKind.MARKS, passing, reading.stated | reading.derived, staying))
         if ahead is not None:
             reading.listen(MarksUsed(ahead.explicit, 0))
         if self.coming is None:
             return
         self.explicit = self._stated(self.coming.removed, TRUE)
-        engine.note_marks(self.explicit, marked=True)
+        engine.marks.set_marks(self.explicit, marked=True)
         if reading.passes_all and len(went):
             self.returning = self._stated(self.coming.added, WENT)
-            engine.note_returning(self.returning, returning=True)
+            engine.marks.set_returning(self.returning, returning=True)
 
     def _stated(self, rows: Mapping[str, Rows], where: Where) -> Facts:
         """The facts of predicates that no rule derives, if their flags are as wanted."""
         engine = self.engine
-        found = engine.none()
+        found = engine.changes.none()
         for name, some in rows.items():
             if name in self.reading.stated:
-                found |= engine.select(engine.facts(name, some.columns, some.count, False), where)
+                found |= engine.changes.select(engine.changes.facts(name, some.columns, some.count, False), where)
         return found
 
     def lost(self, task: Task, effect: Effect) -> Facts:
@@ -180,25 +181,25 @@ class Literal:
     def _known(self, task: Task, rows: Mapping[str, Rows], where: Where) -> Facts:
         """The facts of a stratum that were noted, if their flags are as wanted."""
         engine = self.engine
-        known = engine.none()
+        known = engine.changes.none()
         for name in task.section.predicates:
             if name in rows:
                 some = rows[name]
-                known |= engine.select(engine.facts(name, some.columns, some.count, False), where)
+                known |= engine.changes.select(engine.changes.facts(name, some.columns, some.count, False), where)
         return known
 
     def divide(self, task: Task, doubtful: Facts) -> tuple[Facts, Facts]:
         """Nothing is known of other instances."""
-        return self.engine.none(), doubtful
+        return self.engine.changes.none(), doubtful
 
     def collect(self, found: Facts) -> None:
         """Note which of the facts, added or proved, are marked."""
-        self.implicit |= self.engine.select_marked(found)
+        self.implicit |= self.engine.marks.select_marked(found)
 
     def see_off(self, gone: Facts) -> None:
         """Note which of the facts, taken away, return."""
         if len(self.returning):
-            self.gone |= self.engine.select_returning(gone)
+            self.gone |= self.engine.marks.select_returning(gone)
 
     def returned(self, task: Task) -> Facts:
         """The facts with positive marks: they are added, and no rule need find them."""
@@ -210,18 +211,18 @@ class Literal:
     def end(self) -> Ahead | None:
         """The facts that are marked; their marks are taken off."""
         engine = self.engine
-        engine.note_marks(self.explicit | self.implicit, marked=False)
-        engine.note_returning(self.returning | self.gone, returning=False)
+        engine.marks.set_marks(self.explicit | self.implicit, marked=False)
+        engine.marks.set_returning(self.returning | self.gone, returning=False)
         if self.coming is None:
             return None
-        returned = engine.select(self.gone, WENT)
+        returned = engine.changes.select(self.gone, WENT)
         sets = (self.implicit, self.returning, returned)
         return Ahead(self.coming.removed, len(self.explicit), *map(self._rows, sets))
 
     def _rows(self, facts: Facts) -> Mapping[str, Rows]:
         if not len(facts):
             return NO_ROWS
-        return {name: Rows(*rows) for name, rows in self.engine.ids(facts).items()}
+        return {name: Rows(*rows) for name, rows in self.engine.changes.ids(facts).items()}
 
 
 class Linked:
@@ -246,19 +247,19 @@ class Linked:
 
     def begin(self, went: Facts) -> None:
         """Keep links of derived facts in this transaction."""
-        self.engine.keep_notes(Noting(Notes.LINKS, self.reading.stated, self.linked))
+        self.engine.marks.configure(MarkConfig(MarkKind.LINKS, self.reading.stated, self.linked))
         if self.ahead is not None:
-            self.reading.listen(MarksUsed(len(self.engine.of(went, self.reading.stated)), 0))
+            self.reading.listen(MarksUsed(len(self.engine.changes.of(went, self.reading.stated)), 0))
 
     def lost(self, task: Task, effect: Effect) -> Facts:
         """Those that lean on stated facts that went; where all links are known, no plan looks for them."""
         engine, section = self.engine, task.section
         if self.ahead is None or section.number not in self.reading.leaning or not self._links(section):
             return task.lost(effect)
-        known = engine.linked(task.went, section.predicates, effect)
+        known = engine.marks.linked(task.went, section.predicates, effect)
         if len(known):
             self.reading.listen(MarksUsed(0, len(known)))
-        if not engine.is_linked(section.predicates):
+        if not engine.marks.is_linked(section.predicates):
             return known | task.lost(effect)
         beside = section.shelf.lost_beside_links(self.reading.stated)
         return (
@@ -273,15 +274,15 @@ class Linked:
     def divide(self, task: Task, doubtful: Facts) -> tuple[Facts, Facts]:
         """What was stated and is no longer may have instances; of other facts it is noted."""
         if len(task.removed) or not self._links(task.section):
-            return self.engine.none(), doubtful
-        return self.engine.divide_sole(doubtful)
+            return self.engine.changes.none(), doubtful
+        return self.engine.marks.split_single_support(doubtful)
 
     def see_off(self, gone: Facts) -> None:
         """Nothing is noted of it."""
 
     def returned(self, task: Task) -> Facts:
         """Nothing is known of it."""
-        return self.engine.none()
+        return self.engine.changes.none()
 
     def end(self) -> Ahead | None:
         """The update itself: links are there anyway."""
@@ -345,7 +346,7 @@ class Judge:
         self.without_removals = 0 if any(removals) else self.without_removals + 1
         if self.without_removals > LONG:
             return NOTHING_FALLS, coming
-        if large and max(removals) > FEW * sum(map(reading.engine.size, reading.stated)):
+        if large and max(removals) > FEW * sum(map(reading.engine.storage.size, reading.stated)):
             large = []
         linked = reading.others.union(*(section.predicates for section in large)) if large else reading.others
         return (Verdict(linked, WORTH_WHILE) if linked else MOST_FALLS), coming
@@ -359,7 +360,7 @@ class Judge:
 
 def _is_large(section: Section, reading: Reading) -> bool:
     """Whether fewer facts are worth more rounds in a recursive stratum."""
-    return reading.passes_all and sum(map(reading.engine.size, section.predicates)) >= MANY
+    return reading.passes_all and sum(map(reading.engine.storage.size, section.predicates)) >= MANY
 
 
 def removed_facts(update: Update) -> int:
@@ -382,7 +383,7 @@ class MarkingDeleteAndRederive:
     """DRed that begins with what is known."""
 
     name = "dred"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def __init__(self, marks: Marks) -> None:
@@ -402,7 +403,7 @@ class MarkingBackwardForward:
     """Backward/Forward that begins with what is known."""
 
     name = "backward-forward"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def __init__(self, marks: Marks) -> None:
@@ -413,7 +414,7 @@ class MarkingBackwardForward:
         doubtful = task.waiting(task.removed) | self.marks.lost(task, backward_forward.DOUBTED)
         search = MarkingSearch(task, self.marks)
         overdelete(task, doubtful, backward_forward.DOUBTED, search.disproved)
-        insert(task, task.engine.none())
+        insert(task, task.engine.changes.none())
 
 
 class MarkingSearch(Search):
@@ -428,7 +429,7 @@ class MarkingSearch(Search):
         sole, open = self.marks.divide(self.task, doubtful)
         if not len(open):
             return sole
-        self.engine.mark(sole, set=Flag.CHECKED, clear=Flag.PENDING)
+        self.engine.changes.mark(sole, set=Flag.CHECKED, clear=Flag.PENDING)
         return sole | super().disproved(open)
 
 
@@ -460,7 +461,7 @@ class MarkingDriver(Driver):
     def __init__(
         self,
         algorithm: Algorithm,
-        engine: Maintainable,
+        engine: Engine,
         listen: Listener,
         check: Check,
         modules: bool = True,
@@ -514,7 +515,7 @@ class MarkingDriver(Driver):
 
     def _looked(self) -> Update | None:
         """The next update, if it has come; the first facts are worked in before anything is looked at."""
-        return self.peek() if any(map(self.engine.size, self._reading().stated)) else None
+        return self.peek() if any(map(self.engine.storage.size, self._reading().stated)) else None
 
     def _carry_out(
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names

@@ -14,7 +14,7 @@ instances rank below it; `founded` and `hidden` are the numbers of instances of 
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters
+from tidelog.engine.flags import CounterKind
 from tidelog.maintenance.counting import delete
 from tidelog.maintenance.task import Task, insert
 
@@ -23,7 +23,7 @@ class RankCounting:
     """Needs counters and ranks; looks at few instances, and never backwards."""
 
     name = "rank-counting"
-    counters = Counters.RANK
+    counters = CounterKind.RANK
 
     def __init__(self, is_compiled: bool = True) -> None:
         self.is_compiled = is_compiled
@@ -31,4 +31,4 @@ class RankCounting:
     def maintain(self, task: Task) -> None:
         """Take away what is unfounded, put back what is supported, insert."""
         gone = delete(task)
-        insert(task, task.waiting(task.engine.select_supported(gone)))
+        insert(task, task.waiting(task.engine.counters.select_supported(gone)))

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
-from tidelog.engine.protocol import Counters, Facts, Maintainable
+from tidelog.engine.flags import CounterKind
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Program, Rule, Variable
 from tidelog.maintenance import marking
@@ -109,18 +110,18 @@ class Weight:
         """Whether instances read the stratum itself."""
         return not self.read.isdisjoint(self.predicates)
 
-    def total(self, engine: Maintainable) -> int:
+    def total(self, engine: Engine) -> int:
         """How many instances there are, or what stands for them.
 
         After a recomputation auxiliary relations are not there, until a maintainer makes them again.
         """
         if self.counted:
             return self.counted
-        there = engine.relations()
-        return max((engine.size(name) for name in self.measured if name in there), default=0)
+        there = engine.storage.relations()
+        return max((engine.storage.size(name) for name in self.measured if name in there), default=0)
 
 
-def weigh(schedule: Schedule, engine: Maintainable, instances_of: Instances) -> tuple[Weight, ...]:
+def weigh(schedule: Schedule, engine: Engine, instances_of: Instances) -> tuple[Weight, ...]:
     """The weights of all strata, in their order."""
     return tuple(_weight(section, engine, instances_of) for section in schedule.sections)
 
@@ -136,7 +137,7 @@ def estimated_instances(rule: Rule, engine: Any) -> int:
     return int(rows)
 
 
-def _weight(section: Section, engine: Maintainable, instances_of: Instances) -> Weight:
+def _weight(section: Section, engine: Engine, instances_of: Instances) -> Weight:
     if section.closure is not None:
         read = (section.closure.source, *section.predicates)
         return Weight(section.predicates, ((read, 0),), frozenset(read), 0, 1, section.predicates)
@@ -144,7 +145,7 @@ def _weight(section: Section, engine: Maintainable, instances_of: Instances) -> 
     total = sum(count for _, count in instances)
     names = frozenset(name for names, _ in instances for name in names)
     return Weight(
-        section.predicates, instances, names, total, engine.rounds_of(section.predicates), tuple(names)
+        section.predicates, instances, names, total, engine.counters.rounds_of(section.predicates), tuple(names)
     )
 
 
@@ -153,7 +154,7 @@ def _read(rule: Rule) -> tuple[str, ...]:
 
 
 def predict(
-    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: Maintainable
+    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: Engine
 ) -> Prediction:
     """How many instances an update touches, if facts change evenly all over each relation."""
     kept = {name: 1 - share for name, share in shares.items()}
@@ -182,7 +183,7 @@ class Slopes:
     slope at nothing, times the share, is no less: where that is small, nothing more need be known.
     """
 
-    def __init__(self, weights: tuple[Weight, ...], engine: Maintainable) -> None:
+    def __init__(self, weights: tuple[Weight, ...], engine: Engine) -> None:
         self.weights = weights
         self._engine = engine
         self._alone: dict[str, Prediction] = {}  # what a little of one relation touches
@@ -273,7 +274,7 @@ NO_LARGE_RECURSION = Verdict(NONE, "no large recursive stratum gains by links")
 class Uncounted(MarkingDriver):
     """A maintainer that counts nothing, and chooses an algorithm for each stratum."""
 
-    def __init__(self, engine: Maintainable, listen: Listener, check: Check, modules: bool = True) -> None:
+    def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
         super().__init__(SEARCHING, engine, listen, check, modules)
         self._weighed: tuple[Schedule, dict[int, float]] | None = None  # instances for each fact, by stratum
 
@@ -296,7 +297,7 @@ class Uncounted(MarkingDriver):
             self._weighed = self._schedule, {}
         proofs = self._weighed[1]
         if section.number not in proofs:
-            facts = sum(map(self.engine.size, section.predicates))
+            facts = sum(map(self.engine.storage.size, section.predicates))
             instances = sum(estimated_instances(rule, self.engine) for rule in section.before)
             proofs[section.number] = instances / max(facts, 1)
         return proofs[section.number]
@@ -314,7 +315,7 @@ class Uncounted(MarkingDriver):
 
     def _gains(self, section: Section) -> bool:
         """Whether links are worth while in a recursive stratum."""
-        is_large = sum(map(self.engine.size, section.predicates)) >= MANY
+        is_large = sum(map(self.engine.storage.size, section.predicates)) >= MANY
         return is_large and not FEW_PROOFS < self._proofs(section) < MANY_PROOFS
 
 
@@ -356,7 +357,7 @@ class Auto:
     name = "auto"
 
     def __init__(self, engine: Any, listen: Listener, check: Check, modules: bool = True) -> None:
-        self.engine: Maintainable = engine
+        self.engine: Engine = engine
         self.listen = listen
         self.marking = "none"
         self.decides = True  # whether to do without counters; else every update does that may be marked
@@ -393,7 +394,7 @@ class Auto:
         rented, engine = self._uncounted, self.engine
         rented.marking, rented.decides = self.marking, self.decides
         rented.peek, rented.waiting = self.peek, self.waiting
-        begun = engine.instances
+        begun = engine.change_plans.instances
         self._most = begun + int(self._budget / FOUND)
         try:
             return rented.apply(update, before, after)
@@ -402,19 +403,19 @@ class Auto:
             return None
         finally:
             rented.peek, rented.waiting = no_stream, none_known
-            self._last = max(self._last, FOUND * (engine.instances - begun))
+            self._last = max(self._last, FOUND * (engine.change_plans.instances - begun))
             self._paid += self._last
 
     def _check_rent(self) -> None:
         """Raise if a limit is reached, or an update without counters has found too many instances."""
         self._check()
-        if self.engine.instances > self._most:
+        if self.engine.change_plans.instances > self._most:
             raise TooDear
 
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
         changed = count(update.removed) + count(update.added)
-        is_counted = self.engine.counters is Counters.RANK
+        is_counted = self.engine.counters is CounterKind.RANK
         if self._may_mark and after.rules is before.rules:
             is_cheaper, reason = self._without_counters(update, before)
             if is_cheaper:
@@ -423,7 +424,7 @@ class Auto:
                 self.listen(MarkingDecided(False, reason))
         if changed <= SMALL:
             return FEW
-        if not is_counted and not self.engine.counts:
+        if not is_counted and not self.engine.counters.counts:
             share = max(shares_of(update, self.engine).values(), default=0.0)
             name = "recompute" if share > NEVER_COUNTED else RANKS
             return MaintainerChosen(name, f"nothing is counted yet, and {share:.1%} of a relation changes")
@@ -448,9 +449,9 @@ class Auto:
         self._budget = UNLIMITED
         if not self.decides:
             return True, "as asked"
-        if self.engine.counters is Counters.RANK:
+        if self.engine.counters is CounterKind.RANK:
             return False, "instances are counted, and rank counting needs no marks"
-        if sum(map(self.engine.size, program.derived)) < WORTH_WEIGHING:
+        if sum(map(self.engine.storage.size, program.derived)) < WORTH_WEIGHING:
             return False, f"fewer than {WORTH_WEIGHING:,} facts are derived: they are counted in no time"
         shares = shares_of(update, self.engine)
         predicted = predict(shares, count(update.added), self._estimates(program), self.engine)
@@ -489,9 +490,9 @@ class Auto:
 
         After a recomputation what was counted before is good enough; a schedule would have to be made.
         """
-        rules, counts = program.rules, self.engine.counts
+        rules, counts = program.rules, self.engine.counters.counts
         if self._weighed is None or self._weighed[0] is not rules or self._weighed[1] != counts:
-            weights = weigh(self._ranks.schedule(program), self.engine, self.engine.instances_of)
+            weights = weigh(self._ranks.schedule(program), self.engine, self.engine.counters.instances_of)
             self._weighed = rules, counts, Slopes(weights, self.engine)
         return self._weighed[2]
 

@@ -62,7 +62,7 @@ class Schedule:
         self.closures = closures
         joint = strata((*revision.unchanged, *revision.removed, *revision.added))
         for relation in self._auxiliary():
-            library.engine.define(relation, 2)
+            library.engine.storage.define(relation, 2)
         self.sections = tuple(
             _section(number, each, revision, library, closures) for number, each in enumerate(joint)
         )
@@ -149,11 +149,11 @@ def _section(
     aggregates = is_aggregate(stratum.rules)
     for rule in stratum.rules:
         if is_auxiliary(rule.head.predicate):
-            library.engine.define(rule.head.predicate, len(rule.head.terms))
+            library.engine.storage.define(rule.head.predicate, len(rule.head.terms))
     if aggregates:
         (source,) = (*unchanged, *removed, *added)
         for relation in scratch_relations(source.rule):
-            library.engine.scratch(relation.predicate, len(relation.terms))
+            library.engine.storage.define_temporary(relation.predicate, len(relation.terms))
         made = aggregate_sources(source)
     elif closure is not None:
         made = {}

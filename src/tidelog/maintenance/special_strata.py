@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
-from tidelog.engine.protocol import Effect, Facts, Flag, Maintainable, Where
+from tidelog.engine.flags import Effect, Flag, Where
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.program import Atom, Rule
 from tidelog.logic.strata import strata
 from tidelog.maintenance.step_plans import Source, Sources, Step
@@ -71,11 +72,11 @@ def maintain_aggregates(task: Task) -> None:
     engine = task.engine
     (rule,) = (*task.section.before, *task.section.added)
     if task.section.removed:
-        engine.mark(engine.every(rule.head.predicate), clear=Flag.ALIVE)
+        engine.changes.mark(engine.changes.every(rule.head.predicate), clear=Flag.ALIVE)
     elif task.section.added:
         with _scratch(task, rule):
             task.run_all(Step.RULES_ADDED, NOTED)
-            engine.mark(_aggregated(task, rule), set=Flag.ALIVE)
+            engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
     else:
         with _scratch(task, rule):
             _exchange(task, rule)
@@ -86,8 +87,8 @@ def _exchange(task: Task, rule: Rule) -> None:
     touched = task.changed(NOTED)
     former = task.run(Step.FORMER, touched, FORMER)
     task.run(Step.INSERT, touched, NOTED)
-    task.engine.mark(former, clear=Flag.ALIVE | Flag.PENDING)
-    task.engine.mark(_aggregated(task, rule), set=Flag.ALIVE)
+    task.engine.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
+    task.engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
 
 
 def _aggregated(task: Task, rule: Rule) -> Facts:
@@ -95,7 +96,7 @@ def _aggregated(task: Task, rule: Rule) -> Facts:
     rows = collected_rows(rule)
     scan = Scan(rows.predicate, Part.NOW, rows.terms)
     root = Aggregate(scan, rule.group, rule.aggregations, (), rule.head.terms)
-    return task.engine.aggregate(root, rule.head.predicate)
+    return task.engine.change_plans.aggregate(root, rule.head.predicate)
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def _scratch(task: Task, rule: Rule) -> Iterator[None]:
         yield
     finally:
         for atom in scratch_relations(rule):
-            task.engine.clear(atom.predicate)
+            task.engine.storage.clear(atom.predicate)
 
 
 # ---- Closures: which predicates structures keep, and how a stratum of one is brought up to date. Mutates
@@ -128,7 +129,7 @@ SMALL = 64  # … and is no longer this small
 class Closures:
     """The predicates that structures keep, and the rules of programs seen so."""
 
-    def __init__(self, engine: Maintainable, is_enabled: bool) -> None:
+    def __init__(self, engine: Engine, is_enabled: bool) -> None:
         self.closing = engine.closing
         self.is_enabled = is_enabled and self.closing is not None
         self.engine = engine
@@ -144,7 +145,7 @@ class Closures:
         """
         if self.closing is None or self.closing.closed != self.chosen:
             return self.closing is None
-        return not any(self.engine.size(name) > GROWN * size for name, size in self._refused.items())
+        return not any(self.engine.storage.size(name) > GROWN * size for name, size in self._refused.items())
 
     def modules(self, rules: Rules) -> dict[str, ClosureModule]:
         """The modules of a program's rules, by predicate."""
@@ -189,7 +190,7 @@ class Closures:
 
     def _refuse(self, names: Collection[str]) -> None:
         """Leave these predicates to rules until they have grown by the factor GROWN."""
-        self._refused = {name: max(self.engine.size(name), SMALL) for name in names}
+        self._refused = {name: max(self.engine.storage.size(name), SMALL) for name in names}
 
     def _is_kept(self, name: str, modules: Mapping[str, ClosureModule]) -> bool:
         """Whether a structure keeps a relation already, in the way that one of the modules wants it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidelog.engine.protocol import Maintainable
+from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
 from tidelog.plan.change_plans import Changes
@@ -78,7 +78,7 @@ Sources = Mapping[Step, tuple[Source, ...]]
 class Library:
     """All prepared plans of an engine, by rule and step."""
 
-    def __init__(self, engine: Maintainable) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._plans: dict[tuple[Source, Step], tuple[dict[str, int], list[tuple[str | None, Any]]]] = {}
         self._changes: dict[Source, tuple[dict[str, int], Changes]] = {}
@@ -88,7 +88,7 @@ class Library:
         known = self._plans.get((source, step))
         if known is None or is_outdated(known[0], self.engine):
             made = MAKERS[step](self._changes_of(source))
-            plans = [(plan.given, self.engine.prepare_change(plan)) for plan in made]
+            plans = [(plan.given, self.engine.change_plans.prepare(plan)) for plan in made]
             known = self._plans[source, step] = sizes((source.rule,), self.engine), plans
         return known[1]
 
@@ -157,15 +157,15 @@ class Shelf:
         return True
 
 
-def sizes(rules: Collection[Rule], engine: Maintainable) -> dict[str, int]:
+def sizes(rules: Collection[Rule], engine: Engine) -> dict[str, int]:
     """The size of each relation that the rules read."""
     read = dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))
-    return {relation: engine.size(relation) for relation in read}
+    return {relation: engine.storage.size(relation) for relation in read}
 
 
-def is_outdated(known: Mapping[str, int], engine: Maintainable) -> bool:
+def is_outdated(known: Mapping[str, int], engine: Engine) -> bool:
     """Whether a relation has changed a lot in size."""
-    return any(_differs(size, engine.size(relation)) for relation, size in known.items())
+    return any(_differs(size, engine.storage.size(relation)) for relation, size in known.items())
 
 
 def _differs(before: int, now: int) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidelog.engine.events import ChangePassed, Listener
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Maintainable, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.step_plans import Driven, Shelf, Step
@@ -58,7 +59,7 @@ class Task:
 
     def __init__(
         self,
-        engine: Maintainable,
+        engine: Engine,
         section: Section,
         listen: Listener,
         check: Callable[[], None],
@@ -88,22 +89,22 @@ class Task:
         """The same for some plans of a step."""
         plans = self._plans(driven, given)
         if not plans:
-            return self.engine.none()
-        return self._told(step, len(given), self.engine.run(plans, given, effect))
+            return self.engine.changes.none()
+        return self._told(step, len(given), self.engine.change_plans.run(plans, given, effect))
 
     def run_all(self, step: Step, effect: Effect) -> Facts:
         """The heads that the plans of a step find in all facts."""
         plans = self.section.shelf[step].get(None, ())
         if not plans:
-            return self.engine.none()
-        return self._told(step, 0, self.engine.run(plans, self.engine.none(), effect))
+            return self.engine.changes.none()
+        return self._told(step, 0, self.engine.change_plans.run(plans, self.engine.changes.none(), effect))
 
     def run_support(self, waiting: Facts) -> tuple[Facts, Facts]:
         """The facts to check next, from one instance for each waiting fact that has one, and which have."""
         plans = self.plans(Step.SUPPORT, waiting)
         if not plans:
-            return self.engine.none(), self.engine.none()
-        fresh, heads = self.engine.run_support(plans, waiting)
+            return self.engine.changes.none(), self.engine.changes.none()
+        fresh, heads = self.engine.change_plans.run_support(plans, waiting)
         return self._told(Step.SUPPORT, len(waiting), fresh), heads
 
     def plans(self, step: Step, given: Facts) -> list[Any]:
@@ -149,11 +150,11 @@ class Task:
 
     def stated(self) -> Facts:
         """The explicit facts that are to become true, from now on waiting for it."""
-        return self.waiting(self.engine.select(self.added, UNKNOWN))
+        return self.waiting(self.engine.changes.select(self.added, UNKNOWN))
 
     def waiting(self, facts: Facts) -> Facts:
         """The facts, from now on waiting for their turn."""
-        self.engine.mark(facts, set=Flag.PENDING)
+        self.engine.changes.mark(facts, set=Flag.PENDING)
         return facts
 
     def united(self, parts: Sequence[Facts]) -> Facts:
@@ -161,13 +162,13 @@ class Task:
         while len(parts) > 1:
             pairs = [parts[place] | parts[place + 1] for place in range(0, len(parts) - 1, 2)]
             parts = [*pairs, *parts[2 * len(pairs) :]]
-        return parts[0] if parts else self.engine.none()
+        return parts[0] if parts else self.engine.changes.none()
 
     def without(self, facts: Facts, others: Facts) -> Facts:
         """The facts but for the others; none of them waits for its turn."""
-        self.engine.mark(others, set=Flag.PENDING)
-        left = self.engine.select(facts, IDLE)
-        self.engine.mark(others, clear=Flag.PENDING)
+        self.engine.changes.mark(others, set=Flag.PENDING)
+        left = self.engine.changes.select(facts, IDLE)
+        self.engine.changes.mark(others, clear=Flag.PENDING)
         return left
 
 
@@ -179,7 +180,7 @@ class Algorithm(Protocol):
         """The name it is chosen by."""
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> CounterKind:
         """What it needs to be counted, and counts on."""
 
     @property
@@ -211,12 +212,12 @@ def overdelete(
     while len(doubtful):
         doomed = condemn(doubtful)
         if not task.section.shelf[Step.OVERDELETE]:
-            engine.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
+            engine.changes.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
             rounds.append(doomed)
             break
-        engine.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
+        engine.changes.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
         doubtful = task.run(Step.OVERDELETE, doomed, effect)
-        engine.mark(doomed, clear=GONE)
+        engine.changes.mark(doomed, clear=GONE)
         rounds.append(doomed)
     gone = task.united(rounds)
     task.overdeleted = len(gone)
@@ -238,16 +239,16 @@ def insert(task: Task, again: Facts) -> None:
     Where instances are counted, gained ones are counted; where facts have ranks, new ones rank highest.
     """
     engine = task.engine
-    effect = FOUND if engine.counters is Counters.NONE else COUNTED
+    effect = FOUND if engine.counters is CounterKind.NONE else COUNTED
     fresh = again | task.stated()
     fresh |= task.gained(effect)
-    if not task.section.shelf[Step.INSERT] and engine.counters is not Counters.RANK:
-        engine.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
+    if not task.section.shelf[Step.INSERT] and engine.counters is not CounterKind.RANK:
+        engine.changes.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
         return
     while len(fresh):
-        engine.mark(fresh, set=NEW, clear=Flag.PENDING)
-        if engine.counters is Counters.RANK:
+        engine.changes.mark(fresh, set=NEW, clear=Flag.PENDING)
+        if engine.counters is CounterKind.RANK:
             engine.raise_ranks(fresh)
         found = task.run(Step.INSERT, fresh, effect)
-        engine.mark(fresh, clear=Flag.DELTA)
+        engine.changes.mark(fresh, clear=Flag.DELTA)
         fresh = found

@@ -127,12 +127,12 @@ def close(
     """All that the program derives from some triples, inconsistent or not."""
     engine = settings_of("columnar").make(1, len(program.predicates))
     for predicate in program.predicates.values():
-        engine.define(predicate.name, predicate.arity)
+        engine.storage.define(predicate.name, predicate.arity)
     for batch in triples:
-        engine.load(TRIPLE, batch)
+        engine.storage.load(TRIPLE, batch)
     stated = frozenset(_rows(engine, TRIPLE))
     for name, rows in _by_predicate(program.facts).items():
-        engine.load(name, Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows)))
+        engine.storage.load(name, Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
     engine.derive(strata(program.rules, program.predicates), numbers, _ignore, _proceed, False)
     facts = {name: frozenset(_rows(engine, name)) for name in program.predicates}

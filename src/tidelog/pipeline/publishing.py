@@ -18,7 +18,7 @@ from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.rows import Rows, distinct, joined, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
@@ -207,11 +207,11 @@ def rows_open_in(
         table = pa.Table.from_batches([batch])
         scratch = ColumnarEngine(1)
         ids = tuple(
-            ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.dictionary)
+            ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.storage.dictionary)
             for place, column in enumerate(table.columns[layout.arguments :])
         )
         rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
-        times, _ = times_in(rows, layout, scratch.dictionary, origin.is_integer_time)
+        times, _ = times_in(rows, layout, scratch.storage.dictionary, origin.is_integer_time)
         time.store.adopt(times.timeline)
         _, right = times.on(time.store.timeline)
         table = table.filter(pa.array(right >= time.past.first(time.store.timeline) - 1))
@@ -546,13 +546,13 @@ class _Conversion:
         columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
         for column, kind in zip(found.columns[count:], types[count:], strict=True):
             plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-            columns.append(ids_in(plain, kind, self._engine.dictionary))
+            columns.append(ids_in(plain, kind, self._engine.storage.dictionary))
         return Rows(tuple(columns), found.num_rows)
 
     def _arrow(self, rows: Rows, table: Any, layout: Layout, schema: Any) -> Any:
         if not layout.names:
             return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
-        dictionary = self._engine.dictionary
+        dictionary = self._engine.storage.dictionary
         contents = _contents(table)
         arrays = [to_typed(dictionary, ids, each) for ids, each in zip(rows.columns, contents, strict=False)]
         if layout.times:

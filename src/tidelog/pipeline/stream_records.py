@@ -13,8 +13,8 @@ import numpy.typing as npt
 from tidelog.data.columns import Batch
 from tidelog.data.relation import column_names
 from tidelog.data.rows import Rows, codes_of, joined, taken
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-from tidelog.engine.protocol import Flag
+from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic, codes
 from tidelog.io.data_file import time_types_of
 from tidelog.io.rejects import BadRow, Faults
@@ -159,7 +159,7 @@ class Records:
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
         rows, signs = taken(rows, last), signs[last]
-        standing = self._engine.standing(self._shape.predicate.name, rows.columns, rows.count)
+        standing = self._engine.storage.row_flags(self._shape.predicate.name, rows.columns, rows.count)
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
         self._note_missing(rows, ~signs & ~explicit, standing)
@@ -171,7 +171,7 @@ class Records:
         """The places of records in their order, without those that come too late."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
-        values = self._engine.dictionary.decode_all(distinct.tolist())
+        values = self._engine.storage.dictionary.decode_all(distinct.tolist())
         keys = [order_key(value) for value in values]
         highest = None if self.tally.order is None else order_key(read_exact(self.tally.order))
         late = np.array([highest is not None and key < highest for key in keys], bool)[places]
@@ -202,7 +202,7 @@ class Records:
     ) -> None:
         if is_missing and self._ignores_missing:
             return
-        values = [self._engine.dictionary.decode(int(column[place])) for column in rows.columns]
+        values = [self._engine.storage.dictionary.decode(int(column[place])) for column in rows.columns]
         text = self._writing.fact(Fact(self._shape.predicate.name, tuple(values)))
         self._refuse(code, reason, f"{sign} {text}")
 
@@ -297,7 +297,7 @@ class TimedRecords(Records):
         self._refuse(NOT_THERE, "it is not given for all of that time", f"- {written}")
 
     def _written(self, ids: Any, left: int, right: int) -> str:
-        values = tuple(self._engine.dictionary.decode(int(one)) for one in ids)
+        values = tuple(self._engine.storage.dictionary.decode(int(one)) for one in ids)
         fact = self._writing.fact(Fact(self._shape.predicate.name, values)).removesuffix(" .")
         return f"{fact}@{self._time.store.timeline.decode(int(left), int(right))} ."
 

@@ -20,7 +20,7 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
 from tidelog.durable import write_text
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.data_file import EXTENSIONS, RDF
 from tidelog.io.python_data import from_python
@@ -72,7 +72,7 @@ class Version:
         """Return all facts of a predicate."""
         table = self._table(name)
         rows = encoded(table, self.to_arrow(table), self.manifest, self._engine)
-        return relation_of(table, rows, self.manifest, self._engine.dictionary)
+        return relation_of(table, rows, self.manifest, self._engine.storage.dictionary)
 
     def pieces(self, name: str) -> Iterator[Relation]:
         """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
@@ -80,7 +80,7 @@ class Version:
         for rows in self.store.published.pieces(table, PIECE, self.manifest.published):
             engine = ColumnarEngine(1)
             known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
-            yield relation_of(table, known, self.manifest, engine.dictionary)
+            yield relation_of(table, known, self.manifest, engine.storage.dictionary)
 
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
@@ -121,7 +121,7 @@ class Version:
             for kind, rows in zip((INSERT, DELETE), by_kind(piece), strict=True):
                 if rows.num_rows:
                     known = encoded(table, rows, self.manifest, engine)
-                    yield kind, relation_of(table, known, self.manifest, engine.dictionary)
+                    yield kind, relation_of(table, known, self.manifest, engine.storage.dictionary)
 
     def changes(self, name: str) -> PredicateDelta:
         """Return what the version changed in a predicate, which it may have dropped."""
@@ -129,7 +129,7 @@ class Version:
         known = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
         table = find_predicate(name, known).written
         changed, of = _changed(self.store, table, earlier, self.manifest, self._engine)
-        dictionary = self._engine.dictionary
+        dictionary = self._engine.storage.dictionary
         both = (relation_of(table, rows, of, dictionary) for rows in (changed.added, changed.removed))
         return PredicateDelta(table, *both)
 
@@ -178,7 +178,7 @@ def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -
             parts[place].append(engine.encode_column(column))
     columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
     for column in table.columns[predicate.arity :]:
-        columns.append(ids_in(column, _TIMES[str(column.type)], engine.dictionary))
+        columns.append(ids_in(column, _TIMES[str(column.type)], engine.storage.dictionary))
     return Rows(tuple(columns), table.num_rows)
 
 
@@ -217,7 +217,7 @@ class VersionDelta(Delta):
             {name: changed.removed for name, (changed, _) in changes.items() if changed.removed.count},
         )
         self._manifests = {name: manifest for name, (_, manifest) in changes.items()}
-        super().__init__(net, known, engine.dictionary, number)
+        super().__init__(net, known, engine.storage.dictionary, number)
 
     def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
         rows, manifest = change.get(predicate.name), self._manifests[predicate.name]

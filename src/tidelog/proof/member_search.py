@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.data.rows import Rows
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.equality.classes import Classes, expanded
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.functions.builtins import evaluate, holds

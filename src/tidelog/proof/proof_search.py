@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.engine.columnar.transactions.change_runner import RowSet
-from tidelog.engine.protocol import Effect, Flag, Where
+from tidelog.engine.columnar.transactions.row_sets import RowSet
+from tidelog.engine.flags import Effect, Flag, Where
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import Atom, Constant, Program, Rule, Term, Variable, literal_variables

@@ -11,8 +11,8 @@ import numpy as np
 
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, without
+from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import Lock, locked
-from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
 from tidelog.logic.program import Atom, Constant, Literal, Predicate, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query

@@ -8,7 +8,7 @@ from itertools import combinations, groupby
 
 import numpy as np
 
-from tidelog.engine.protocol import Group, TabledEngine
+from tidelog.engine.protocol import Engine, Group
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
 from tidelog.plan.compile import collected_variables
@@ -60,7 +60,7 @@ class Component:
     def __init__(
         self,
         predicates: Sequence[str],
-        engine: TabledEngine,
+        engine: Engine,
         write: Callable[[Pattern], Variant],
         beside: Sequence[str] = (),
     ) -> None:
@@ -99,7 +99,7 @@ class Component:
     def bytes(self) -> int:
         """The memory that its tables hold."""
         if self._bytes is None:
-            self._bytes = sum(map(self.engine.bytes_of, self.relations))
+            self._bytes = sum(map(self.engine.storage.bytes_of, self.relations))
         return self._bytes
 
     def table(self, pattern: Pattern) -> Table:
@@ -108,22 +108,22 @@ class Component:
         if known is None:
             known = self.tables[pattern] = self._asking[pattern.asked] = Table(pattern)
             arity = len(pattern.binding.bound)
-            self.engine.define(pattern.asked, arity, FEW_DENSE_BYTES)
-            self.engine.define(pattern.called, arity, FEW_DENSE_BYTES)
+            self.engine.storage.define(pattern.asked, arity, FEW_DENSE_BYTES)
+            self.engine.storage.define(pattern.called, arity, FEW_DENSE_BYTES)
             self._define(answers_of(pattern.predicate), len(pattern.adornment))
             self._group = None
         return known
 
     def _define(self, relation: str, arity: int) -> None:
         if relation not in self._relations:
-            self.engine.define(relation, arity, None if relation in self._mine else FEW_DENSE_BYTES)
+            self.engine.storage.define(relation, arity, None if relation in self._mine else FEW_DENSE_BYTES)
             self._relations[relation] = None
             self._group = None
 
     def drop(self) -> None:
         """Forget all tables."""
         for relation in self.relations:
-            self.engine.drop(relation)
+            self.engine.storage.drop(relation)
         self.tables, self._asking, self._relations, self._bytes = {}, {}, {}, None
         self._group, self._dispatch = None, [None, None]
         self.is_detached = False
@@ -131,15 +131,15 @@ class Component:
     def clear(self) -> None:
         """Forget what the tables hold; the rules stay ready."""
         for relation in self.relations:
-            self.engine.clear(relation)
+            self.engine.storage.clear(relation)
 
     # ---- rounds
 
     def advance(self) -> list[str]:
         """Begin a round: let in what was asked, the most general first; which relations have new rows."""
         if self._group is None:
-            self._group = self.engine.group(self.relations)
-        fresh = self.engine.advance_group(self._group)
+            self._group = self.engine.rounds.group(self.relations)
+        fresh = self.engine.rounds.advance_group(self._group)
         if not fresh:
             return []
         self._bytes = None
@@ -159,7 +159,7 @@ class Component:
         for table in tables:
             if table.pattern.called in called:
                 self._use(table)
-                self.engine.reveal(table.pattern.called)
+                self.engine.rounds.extend_new(table.pattern.called)
         return called
 
     def _accepting(self, table: Table) -> Drive:
@@ -290,10 +290,10 @@ class Component:
             rule = accepting(table.pattern, self._general(table.pattern))
             called, given = rule.head, Atom(lost, rule.head.terms)
             name = again[called.predicate] = f"came {called.predicate}"
-            engine.define(name, len(called.terms), FEW_DENSE_BYTES)
-            engine.clear(name)
+            engine.storage.define(name, len(called.terms), FEW_DENSE_BYTES)
+            engine.storage.clear(name)
             run_once(Rule(Atom(name, called.terms), (given, called)), engine)
-            engine.advance([name])
+            engine.rounds.advance([name])
             if run_once(replace(rule, body=(given, *rule.body)), engine):
                 self._use(table)
         return again
@@ -310,9 +310,9 @@ class Component:
         found = False
         for table in self.tables.values():
             for grouping in table.variant.groupings if table.variant is not None else ():
-                if self.engine.size(grouping.collected):
-                    self.engine.prepare(_grouping_plan(grouping))()
-                    self.engine.clear(grouping.collected)
+                if self.engine.storage.size(grouping.collected):
+                    self.engine.plans.prepare(_grouping_plan(grouping))()
+                    self.engine.storage.clear(grouping.collected)
                     found = True
         return found
 
@@ -362,7 +362,7 @@ class Retraction:
 
     def __init__(self, component: Component, gone: dict[str, str], check: Callable[[], None]) -> None:
         self.component = component
-        self.engine: TabledEngine = component.engine
+        self.engine: Engine = component.engine
         self.gone = gone
         self.check = check
         self.taken: dict[str, str] = {}  # relations of what was taken away, by those it was taken from
@@ -376,8 +376,8 @@ class Retraction:
         """Take all rows away that an instance with something that went has given."""
         rules = [self._noting(rule) for rule in self._written()]
         for rule in rules:
-            self.engine.define(rule.head.predicate, len(rule.head.terms))
-            self.engine.clear(rule.head.predicate)
+            self.engine.storage.define(rule.head.predicate, len(rule.head.terms))
+            self.engine.storage.clear(rule.head.predicate)
         for rule in rules:
             for places in _choices(self._changed(rule)):
                 run_once(_reading(rule, places, self.gone), self.engine)
@@ -385,13 +385,13 @@ class Retraction:
         names = {rule.head.predicate for rule in rules}
         driven = (step for rule in rules for step in self._driven(rule) if step.relation in names)
         steps = Dispatch(driven, self.engine)
-        group = self.engine.group(names)
-        while fresh := self.engine.advance_group(group):
+        group = self.engine.rounds.group(names)
+        while fresh := self.engine.rounds.advance_group(group):
             for step in steps.due(fresh):
                 step.run(self.check)
-        self.taken = {name.removeprefix(TAKEN): name for name in names if self.engine.size(name)}
+        self.taken = {name.removeprefix(TAKEN): name for name in names if self.engine.storage.size(name)}
         for relation, taken in self.taken.items():
-            self.engine.remove(relation, *self.engine.rows(taken))
+            self.engine.storage.remove(relation, *self.engine.storage.rows(taken))
 
     def put_back(self) -> None:
         """Put those back that another instance gives."""
@@ -406,8 +406,8 @@ class Retraction:
         """The answers that went, by relation, once the component is completed."""
         for relation in map(answers_of, self.component.predicates):
             if relation in self.taken:
-                columns, count = self.engine.rows(self.taken[relation])
-                went = self.engine.standing(relation, columns, count) == 0
+                columns, count = self.engine.storage.rows(self.taken[relation])
+                went = self.engine.storage.row_flags(relation, columns, count) == 0
                 if went.any():
                     yield relation, (tuple(column[went] for column in columns), int(np.count_nonzero(went)))
 

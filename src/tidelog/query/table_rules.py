@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.protocol import Runnable, TabledEngine
+from tidelog.engine.protocol import Engine, Runnable
 from tidelog.logic.program import Atom, Constant, Literal, Negation, Rule, Term, Variable, literal_variables
 from tidelog.logic.strata import components, dependency_graph
 from tidelog.logic.values import Value
@@ -410,7 +410,7 @@ class Growing:
 class Drive:
     """A rule of tables, driven by what is new of the atom at a place in its body."""
 
-    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: TabledEngine) -> None:
+    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: Engine) -> None:
         atom = rule.body[place]
         assert isinstance(atom, Atom)
         self.rule = rule
@@ -439,7 +439,7 @@ class Drive:
     @property
     def is_idle(self) -> bool:
         """Whether no new row has the constants of the driving atom."""
-        columns, count = self._engine.new_rows(self.relation)
+        columns, count = self._engine.rounds.new_rows(self.relation)
         passed = np.ones(count, bool)
         for column, identity in self._constants.items():
             passed &= columns[column] == identity
@@ -447,7 +447,7 @@ class Drive:
 
     def run(self, check: Callable[[], None]) -> int:
         """Find what follows from what is new; returns how many facts that are new."""
-        if self._generation != self._engine.generation:
+        if self._generation != self._engine.plans.catalog_version:
             self.forget_plan()
         ready = self.ready()
         if ready is None:
@@ -466,12 +466,12 @@ class Drive:
     def _prepared(self) -> Runnable | None:
         """A plan ready to run; none while indexes for it would be in vain."""
         engine, rule = self._engine, self.rule
-        if not all(map(engine.size, self._read)):
+        if not all(map(engine.storage.size, self._read)):
             return None
         plan = delta_plan(rule, 0, self._own, self._place, Growing(engine, self._own))
-        self._generation = engine.generation
-        ready = engine.prepare(plan)
-        engine.plan_to_keep((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
+        self._generation = engine.plans.catalog_version
+        ready = engine.plans.prepare(plan)
+        engine.plans.pin((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
         return ready
 
     def forget_plan(self) -> None:
@@ -479,7 +479,7 @@ class Drive:
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive]:
+def drives(rule: Rule, own: Collection[str], engine: Engine) -> list[Drive]:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
     return [Drive(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
@@ -487,7 +487,7 @@ def drives(rule: Rule, own: Collection[str], engine: TabledEngine) -> list[Drive
 class Prepared:
     """A rule driven by each of its atoms in turn, of those whose relations are given."""
 
-    def __init__(self, rule: Rule, own: Collection[str], engine: TabledEngine) -> None:
+    def __init__(self, rule: Rule, own: Collection[str], engine: Engine) -> None:
         self.rule = rule
         self._engine = engine
         self._drives = drives(rule, own, engine)
@@ -508,8 +508,8 @@ class Prepared:
 
     def look_over(self) -> None:
         """Discard plans if relations have grown much since they were made, or have lost facts."""
-        size = self._engine.size
-        lossy = list(filter(self._engine.has_dead, self._read))
+        size = self._engine.storage.size
+        lossy = list(filter(self._engine.storage.has_tombstones, self._read))
         if lossy != self._lossy or any(size(name) > limit for name, limit in self._limits.items()):
             for drive in self._drives:
                 drive.forget_plan()
@@ -517,22 +517,22 @@ class Prepared:
         self._limits = self._limits or limits(self._growing, self._engine)
 
 
-def limits(relations: Iterable[str], engine: TabledEngine) -> dict[str, int]:
+def limits(relations: Iterable[str], engine: Engine) -> dict[str, int]:
     """The sizes of relations up to which plans that are made now are good ones."""
-    return {name: max(GROWN * engine.size(name), SMALL) for name in relations}
+    return {name: max(GROWN * engine.storage.size(name), SMALL) for name in relations}
 
 
 class Dispatch:
     """Rules by what drives them: a relation, and the constants that they ask of its rows."""
 
-    def __init__(self, found: Iterable[Drive], engine: TabledEngine) -> None:
+    def __init__(self, found: Iterable[Drive], engine: Engine) -> None:
         self._engine = engine
         self._drives = tuple(found)
         self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[Drive]]]] = {}
         for drive in self._drives:
             by_columns = self._by_key.setdefault(drive.relation, {})
             by_columns.setdefault(drive.columns, {}).setdefault(drive.key, []).append(drive)
-        self._generation = engine.generation
+        self._generation = engine.plans.catalog_version
         self._limits: dict[str, int] = {}  # the sizes up to which plans are good ones
         self._asked = 0
 
@@ -542,7 +542,7 @@ class Dispatch:
         for relation in fresh:
             by_columns = self._by_key.get(relation)
             if by_columns:
-                columns, count = self._engine.new_rows(relation)
+                columns, count = self._engine.rounds.new_rows(relation)
                 for places, by_key in by_columns.items():
                     if places and count <= MANY:
                         for key in _keys(columns, places):
@@ -553,10 +553,10 @@ class Dispatch:
 
     def _look_over(self) -> None:
         """Discard plans that read relations that were dropped or have grown much."""
-        size = self._engine.size
+        size = self._engine.storage.size
         self._asked += 1
-        if self._generation != self._engine.generation:
-            self._generation = self._engine.generation
+        if self._generation != self._engine.plans.catalog_version:
+            self._generation = self._engine.plans.catalog_version
             grown = set(self._limits)
         elif self._asked % LOOKED_OVER == 0:
             grown = {name for name, limit in self._limits.items() if size(name) > limit}
@@ -575,19 +575,19 @@ def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, .
 
 
 def run_together(
-    found: Iterable[Drive], engine: TabledEngine, check: Callable[[], None]
+    found: Iterable[Drive], engine: Engine, check: Callable[[], None]
 ) -> list[tuple[Drive, int]]:
     """Run rules in turn; those that could find something, and how many new facts they have found."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
     if not prepared:
         return []
-    news = engine.run_together([ready for _, ready in prepared])
+    news = engine.plans.run_together([ready for _, ready in prepared])
     check()
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
 
-def run_once(rule: Rule, engine: TabledEngine) -> int:
+def run_once(rule: Rule, engine: Engine) -> int:
     """Find all that a rule gives; returns how many facts are new."""
-    if not all(engine.size(atom.predicate) for atom in rule.positive):
+    if not all(engine.storage.size(atom.predicate) for atom in rule.positive):
         return 0
-    return engine.prepare(full_plan(rule, 0, engine))().new
+    return engine.plans.prepare(full_plan(rule, 0, engine))().new

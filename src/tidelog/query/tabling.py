@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from tidelog.engine.events import Listener, TablesGrew
-from tidelog.engine.protocol import TabledEngine
+from tidelog.engine.protocol import Engine
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
@@ -132,7 +132,7 @@ class Tables:
 
     def __init__(
         self,
-        engine: TabledEngine,
+        engine: Engine,
         rules: Sequence[Rule],
         *,
         memory: int = TABLE_MEMORY,
@@ -161,7 +161,7 @@ class Tables:
     def _define(self) -> None:
         """Read the rules anew, and see which derived predicates have explicit facts."""
         derived = self._derived = {rule.head.predicate for rule in self._rules}
-        self._stated = frozenset(name for name in derived if self._engine.size(name))
+        self._stated = frozenset(name for name in derived if self._engine.storage.size(name))
         self._lossy: frozenset[str] = frozenset()
         self._definitions = Definitions.of(self._rules, self._stated)
         read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
@@ -208,19 +208,19 @@ class Tables:
         engine = self._engine
         self._clock += 1
         shape = self._shape(asked.rule)
-        engine.show(shape.stated)
+        engine.rounds.mark_all_old(shape.stated)
         lossy = self._lossy_among(shape.stated)
         if lossy != shape.lossy:
             shape.lossy = lossy
             shape.component.forget_plans()
         ids = [np.array([engine.identity(value)], np.int32) for value in asked.values]
-        engine.add(shape.pattern.asked, ids, 1)
+        engine.storage.add(shape.pattern.asked, ids, 1)
         members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
         relation = answers_of(shape.pattern.predicate)
         read = 0
         with closing(self._complete(members)) as rounds:
             for _ in rounds:
-                columns, rows = engine.rows(relation)
+                columns, rows = engine.storage.rows(relation)
                 if rows > read:
                     yield tuple(column[read:].copy() for column in columns[len(ids) :]), rows - read
                     read = rows
@@ -350,7 +350,7 @@ class Tables:
     @property
     def tally(self) -> Tally:
         """What tables there are, those of queries apart."""
-        size = self._engine.size
+        size = self._engine.storage.size
         components = self._components.values()
         patterns = [table.pattern for each in components for table in each.tables.values() if table.variant]
         predicates = {pattern.predicate for pattern in patterns}
@@ -384,11 +384,11 @@ class Tables:
     def catch_up(self) -> None:
         """Work in how explicit facts have changed since the last query."""
         engine = self._engine
-        if {name for name in self._derived if engine.size(name)} != self._stated:
+        if {name for name in self._derived if engine.storage.size(name)} != self._stated:
             self._redefine()
         self._look_over()
-        followed = {name: engine.follow(name) for name in self._explicit}
-        engine.show(self._explicit)
+        followed = {name: engine.change_log.poll(name) for name in self._explicit}
+        engine.rounds.mark_all_old(self._explicit)
         disturbed = {name for name, changes in followed.items() if changes is None}
         gone = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
         came = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
@@ -412,7 +412,7 @@ class Tables:
 
     def _lossy_among(self, relations: Iterable[str]) -> frozenset[str]:
         """The relations some of whose rows are no facts: each of these is looked at before it is read."""
-        return frozenset(filter(self._engine.has_dead, relations))
+        return frozenset(filter(self._engine.storage.has_tombstones, relations))
 
     def _pass_on(self, disturbed: set[str], went: dict[str, Answers], came: dict[str, Answers]) -> None:
         """Go through the components from the lowest on, and let their tables follow.
@@ -442,7 +442,7 @@ class Tables:
         if component.reads(retraction.gone):
             retraction.take()
         relations = [name for name in map(answers_of, component.predicates) if component.has(name)]
-        marks = {name: self._engine.size(name) for name in relations}
+        marks = {name: self._engine.storage.size(name) for name in relations}
         retraction.put_back()
         again = component.call_anew(retraction.taken)
         for lower in self._demanded(component.follow({**grown, **again}, True, self.check)):
@@ -450,8 +450,8 @@ class Tables:
         deque(component.follow({**grown, **again}, False, self.check), maxlen=0)
         deque(self._complete([component]), maxlen=0)
         for name, mark in marks.items():
-            if self._engine.size(name) > mark:
-                grown[name] = self._deliver("came", name, self._engine.appended(name, mark))
+            if self._engine.storage.size(name) > mark:
+                grown[name] = self._deliver("came", name, self._engine.rounds.rows_since(name, mark))
         for name, facts in retraction.answers():
             retraction.gone[name] = self._deliver("gone", name, facts)
 
@@ -459,10 +459,10 @@ class Tables:
         """A relation that holds what has gone from another, or come to it, all of it as new."""
         columns, rows = facts
         name = f"{how} {relation}"
-        self._engine.define(name, len(columns))
-        self._engine.clear(name)
-        self._engine.add(name, columns, rows)
-        self._engine.advance([name])
+        self._engine.storage.define(name, len(columns))
+        self._engine.storage.clear(name)
+        self._engine.storage.add(name, columns, rows)
+        self._engine.rounds.advance([name])
         return name
 
     def _drop(self, component: Component) -> None:
@@ -530,7 +530,7 @@ class Tabling:
         rules = place.program.rules
         known = self.kept
         if known is None:
-            known = self.kept = Tables(cast("TabledEngine", place.engine), rules)
+            known = self.kept = Tables(cast("Engine", place.engine), rules)
         known.redefine(rules)
         known.memory = place.table_memory
         known.check, known.listen = place.check, place.listen

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.equality.conflicts import REASONS, UNEQUAL
 from tidelog.errors import Diagnostic
 from tidelog.logic.program import (

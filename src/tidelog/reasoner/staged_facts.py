@@ -12,7 +12,7 @@ import numpy as np
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, Rows, distinct
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.errors import Span
 from tidelog.io.data_file import DataFile, import_file
 from tidelog.io.reader import read

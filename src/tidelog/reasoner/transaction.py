@@ -18,9 +18,9 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.rows import Keys, Rows, distinct, joined, rows_of, taken, without
-from tidelog.engine.columnar.transactions.transactions import TransactionEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
-from tidelog.engine.protocol import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
 from tidelog.io.data_file import DataFile, import_file
 from tidelog.io.python_data import from_python, values_of
@@ -70,7 +70,7 @@ class Change:
     def __init__(
         self,
         program: Program,
-        engine: TransactionEngine,
+        engine: ColumnarEngine,
         faults: Faults,
         lock: Lock,
         commit: Callable[[Change], Delta],
@@ -94,8 +94,8 @@ class Change:
         self._rules = RuleChanges(program.rules)
         self._outcome = RuleOutcome(program.rules)
         self.times = TimedUpdate(is_strict=missing == "error")  # facts that hold at times
-        self._removed = Statements(engine.dictionary)
-        self._added = Statements(engine.dictionary)
+        self._removed = Statements(engine.storage.dictionary)
+        self._added = Statements(engine.storage.dictionary)
         self._faulty: list[Diagnostic] = []  # what is not there to be taken away
         self._delta: Delta | None = None
         self.batch: BatchId | None = None  # of an application that counts its transactions
@@ -189,7 +189,7 @@ class Change:
     @locked
     def replace_rows(self, name: str, parts: Sequence[Rows]) -> None:
         """The same for rows of ids."""
-        held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
+        held = Rows(*self._engine.storage.explicit(name)) if name in self.before.predicates else None
         wanted = distinct([rows for rows in parts if rows.count])
         if held is None or not held.count:
             self._added.note(name, wanted)
@@ -202,7 +202,7 @@ class Change:
         """Insert rows of ids that are not explicit facts yet, and delete others that are."""
         for rows, where, is_wanted in ((present, self._added, True), (absent, self._removed, False)):
             if rows is not None and rows.count:
-                standing = self._engine.standing(name, rows.columns, rows.count)
+                standing = self._engine.storage.row_flags(name, rows.columns, rows.count)
                 is_explicit = (standing & int(Flag.EXPLICIT)) != 0
                 where.note(name, taken(rows, is_explicit != is_wanted))
 
@@ -405,12 +405,12 @@ class Change:
         return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
 
     def _standing_of(self, rows: Mapping[str, Rows]) -> Any:
-        return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})
+        return self._engine.storage.all_row_flags({name: (some.columns, some.count) for name, some in rows.items()})
 
     def _standing(self, name: str, rows: Rows) -> Any:
         if name not in self.before.predicates:
             return np.zeros(rows.count, np.uint8)
-        return self._engine.standing(name, rows.columns, rows.count)
+        return self._engine.storage.row_flags(name, rows.columns, rows.count)
 
     # ---- what is not there
 
@@ -450,7 +450,7 @@ class Change:
     def _texts(self, name: str, rows: Rows, places: Sequence[int]) -> list[str]:
         """Facts as the program would write them."""
         writing = Writing.of(self.program)
-        decode = self._engine.dictionary.decode
+        decode = self._engine.storage.dictionary.decode
         return [
             writing.fact(Fact(name, tuple(decode(int(column[place])) for column in rows.columns)))
             for place in places
@@ -486,7 +486,7 @@ class Change:
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """The ids of a few rows; None if something about them takes more care."""
-        encode = self._engine.dictionary.encode_python
+        encode = self._engine.storage.dictionary.encode_python
         keys: Keys = []
         try:
             for row in data:
@@ -501,7 +501,7 @@ class Change:
         return Rows(tuple(self._engine.encode_column(column) for column in batch.columns), batch.rows)
 
     def _encode_facts(self, facts: Sequence[Fact]) -> Rows:
-        encode = self._engine.dictionary.encode_values
+        encode = self._engine.storage.dictionary.encode_values
         places = range(len(facts[0].values))
         columns = ([fact.values[place] for fact in facts] for place in places)
         return Rows(tuple(encode(column) for column in columns), len(facts))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows, joined, without
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program

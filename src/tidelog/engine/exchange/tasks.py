@@ -24,7 +24,7 @@ from tidelog.data import memory
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange.ids import PARTS, Collision, Column, Counting, Counts, Part, Rows, Values
 from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
@@ -80,7 +80,7 @@ class Task:
         bits: int = 64,
         sizes: Sizes | None = None,
         dictionary: Dictionary | None = None,
-        reader: ClosingEngine | None = None,
+        reader: ColumnarEngine | None = None,
     ) -> None:
         self.program = program
         self.mesh = mesh
@@ -89,19 +89,19 @@ class Task:
         self.rounds = 0
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = ClosingEngine(1, binary)
+        self._engine = ColumnarEngine(1, binary)
         # With more than two owners, most values that a task reads belong to others: they are in a dictionary
         # that is dropped when given facts have been sent.
         shares = self.owners <= 2 or dictionary is not None
-        self._reader = reader or (self._engine if shares else ClosingEngine(1))
+        self._reader = reader or (self._engine if shares else ColumnarEngine(1))
         if dictionary is not None:
-            self._engine.dictionary = dictionary
+            self._engine.storage.dictionary = dictionary
         self._seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
         self._bits = bits
-        self._values = self.values_of(self._engine.dictionary)
+        self._values = self.values_of(self._engine.storage.dictionary)
         self._read = self._values
-        if self._reader.dictionary is not self._engine.dictionary:
-            self._read = self.values_of(self._reader.dictionary)
+        if self._reader.storage.dictionary is not self._engine.storage.dictionary:
+            self._read = self.values_of(self._reader.storage.dictionary)
         self._given: dict[str, list[Part]] = {}
         self._told = 0  # values, with the given facts
         self._elsewhere = 0  # facts that other tasks have
@@ -122,7 +122,7 @@ class Task:
     @property
     def dictionary(self) -> Dictionary:
         """What the ids of derived facts stand for."""
-        return self._engine.dictionary
+        return self._engine.storage.dictionary
 
     def translated(self, part: Part, values: Values) -> Part:
         """Return rows of another dictionary's ids as ids of this task's own."""
@@ -138,7 +138,7 @@ class Task:
 
     # ---- given facts
 
-    def take_given(self) -> tuple[ClosingEngine, dict[str, list[Part]]]:
+    def take_given(self) -> tuple[ColumnarEngine, dict[str, list[Part]]]:
         """Return who knows the ids of given facts, and these facts, those that the program states too.
 
         For whoever runs other programs on them; this task is not run then.
@@ -184,7 +184,7 @@ class Task:
             self._state()
             memory.give_back()  # what was used to read given facts
             heavy = self._make_plan()
-            self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
+            self._engine.limits.check, self._engine.limits.budget = self._check_plan, self._limits.budget
             self._begin()
             self._send_given(heavy)
             self._derive()
@@ -217,7 +217,7 @@ class Task:
         self._sources = sorted(plan.routes, key=lambda name: (name not in plan.outboxes, name))
         self._homes = [copies[0] for copies in plan.copies.values()]
         for predicate in plan.program.predicates.values():
-            self._engine.define(predicate.name, predicate.arity, is_large=False)
+            self._engine.storage.define(predicate.name, predicate.arity, is_large=False)
         kept = [name for name in self._names if name not in plan.outboxes]
         self._fed = Fed(plan.program.rules, kept, self._engine, self._check)
         self._agree()
@@ -268,8 +268,8 @@ class Task:
             self._add_heavy(heavy)
             if self.plan.is_numbered:
                 number = self.dictionary.encode(integer(self.mesh.number))
-                self._engine.add(NUMBER, [np.array([number], np.int32)], 1)
-        self._sent = {name: self._engine.size(name) for name in self._sources}
+                self._engine.storage.add(NUMBER, [np.array([number], np.int32)], 1)
+        self._sent = {name: self._engine.storage.size(name) for name in self._sources}
 
     def _deliver(self, parcels: Mapping[int, Sequence[Rows]]) -> None:
         """Send given facts in one pass, and add those that arrive."""
@@ -291,8 +291,8 @@ class Task:
         for rows in several:
             counts[rows.relation] += rows.count
         for relation, count in counts.items():
-            table = self._engine.table(self._names[relation])
-            table.reserve(count, len(self._engine.dictionary), given=True)
+            table = self._engine.catalog.table(self._names[relation])
+            table.reserve(count, len(self._engine.storage.dictionary), given=True)
 
     def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""
@@ -310,7 +310,7 @@ class Task:
         new = 0
         for rows in several:
             columns = [_taken(column, rows.chosen) for column in rows.columns]
-            new += self._engine.add(self._names[rows.relation], columns, rows.count)
+            new += self._engine.storage.add(self._names[rows.relation], columns, rows.count)
             self._check()
         return new
 
@@ -385,15 +385,15 @@ class Task:
     def _empty_outboxes(self) -> None:
         """Forget what has been sent; no rule reads it."""
         for outbox in self.plan.outboxes if self.is_owner else ():
-            size = self._engine.size(outbox)
+            size = self._engine.storage.size(outbox)
             if size > LARGE:
-                self._engine.table(outbox).empty()
+                self._engine.catalog.table(outbox).empty()
             elif size:
-                self._engine.clear(outbox)
+                self._engine.storage.clear(outbox)
 
     def _route(self, source: str, parcels: dict[int, list[Rows]]) -> int:
         """Add what is new in a relation to the parcels of others, and to relations here; how much is new."""
-        columns, size = self._engine.rows(source)
+        columns, size = self._engine.storage.rows(source)
         first = 0 if source in self.plan.outboxes else self._sent[source]
         if size == first:
             return 0
@@ -418,13 +418,13 @@ class Task:
         if not self.is_owner or (home.place is EVERYWHERE and self.mesh.number):
             arity = self.program.predicates[predicate].arity
             return tuple(np.zeros(0, np.int32) for _ in range(arity)), 0
-        return self._engine.rows(home.relation)
+        return self._engine.storage.rows(home.relation)
 
     def relation(self, predicate: str) -> Relation:
         """Return this task's part of a predicate's facts; the parts of all tasks are disjoint."""
         columns, count = self.columns(predicate)
         names = column_names(self.program.predicates[predicate])
-        return Relation(predicate, names, columns, count, self._engine.dictionary)
+        return Relation(predicate, names, columns, count, self._engine.storage.dictionary)
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[tuple[Sequence[Ids], int]]]:
         """Send all facts of predicates to the task behind the owners; returns them there, as ids."""
@@ -521,7 +521,7 @@ class Task:
         return self._facts()
 
     @property
-    def engine(self) -> ClosingEngine:
+    def engine(self) -> ColumnarEngine:
         """The engine that has this task's facts."""
         return self._engine
 
@@ -545,8 +545,8 @@ class Task:
 
     def counts(self) -> dict[str, int]:
         """Return figures: values in the dictionary, values told to others, rows of all relations."""
-        rows = sum(self._engine.size(name) for name in self._names)
-        return {"values": len(self._engine.dictionary), "told": self._told + self._values.told, "rows": rows}
+        rows = sum(self._engine.storage.size(name) for name in self._names)
+        return {"values": len(self._engine.storage.dictionary), "told": self._told + self._values.told, "rows": rows}
 
     # ---- limits and faults
 
@@ -558,7 +558,7 @@ class Task:
             return self._beside
         is_first = self.mesh.number == 0
         return self._beside + sum(
-            self._engine.size(home.relation)
+            self._engine.storage.size(home.relation)
             for home in self._homes
             if is_first or home.place is not EVERYWHERE
         )
