@@ -15,7 +15,7 @@ from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.engine.fixpoint import Fed
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
@@ -30,7 +30,7 @@ class Task:
     """One task: an engine, its fixpoint, and how much of each relation it has sent. Mutable."""
 
     localised: Localised
-    engine: ColumnarEngine = field(default_factory=lambda: ColumnarEngine(1))
+    engine: ColumnarEngine = field(default_factory=lambda: make(1))
     sent: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.engine.registry import ColumnarSettings, settings_of
 
 
@@ -17,7 +17,7 @@ class Counting(ColumnarSettings):
     made: ClassVar[list[ColumnarEngine]] = []
 
     def make(self, threads: int | None, relations: int) -> ColumnarEngine:
-        engine = ColumnarEngine(threads, relations)
+        engine = make(threads, relations)
         self.made.append(engine)
         return engine
 

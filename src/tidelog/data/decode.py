@@ -295,7 +295,7 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
         from tidelog.engine.columnar.engine import ColumnarEngine
 
         engine = ColumnarEngine(1)
-        ids, places = np.unique(engine.encode_column(column), return_inverse=True)
+        ids, places = np.unique(engine.storage.dictionary.encode_column(column), return_inverse=True)
         return terms_of(ids, engine.storage.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
     if pa.types.is_dictionary(values.type):
         return write(_plain_array(values.dictionary)), values.indices

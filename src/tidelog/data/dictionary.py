@@ -348,14 +348,13 @@ class Dictionary:
         kernels.gather_texts(words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
         return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
 
-
-def encode_column(dictionary: Dictionary, column: Column) -> Ids:
-    """The ids of a column's values, new ones given as needed."""
-    values = column.values
-    if isinstance(values, pa.ChunkedArray):
-        parts = [_encode_array(dictionary, column, chunk) for chunk in values.chunks]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-    return _encode_array(dictionary, column, values)
+    def encode_column(self, column: Column) -> Ids:
+        """Return the ids of a column's values, new ones given as needed."""
+        values = column.values
+        if isinstance(values, pa.ChunkedArray):
+            parts = [_encode_array(self, column, chunk) for chunk in values.chunks]
+            return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        return _encode_array(self, column, values)
 
 
 def _encode_array(dictionary: Dictionary, column: Column, values: pa.Array) -> Ids:

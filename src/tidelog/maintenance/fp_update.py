@@ -21,7 +21,7 @@ EXPLICIT = Where(Flag.EXPLICIT, Flag.EXPLICIT)
 
 
 class FixpointUpdate:
-    """Needs nothing beside the facts."""
+    """Needs nothing but the facts."""
 
     name = "fp-update"
     counters = CounterKind.NONE
@@ -45,7 +45,6 @@ def dependents(task: Task) -> Facts:
 
 def first_step(task: Task, unsure: Facts) -> Facts:
     """The facts of U that follow from K in one step, which is then all that is true (algorithm 1.3)."""
-    engine = task.engine
-    engine.changes.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
+    task.changes.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
     task.overdeleted = len(unsure)
-    return task.waiting(engine.changes.select(unsure, EXPLICIT)) | task.run(Step.REDERIVE, unsure, DERIVED)
+    return task.waiting(task.changes.select(unsure, EXPLICIT)) | task.run(Step.REDERIVE, unsure, DERIVED)

@@ -9,44 +9,32 @@ from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
 from tidelog.engine.flags import CounterKind
-from tidelog.engine.protocol import Engine, Facts
+from tidelog.engine.protocol import Engine
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Program, Rule, Variable
-from tidelog.maintenance import marking
-from tidelog.maintenance import marking as marks
 from tidelog.maintenance.backward_forward import BackwardForward
 from tidelog.maintenance.counting import CountingBackwardForward, CountingDeleteAndRederive
 from tidelog.maintenance.dred import DeleteAndRederive
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.fp_update import FixpointUpdate
-from tidelog.maintenance.maintainer import (
-    Check,
-    Factory,
-    Maintainer,
-    NetChange,
-    Peek,
-    Update,
-    Waiting,
-    looks_ahead,
-    no_stream,
-    none_known,
-)
+from tidelog.maintenance.maintainer import Check, Factory, Maintainer, NetChange, Peek, Update, no_stream
 from tidelog.maintenance.marking import (
     MANY,
     MARKED,
     NO_RULES,
     WORTH_WHILE,
-    MarkingDriver,
+    Decision,
+    Marking,
     Reading,
-    Verdict,
     removed_facts,
 )
+from tidelog.maintenance.marking import MARKINGS as WAYS_OF_MARKING
 from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.recompute import Recompute
 from tidelog.maintenance.schedule import Schedule
-from tidelog.maintenance.task import Algorithm, Section, Task
-from tidelog.plan.join_order import growth
+from tidelog.maintenance.task import Algorithm, Section
+from tidelog.plan.join_order import Statistics, growth
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
 # ---- What an update is expected to touch, before anything is done: stratum by stratum, in instances of
@@ -126,13 +114,15 @@ def weigh(schedule: Schedule, engine: Engine, instances_of: Instances) -> tuple[
     return tuple(_weight(section, engine, instances_of) for section in schedule.sections)
 
 
-def estimated_instances(rule: Rule, engine: Any) -> int:
+def estimated_instances(rule: Rule, statistics: Statistics) -> int:
     """About how many instances a rule has, if values are spread evenly over the facts that it reads."""
     bound: set[Variable] = set()
     rows = 1.0
     for atom in rule.positive:
         new = {term for term in atom.terms if isinstance(term, Variable)} - bound
-        rows *= growth(atom, bound, engine)[0] * (1 if new else 2)  # which makes tests cheaper than they are
+        rows *= growth(atom, bound, statistics)[0] * (
+            1 if new else 2
+        )  # which makes tests cheaper than they are
         bound |= new
     return int(rows)
 
@@ -145,7 +135,12 @@ def _weight(section: Section, engine: Engine, instances_of: Instances) -> Weight
     total = sum(count for _, count in instances)
     names = frozenset(name for names, _ in instances for name in names)
     return Weight(
-        section.predicates, instances, names, total, engine.counters.rounds_of(section.predicates), tuple(names)
+        section.predicates,
+        instances,
+        names,
+        total,
+        engine.counters.rounds_of(section.predicates),
+        tuple(names),
     )
 
 
@@ -219,11 +214,13 @@ def _share(weight: Weight, kept: Mapping[str, float]) -> float:
     return float(1 - (1 - share) ** weight.rounds)
 
 
-def shares_of(update: Update, engine: Any) -> dict[str, float]:
+def shares_of(update: Update, statistics: Statistics) -> dict[str, float]:
     """The part of each relation that is explicitly removed or added."""
-    shares = {name: min(1.0, rows.count / max(engine.size(name), 1)) for name, rows in update.removed.items()}
+    shares = {
+        name: min(1.0, rows.count / max(statistics.size(name), 1)) for name, rows in update.removed.items()
+    }
     for name, rows in update.added.items():
-        share = rows.count / (engine.size(name) + rows.count)
+        share = rows.count / (statistics.size(name) + rows.count)
         shares[name] = min(1.0, shares.get(name, 0.0) + share)
     return shares
 
@@ -266,57 +263,52 @@ MANY_PROOFS = 16.0  # from which on most facts lean on something else than what 
 DELETING, SEARCHING = ALGORITHMS["dred"], ALGORITHMS["backward-forward"]
 
 NONE: frozenset[str] = frozenset()
-NOTHING_COMES = Verdict(NONE, "no next update has come that links would serve")
-NOTHING_GOES = Verdict(NONE, "nothing is taken away in this update or the next")
-NO_LARGE_RECURSION = Verdict(NONE, "no large recursive stratum gains by links")
+NOTHING_COMES = Decision(NONE, "no next update has come that links would serve")
+NOTHING_GOES = Decision(NONE, "nothing is taken away in this update or the next")
+NO_LARGE_RECURSION = Decision(NONE, "no large recursive stratum gains by links")
 
 
-class Uncounted(MarkingDriver):
-    """A maintainer that counts nothing, and chooses an algorithm for each stratum."""
+class StratumAdvisor:
+    """Chooses an algorithm for each stratum, and whether its facts are linked. Mutable."""
 
-    def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
-        super().__init__(SEARCHING, engine, listen, check, modules)
-        self._weighed: tuple[Schedule, dict[int, float]] | None = None  # instances for each fact, by stratum
+    passes_all = False
 
-    def _settle(self, section: Section, task: Task) -> tuple[Facts, Facts]:
-        """What went and came in a stratum, maintained by what suits it."""
-        former, self.algorithm = self.algorithm, self._suited(section)
-        try:
-            return super()._settle(section, task)
-        finally:
-            self.algorithm = former
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading: Reading | None = None
+        self._weighed: dict[int, float] = {}  # instances for each fact, by stratum
 
-    def _suited(self, section: Section) -> Algorithm:
-        is_sparse = section in self._reading().recursive and self._proofs(section) <= FEW_PROOFS
-        plain = DELETING if is_sparse else SEARCHING
-        return plain if self._marks is None else MARKED[plain.name](self._marks)
+    def algorithm_of(self, section: Section, reading: Reading) -> Algorithm:
+        """Return the algorithm for a stratum, without marks."""
+        is_sparse = section in reading.recursive and self._proofs(section, reading) <= FEW_PROOFS
+        return DELETING if is_sparse else SEARCHING
 
-    def _proofs(self, section: Section) -> float:
-        """About how many instances each fact of a stratum has."""
-        if self._weighed is None or self._weighed[0] is not self._schedule:
-            self._weighed = self._schedule, {}
-        proofs = self._weighed[1]
+    def _proofs(self, section: Section, reading: Reading) -> float:
+        """Return about how many instances each fact of a stratum has."""
+        if self._reading is not reading:
+            self._reading, self._weighed = reading, {}
+        storage, proofs = self._engine.storage, self._weighed
         if section.number not in proofs:
-            facts = sum(map(self.engine.storage.size, section.predicates))
-            instances = sum(estimated_instances(rule, self.engine) for rule in section.before)
+            facts = sum(map(storage.size, section.predicates))
+            instances = sum(estimated_instances(rule, storage) for rule in section.before)
             proofs[section.number] = instances / max(facts, 1)
         return proofs[section.number]
 
-    def _decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
-        """The strata to be linked in an update, and the next one, if it was worth a look."""
-        linked = NONE.union(*(each.predicates for each in reading.recursive if self._gains(each)))
+    def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
+        """Return what to link in an update, and the next one, if it was worth a look."""
+        linked = NONE.union(*(each.predicates for each in reading.recursive if self._gains(each, reading)))
         if not linked:
             return (NO_LARGE_RECURSION if reading.derived else NO_RULES), None
         coming = peek()
         if coming is None:
             return NOTHING_COMES, None
-        goes = removed_facts(update) + removed_facts(coming)
-        return (Verdict(linked, WORTH_WHILE) if goes else NOTHING_GOES), coming
+        removals = removed_facts(update) + removed_facts(coming)
+        return (Decision(linked, WORTH_WHILE) if removals else NOTHING_GOES), coming
 
-    def _gains(self, section: Section) -> bool:
-        """Whether links are worth while in a recursive stratum."""
-        is_large = sum(map(self.engine.storage.size, section.predicates)) >= MANY
-        return is_large and not FEW_PROOFS < self._proofs(section) < MANY_PROOFS
+    def _gains(self, section: Section, reading: Reading) -> bool:
+        """Return whether links are worth their cost in a recursive stratum."""
+        is_large = sum(map(self._engine.storage.size, section.predicates)) >= MANY
+        return is_large and not FEW_PROOFS < self._proofs(section, reading) < MANY_PROOFS
 
 
 # ---- Choosing for each update how it is worked in, from what it is expected to touch.
@@ -356,16 +348,14 @@ class Auto:
 
     name = "auto"
 
-    def __init__(self, engine: Any, listen: Listener, check: Check, modules: bool = True) -> None:
-        self.engine: Engine = engine
+    def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
+        self.engine = engine
         self.listen = listen
-        self.marking = "none"
-        self.decides = True  # whether to do without counters; else every update does that may be marked
-        self.peek: Peek = no_stream
-        self.waiting: Waiting = none_known
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
-        self._uncounted = Uncounted(engine, listen, self._check_rent, modules)
+        tactics = Marking(SEARCHING, engine, listen, StratumAdvisor(engine))
+        self._uncounted = Driver(SEARCHING, engine, listen, self._check_rent, modules, tactics)
+        self.lookahead = tactics.lookahead  # without `decides`, every update does without counters that may
         self._check = check
         self._paid = 0.0  # for updates without counters, since there were some last
         self._last = 0.0  # of which for the last one
@@ -391,19 +381,16 @@ class Auto:
 
     def _rent(self, update: Update, before: Program, after: Program) -> NetChange | None:
         """Carry out an update without counters, with marks where they pay; None if that is too dear."""
-        rented, engine = self._uncounted, self.engine
-        rented.marking, rented.decides = self.marking, self.decides
-        rented.peek, rented.waiting = self.peek, self.waiting
-        begun = engine.change_plans.instances
+        plans = self.engine.change_plans
+        begun = plans.instances
         self._most = begun + int(self._budget / FOUND)
         try:
-            return rented.apply(update, before, after)
+            return self._uncounted.apply(update, before, after)
         except TooDear:
             self.listen(TOO_DEAR)
             return None
         finally:
-            rented.peek, rented.waiting = no_stream, none_known
-            self._last = max(self._last, FOUND * (engine.change_plans.instances - begun))
+            self._last = max(self._last, FOUND * (plans.instances - begun))
             self._paid += self._last
 
     def _check_rent(self) -> None:
@@ -415,21 +402,21 @@ class Auto:
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
         changed = count(update.removed) + count(update.added)
-        is_counted = self.engine.counters is CounterKind.RANK
+        is_counted = self.engine.counters.kind is CounterKind.RANK
         if self._may_mark and after.rules is before.rules:
             is_cheaper, reason = self._without_counters(update, before)
             if is_cheaper:
                 return MaintainerChosen(RENTED, reason)
-            if self.marking != "auto":  # whoever asks for marks is told why there are none
+            if self.lookahead.marking != "auto":  # whoever asks for marks is told why there are none
                 self.listen(MarkingDecided(False, reason))
         if changed <= SMALL:
             return FEW
         if not is_counted and not self.engine.counters.counts:
-            share = max(shares_of(update, self.engine).values(), default=0.0)
+            share = max(shares_of(update, self.engine.storage).values(), default=0.0)
             name = "recompute" if share > NEVER_COUNTED else RANKS
             return MaintainerChosen(name, f"nothing is counted yet, and {share:.1%} of a relation changes")
         slopes = self._slopes(before)
-        shares = shares_of(update, self.engine)
+        shares = shares_of(update, self.engine.storage)
         at_most = slopes.at_most(shares)
         if not at_most.is_dear(is_counted):
             return MaintainerChosen(RANKS, f"at most {at_most}")
@@ -442,24 +429,24 @@ class Auto:
     @property
     def _may_mark(self) -> bool:
         """Whether the next update of a stream can be seen, and may be looked at."""
-        return self.marking != "none" and self.peek is not no_stream
+        return self.lookahead.marking != "none" and self.lookahead.peek is not no_stream
 
     def _without_counters(self, update: Update, program: Program) -> tuple[bool, str]:
         """Whether to do without counters is cheaper now and for all that is known to come, and why."""
         self._budget = UNLIMITED
-        if not self.decides:
+        if not self.lookahead.decides:
             return True, "as asked"
-        if self.engine.counters is CounterKind.RANK:
+        if self.engine.counters.kind is CounterKind.RANK:
             return False, "instances are counted, and rank counting needs no marks"
         if sum(map(self.engine.storage.size, program.derived)) < WORTH_WEIGHING:
             return False, f"fewer than {WORTH_WEIGHING:,} facts are derived: they are counted in no time"
-        shares = shares_of(update, self.engine)
+        shares = shares_of(update, self.engine.storage)
         predicted = predict(shares, count(update.added), self._estimates(program), self.engine)
         instances = f"about {_rounded(predicted.counted)} instances"
         if predicted.counted < WORTH_RENTING:
             return False, f"{instances} are counted in no time"
         rent = max(self._last, SEARCHED * predicted.touched + VISITED * predicted.strata)
-        ahead = self.waiting()
+        ahead = self.lookahead.waiting()
         self._budget = self._price(predicted.counted, ahead.is_all, program) - self._paid
         if rent * (1 + ahead.known) > self._budget:
             return False, f"to count {instances} soon pays"
@@ -481,7 +468,7 @@ class Auto:
         rules = program.rules
         if self._estimated is None or self._estimated[0] is not rules:
             schedule = self._ranks.schedule(program)
-            made = weigh(schedule, self.engine, lambda rule: estimated_instances(rule, self.engine))
+            made = weigh(schedule, self.engine, lambda rule: estimated_instances(rule, self.engine.storage))
             self._estimated = rules, made
         return self._estimated[1]
 
@@ -515,23 +502,30 @@ FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 # `forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
 
 DEFAULT = "auto"
+
+
+def _driver(
+    algorithm: Algorithm, engine: Engine, listen: Listener, check: Check, modules: bool = True
+) -> Driver:
+    """Return the driver of an algorithm, which marks if it can."""
+    tactics = Marking(algorithm, engine, listen) if algorithm.name in MARKED else None
+    return Driver(algorithm, engine, listen, check, modules, tactics)
+
+
 MAINTAINERS: dict[str, Factory] = {
     "auto": Auto,
     "recompute": Recompute,
-    **{
-        name: partial(marking.MarkingDriver if name in marking.MARKED else Driver, algorithm)
-        for name, algorithm in ALGORITHMS.items()
-    },
+    **{name: partial(_driver, algorithm) for name, algorithm in ALGORITHMS.items()},
 }
 DEFAULT_MARKING = "auto"  # in streams, where it pays
-MARKINGS = (DEFAULT_MARKING, "none", *marks.MARKINGS)
-MARKED_NAMES = (DEFAULT, *marking.MARKED)  # those that can look ahead and mark
+MARKINGS = (DEFAULT_MARKING, "none", *WAYS_OF_MARKING)
+MARKED_NAMES = (DEFAULT, *MARKED)  # those that can look ahead and mark
 UNKNOWN_MAINTAINER = "E622"
 UNKNOWN_MARKING = "E623"
 
 
 def make(
-    name: str, marking: str, engine: Any, listen: Listener, check: Check, modules: bool = True
+    name: str, marking: str, engine: Engine, listen: Listener, check: Check, modules: bool = True
 ) -> Maintainer:
     """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
     check_names(name, marking)
@@ -539,8 +533,8 @@ def make(
     if depth:
         return Driver(ForwardBackwardForward(int(depth)), engine, listen, check, modules)
     maintainer = MAINTAINERS[kind](engine, listen, check, modules and keeps_closures(name, marking))
-    if looks_ahead(maintainer):
-        maintainer.marking = marking
+    if maintainer.lookahead is not None:
+        maintainer.lookahead.marking = marking
     return maintainer
 
 

@@ -87,8 +87,8 @@ def _exchange(task: Task, rule: Rule) -> None:
     touched = task.changed(NOTED)
     former = task.run(Step.FORMER, touched, FORMER)
     task.run(Step.INSERT, touched, NOTED)
-    task.engine.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
-    task.engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
+    task.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
+    task.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
 
 
 def _aggregated(task: Task, rule: Rule) -> Facts:
@@ -130,8 +130,8 @@ class Closures:
     """The predicates that structures keep, and the rules of programs seen so."""
 
     def __init__(self, engine: Engine, is_enabled: bool) -> None:
-        self.closing = engine.closing
-        self.is_enabled = is_enabled and self.closing is not None
+        self.structures = engine.closures
+        self.is_enabled = is_enabled and self.structures is not None
         self.engine = engine
         self.chosen = NONE
         self._refused: dict[str, int] = {}  # predicates that rules keep for now, and how large they were
@@ -143,8 +143,8 @@ class Closures:
 
         Others may have used the engine meanwhile.
         """
-        if self.closing is None or self.closing.closed != self.chosen:
-            return self.closing is None
+        if self.structures is None or self.structures.closed != self.chosen:
+            return self.structures is None
         return not any(self.engine.storage.size(name) > GROWN * size for name, size in self._refused.items())
 
     def modules(self, rules: Rules) -> dict[str, ClosureModule]:
@@ -175,15 +175,15 @@ class Closures:
 
         The facts of all predicates and sources must be correct.
         """
-        closing = self.closing
-        if closing is None:
+        structures = self.structures
+        if structures is None:
             return NONE
         modules = self.modules(rules)
-        kept = {name for name in closing.closed if self._is_kept(name, modules)}
-        opened = frozenset(closing.closed) - kept
+        kept = {name for name in structures.closed if self._is_kept(name, modules)}
+        opened = frozenset(structures.closed) - kept
         for name in opened:
-            closing.open(name)
-        new = {name for name, module in modules.items() if name not in kept and closing.close_later(module)}
+            structures.release(name)
+        new = {name for name, module in modules.items() if name not in kept and structures.adopt(module)}
         self.chosen = frozenset(kept | new)
         self._refuse(modules.keys() - self.chosen)
         return opened - new
@@ -194,16 +194,16 @@ class Closures:
 
     def _is_kept(self, name: str, modules: Mapping[str, ClosureModule]) -> bool:
         """Whether a structure keeps a relation already, in the way that one of the modules wants it."""
-        if self.closing is None or name not in modules:
+        if self.structures is None or name not in modules:
             return False
-        module = self.closing.module_of(name)
+        module = self.structures.module_of(name)
         return module is not None and module.is_like(modules[name])
 
     def keep(self, names: Names) -> None:
         """Keep structures for these predicates only."""
-        if self.closing is not None:
+        if self.structures is not None:
             for name in self.chosen - names:
-                self.closing.open(name)
+                self.structures.release(name)
         self.chosen = names
         self._refused = {}
 
@@ -244,6 +244,6 @@ def numbered(rules: Rules) -> dict[Rule, int]:
 def maintain_closure(task: Task) -> None:
     """Bring the predicate of a module to the closure of what is external now."""
     (predicate,) = task.section.predicates
-    closing = task.engine.closing
-    assert closing is not None
-    closing.maintain_closure(predicate, task.removed, task.added, task.went, task.came)
+    structures = task.engine.closures
+    assert structures is not None
+    structures.maintain(predicate, task.removed, task.added, task.deleted, task.inserted)

@@ -96,7 +96,7 @@ class Library:
         """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
         known = self._changes.get(source)
         if known is None or is_outdated(known[0], self.engine):
-            changes = Changes(source.rule, source.number, source.own, self.engine)
+            changes = Changes(source.rule, source.number, source.own, self.engine.storage)
             known = self._changes[source] = sizes((source.rule,), self.engine), changes
         return known[1]
 

@@ -542,7 +542,7 @@ class _Conversion:
         names = tuple(table["columns"][:count])
         for batch in from_python(arguments, types[:count], names, Faults(OnError.FAIL)):
             for place, column in enumerate(batch.columns):
-                parts[place].append(self._engine.encode_column(column))
+                parts[place].append(self._engine.storage.dictionary.encode_column(column))
         columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
         for column, kind in zip(found.columns[count:], types[count:], strict=True):
             plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -123,7 +123,10 @@ class Records:
         operations = ["+"] * batch.rows
         if shape.has_op:
             operations = [text.strip().lower() for text in batch.columns[0].values.to_pylist()]
-        ids = tuple(self._engine.encode_column(column) for column in batch.columns[int(shape.has_op) :])
+        ids = tuple(
+            self._engine.storage.dictionary.encode_column(column)
+            for column in batch.columns[int(shape.has_op) :]
+        )
         known = np.array([text in INSERTS or text in DELETES for text in operations], bool)
         arity = shape.predicate.arity
         rows = Rows(ids[:arity], batch.rows)

@@ -175,7 +175,7 @@ def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -
     arguments = table.select(range(predicate.arity))
     for batch in from_python(arguments, predicate.types, predicate.columns, Faults(OnError.FAIL)):
         for place, column in enumerate(batch.columns):
-            parts[place].append(engine.encode_column(column))
+            parts[place].append(engine.storage.dictionary.encode_column(column))
     columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
     for column in table.columns[predicate.arity :]:
         columns.append(ids_in(column, _TIMES[str(column.type)], engine.storage.dictionary))

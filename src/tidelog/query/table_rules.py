@@ -424,7 +424,7 @@ class Drive:
         self._generation = -1
         self.matches = 0  # instances of the rule that were found by `run`
         asked = ((column, term) for column, term in enumerate(atom.terms) if isinstance(term, Constant))
-        self._constants = {column: engine.identity(term.value) for column, term in asked}
+        self._constants = {column: engine.storage.dictionary.encode(term.value) for column, term in asked}
 
     @property
     def columns(self) -> tuple[int, ...]:

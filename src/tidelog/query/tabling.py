@@ -213,7 +213,7 @@ class Tables:
         if lossy != shape.lossy:
             shape.lossy = lossy
             shape.component.forget_plans()
-        ids = [np.array([engine.identity(value)], np.int32) for value in asked.values]
+        ids = [np.array([engine.storage.dictionary.encode(value)], np.int32) for value in asked.values]
         engine.storage.add(shape.pattern.asked, ids, 1)
         members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
         relation = answers_of(shape.pattern.predicate)

@@ -405,7 +405,9 @@ class Change:
         return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
 
     def _standing_of(self, rows: Mapping[str, Rows]) -> Any:
-        return self._engine.storage.all_row_flags({name: (some.columns, some.count) for name, some in rows.items()})
+        return self._engine.storage.all_row_flags(
+            {name: (some.columns, some.count) for name, some in rows.items()}
+        )
 
     def _standing(self, name: str, rows: Rows) -> Any:
         if name not in self.before.predicates:
@@ -498,7 +500,10 @@ class Change:
         return keys
 
     def encode_batch(self, batch: Batch) -> Rows:
-        return Rows(tuple(self._engine.encode_column(column) for column in batch.columns), batch.rows)
+        return Rows(
+            tuple(self._engine.storage.dictionary.encode_column(column) for column in batch.columns),
+            batch.rows,
+        )
 
     def _encode_facts(self, facts: Sequence[Fact]) -> Rows:
         encode = self._engine.storage.dictionary.encode_values

@@ -24,7 +24,7 @@ from tidelog.data import memory
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
-from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange.ids import PARTS, Collision, Column, Counting, Counts, Part, Rows, Values
 from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
@@ -89,11 +89,11 @@ class Task:
         self.rounds = 0
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = ColumnarEngine(1, binary)
+        self._engine = make(1, binary)
         # With more than two owners, most values that a task reads belong to others: they are in a dictionary
         # that is dropped when given facts have been sent.
         shares = self.owners <= 2 or dictionary is not None
-        self._reader = reader or (self._engine if shares else ColumnarEngine(1))
+        self._reader = reader or (self._engine if shares else make(1))
         if dictionary is not None:
             self._engine.storage.dictionary = dictionary
         self._seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
@@ -156,7 +156,7 @@ class Task:
 
     def encode(self, batch: Batch) -> list[Ids]:
         """Return given rows as ids of the dictionary, such as `add` and `spread` take before `run`."""
-        return [self._reader.encode_column(column) for column in batch.columns]
+        return [self._reader.storage.dictionary.encode_column(column) for column in batch.columns]
 
     def add(self, predicate: str, columns: Sequence[Ids], rows: int) -> None:
         """Take given facts as ids of the dictionary."""
@@ -546,7 +546,11 @@ class Task:
     def counts(self) -> dict[str, int]:
         """Return figures: values in the dictionary, values told to others, rows of all relations."""
         rows = sum(self._engine.storage.size(name) for name in self._names)
-        return {"values": len(self._engine.storage.dictionary), "told": self._told + self._values.told, "rows": rows}
+        return {
+            "values": len(self._engine.storage.dictionary),
+            "told": self._told + self._values.told,
+            "rows": rows,
+        }
 
     # ---- limits and faults
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.columns import Batch
-from tidelog.data.dictionary import Dictionary, encode_column
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, Rows
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
@@ -93,7 +93,7 @@ class ColumnarStorage(CatalogObserver):
         """Insert a batch of explicit facts; return how many were new."""
         dictionary = self.dictionary
         known = len(dictionary)
-        columns = [encode_column(dictionary, column) for column in batch.columns]
+        columns = [dictionary.encode_column(column) for column in batch.columns]
         following = min(batch.following, MOST_EXPECTED)
         if following:
             # Values repeat themselves: what is to come has fewer new ones than what was there.
