@@ -10,7 +10,7 @@ from tests.maintenance.sets import Row
 from tidelog.data.rows import Rows
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.columnar.engine import make
 from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.events import Tally
 from tidelog.engine.flags import CounterKind
@@ -31,7 +31,6 @@ class ColumnarBench:
         is_split: bool = True,
         dense: int = 1 << 20,
         modules: bool = False,
-        make: type[ColumnarEngine] = ColumnarEngine,
     ) -> None:
         self.engine = make(threads=1)
         self.engine.catalog.dense_bytes = dense
@@ -42,8 +41,8 @@ class ColumnarBench:
             self.engine.storage.add(name, rows.columns, rows.count)
         self.engine.rounds.begin(self.engine.storage.relations())
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-        closing = self.engine if modules else None
-        fixpoint.materialise(strata(program.rules), numbers, self.engine, Tally(), lambda: None, closing)
+        closures = self.engine.closures if modules else None
+        fixpoint.materialise(strata(program.rules), numbers, self.engine, Tally(), lambda: None, closures)
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
         """Facts as columns of ids."""
@@ -88,7 +87,7 @@ class ColumnarBench:
             assert table.dead == int((flags == 0).sum())
         for name in engine.closures.closed:
             self._check_structure(name)
-        if engine.counters is CounterKind.NONE:
+        if engine.counters.kind is CounterKind.NONE:
             return
         kept = self._counters()
         derived = [
@@ -96,7 +95,7 @@ class ColumnarBench:
         ]
         for stratum in derived:
             unfounded = engine.counters.count_stratum(stratum)
-            assert engine.counters is CounterKind.CLASS or not len(unfounded)
+            assert engine.counters.kind is CounterKind.CLASS or not len(unfounded)
         names = {name for stratum in derived for name in stratum.predicates}
         for fact, counted in self._counters().items():
             if fact[0] in names:
@@ -152,7 +151,7 @@ class ColumnarBench:
             for name, structure in structures.items()
             if structure is not None
         }
-        return found, known, list(structures), self.engine.counters
+        return found, known, list(structures), self.engine.counters.kind
 
 
 def _pairs(columns: Iterable[np.ndarray]) -> set[tuple[int, ...]]:

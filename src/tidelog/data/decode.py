@@ -292,9 +292,9 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
-        from tidelog.engine.columnar.engine import ColumnarEngine
+        from tidelog.engine.columnar.engine import make
 
-        engine = ColumnarEngine(1)
+        engine = make(1)
         ids, places = np.unique(engine.storage.dictionary.encode_column(column), return_inverse=True)
         return terms_of(ids, engine.storage.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
     if pa.types.is_dictionary(values.type):

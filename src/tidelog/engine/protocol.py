@@ -35,7 +35,7 @@ class Storage(Statistics, Protocol):
     dictionary: Dictionary
 
     def define(
-        self, relation: str, arity: int, *, dense_bytes: int | None = None, is_large: bool = True
+        self, relation: str, arity: int, dense_bytes: int | None = None, is_large: bool = True
     ) -> None:
         """Create an empty relation, unless it exists; `dense_bytes` bound what its set may take for speed.
 

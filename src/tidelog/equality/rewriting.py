@@ -386,6 +386,8 @@ class Rewriting(Axiomatised):
 class Maintaining:
     """The maintainer of a reasoner whose programs may have equality."""
 
+    lookahead = None
+
     def __init__(self, rewriting: Rewriting) -> None:
         self._rewriting = rewriting
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.data.columns import Batch, column_of_values
+from tidelog.engine.fixpoint import derive
 from tidelog.engine.registry import settings_of
 from tidelog.io.data_file import data_file
 from tidelog.io.reader import read
@@ -134,7 +135,7 @@ def close(
     for name, rows in _by_predicate(program.facts).items():
         engine.storage.load(name, Batch(tuple(map(column_of_values, zip(*rows, strict=True))), len(rows)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-    engine.derive(strata(program.rules, program.predicates), numbers, _ignore, _proceed, False)
+    derive(engine, strata(program.rules, program.predicates), numbers, _ignore, _proceed, False)
     facts = {name: frozenset(_rows(engine, name)) for name in program.predicates}
     return Closure(stated, facts)
 

@@ -18,7 +18,7 @@ from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.rows import Rows, distinct, joined, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
-from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.columnar.engine import make
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import Faults, OnError
@@ -205,7 +205,7 @@ def rows_open_in(
     parts = []
     for batch in published.dataset(name, before.published).to_batches():
         table = pa.Table.from_batches([batch])
-        scratch = ColumnarEngine(1)
+        scratch = make(1)
         ids = tuple(
             ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.storage.dictionary)
             for place, column in enumerate(table.columns[layout.arguments :])
@@ -477,7 +477,7 @@ class _Conversion:
     def __init__(self, folder: Path, published: Published) -> None:
         self._folder = folder
         self._published = published
-        self._engine = ColumnarEngine(1)
+        self._engine = make(1)
 
     def publish(self, manifest: Any, before: Any) -> int:
         """Publish a version; return its number in the new folder."""

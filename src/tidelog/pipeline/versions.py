@@ -20,7 +20,7 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
 from tidelog.durable import write_text
-from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.data_file import EXTENSIONS, RDF
 from tidelog.io.python_data import from_python
@@ -53,7 +53,7 @@ class Version:
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store = store
         self.manifest = manifest
-        self._engine = ColumnarEngine(1)
+        self._engine = make(1)
 
     @property
     def number(self) -> int:
@@ -78,7 +78,7 @@ class Version:
         """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
         table = self._table(name)
         for rows in self.store.published.pieces(table, PIECE, self.manifest.published):
-            engine = ColumnarEngine(1)
+            engine = make(1)
             known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
             yield relation_of(table, known, self.manifest, engine.storage.dictionary)
 
@@ -117,7 +117,7 @@ class Version:
 
     def _by_kind(self, table: str, pieces: Iterator[Any]) -> Iterator[tuple[str, Relation]]:
         for piece in pieces:
-            engine = ColumnarEngine(1)
+            engine = make(1)
             for kind, rows in zip((INSERT, DELETE), by_kind(piece), strict=True):
                 if rows.num_rows:
                     known = encoded(table, rows, self.manifest, engine)
@@ -230,7 +230,7 @@ def difference(store: Store, first: int | str, second: int | str) -> Delta:
     """Return what changed between two versions, whichever is the later one; each may be `failed`."""
     one, other = store.looked_at(first), store.looked_at(second)
     low, high = (one, other) if one.version <= other.version else (other, one)
-    engine = ColumnarEngine(1)
+    engine = make(1)
     known = {**predicates_of(low), **predicates_of(high)}
     changes = {}
     for name, predicate in known.items():

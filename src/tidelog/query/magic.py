@@ -63,7 +63,7 @@ def _rewrite(query: Query, place: Place) -> Rewritten:
     asked = [replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))]
     if place.is_constrained:
         asked.append(Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
-    options = Options(place.stated, expected_growth(place.engine))
+    options = Options(place.stated, expected_growth(place.engine.storage))
     return rewrite(place.program.rules, asked, options).apart(ONCE)
 
 

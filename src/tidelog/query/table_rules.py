@@ -468,7 +468,7 @@ class Drive:
         engine, rule = self._engine, self.rule
         if not all(map(engine.storage.size, self._read)):
             return None
-        plan = delta_plan(rule, 0, self._own, self._place, Growing(engine, self._own))
+        plan = delta_plan(rule, 0, self._own, self._place, Growing(engine.storage, self._own))
         self._generation = engine.plans.catalog_version
         ready = engine.plans.prepare(plan)
         engine.plans.pin((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
@@ -590,4 +590,4 @@ def run_once(rule: Rule, engine: Engine) -> int:
     """Find all that a rule gives; returns how many facts are new."""
     if not all(engine.storage.size(atom.predicate) for atom in rule.positive):
         return 0
-    return engine.plans.prepare(full_plan(rule, 0, engine))().new
+    return engine.plans.prepare(full_plan(rule, 0, engine.storage))().new

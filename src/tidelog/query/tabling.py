@@ -177,7 +177,7 @@ class Tables:
 
     def _write(self, pattern: Pattern) -> Variant:
         """The rules of a pattern; there are tables for all that they ask."""
-        return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine)))
+        return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine.storage)))
 
     def _with_tables(self, made: Variant) -> Variant:
         for asked in made.asked:
@@ -246,7 +246,7 @@ class Tables:
         beside = () if merged is None else merged.predicates
 
         def write(_: Pattern) -> Variant:
-            made = variant(pattern, definitions, expected_growth(self._engine), (rule,), (name, *beside))
+            made = variant(pattern, definitions, expected_growth(self._engine.storage), (rule,), (name, *beside))
             return self._with_tables(made)
 
         component = Component((name,), self._engine, write, beside)
@@ -270,11 +270,11 @@ class Tables:
         asked = Asked.of(query)
         bound = len(asked.values)
         pattern = Pattern("?", "b" * bound + "f" * (len(asked.rule.head.terms) - bound))
-        first = variant(pattern, self._definitions, expected_growth(self._engine), (asked.rule,), ("?",))
+        first = variant(pattern, self._definitions, expected_growth(self._engine.storage), (asked.rule,), ("?",))
         found = dict.fromkeys(first.asked)
         waiting = list(found)
         while waiting:
-            for each in variant(waiting.pop(), self._definitions, expected_growth(self._engine)).asked:
+            for each in variant(waiting.pop(), self._definitions, expected_growth(self._engine.storage)).asked:
                 if each not in found:
                     found[each] = None
                     waiting.append(each)
@@ -387,6 +387,7 @@ class Tables:
         if {name for name in self._derived if engine.storage.size(name)} != self._stated:
             self._redefine()
         self._look_over()
+        assert engine.change_log is not None
         followed = {name: engine.change_log.poll(name) for name in self._explicit}
         engine.rounds.mark_all_old(self._explicit)
         disturbed = {name for name, changes in followed.items() if changes is None}

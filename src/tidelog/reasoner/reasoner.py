@@ -30,7 +30,7 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.type_inference import LazySchema, Schema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Update, looks_ahead
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.plan.join_order import Statistics
 from tidelog.query import registry as strategies
 from tidelog.query.kept_queries import Asked, Demands, Step
@@ -190,14 +190,15 @@ class Reasoner(Loading):
     @contextmanager
     def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
         """In the block, let a maintainer that marks ask `peek` for what the next transaction may change."""
-        if peek is None or not looks_ahead(self._maintainer):
+        lookahead = self._maintainer.lookahead
+        if peek is None or lookahead is None:
             yield
             return
-        former, self._maintainer.peek = self._maintainer.peek, peek
+        former, lookahead.peek = lookahead.peek, peek
         try:
             yield
         finally:
-            self._maintainer.peek = former
+            lookahead.peek = former
 
     def _begin(self, program: Program | None, missing: str) -> Change:
         """A transaction on top of a program, by default the present one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Rows, joined, without
+from tidelog.data.rows import Columns, Rows, joined, without
 from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic
 from tidelog.logic.intervals import Interval
@@ -60,12 +60,19 @@ def times_of(intervals: Sequence[Interval], is_integer: bool) -> Times:
     return Times(timeline, *timeline.encode(intervals))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class TimedRows(Rows):
     """Rows of ids that hold in intervals; if some repeat, with the period of each: 0 for the others."""
 
-    times: Times | None = None
-    every: Integers | None = None
+    times: Times | None
+    every: Integers | None
+
+    def __new__(
+        cls, columns: Columns, count: int, times: Times | None = None, every: Integers | None = None
+    ) -> TimedRows:
+        """Return the rows with their times."""
+        made = super().__new__(cls, columns, count)
+        made.times, made.every = times, every
+        return made
 
 
 @dataclass(slots=True)

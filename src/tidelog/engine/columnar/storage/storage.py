@@ -45,7 +45,7 @@ class ColumnarStorage(CatalogObserver):
     # ---- relations
 
     def define(
-        self, relation: str, arity: int, *, dense_bytes: int | None = None, is_large: bool = True
+        self, relation: str, arity: int, dense_bytes: int | None = None, is_large: bool = True
     ) -> None:
         """Create an empty relation, unless it exists; its set is a direct array up to `dense_bytes`.
 
