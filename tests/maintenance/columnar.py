@@ -112,15 +112,25 @@ class ColumnarBench:
 
     def _strata(self, program: Program) -> list[Stratum]:
         """The strata whose instances are counted, auxiliary relations included."""
-        modules = [module for name in self.engine.closures.closed if (module := self.engine.closures.module_of(name))]
+        modules = [
+            module for name in self.engine.closures.closed if (module := self.engine.closures.module_of(name))
+        ]
         now = [recognise(each) for each in strata(split(program).rules)]
         used = [module for module in now if module and any(map(module.is_like, modules))]
         assert len(used) == len(modules)
         rules = rewrite(dict.fromkeys(split(program).rules, 0), used)
-        return [each for each in strata(tuple(rules)) if not set(each.predicates) & set(self.engine.closures.closed)]
+        return [
+            each
+            for each in strata(tuple(rules))
+            if not set(each.predicates) & set(self.engine.closures.closed)
+        ]
 
     def _tables(self) -> list[Table]:
-        return [self.engine.catalog.table(name) for name in self.engine.storage.relations() if not self._is_scratch(name)]
+        return [
+            self.engine.catalog.table(name)
+            for name in self.engine.storage.relations()
+            if not self._is_scratch(name)
+        ]
 
     def _is_scratch(self, name: str) -> bool:
         return bool(self.engine.catalog.table(name).words[layout.SCRATCH])

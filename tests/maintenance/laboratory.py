@@ -69,9 +69,7 @@ class SetBench:
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
         """Facts as columns of ids."""
-        return {
-            name: Rows(self.sets.encode(sorted(rows)), len(rows)) for name, rows in facts.items() if rows
-        }
+        return {name: Rows(self.sets.encode(sorted(rows)), len(rows)) for name, rows in facts.items() if rows}
 
     def decode(self, rows: Mapping[str, Rows]) -> dict[str, frozenset[Row]]:
         """The facts of columns of ids."""

@@ -42,7 +42,6 @@ from tidelog.plan.algebra import (
     Node,
     Part,
     Project,
-    RulePlan,
     Scan,
     Support,
     Unit,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from random import Random
 
 import pytest
@@ -23,8 +22,8 @@ from tests.maintenance.scripts import (
 from tests.maintenance.test_papers import PAPER_0, explicit, written
 from tidelog.engine.events import ChangePassed, Event, MarkingDecided, MarksUsed
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.driver import Driver
+from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.marking import MARKED, MARKINGS, Marking
 from tidelog.maintenance.registry import ALGORITHMS, SEARCHING, StratumAdvisor
 

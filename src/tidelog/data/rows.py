@@ -19,7 +19,7 @@ Columns = tuple[Ids, ...]
 
 
 class Rows(NamedTuple):
-    """Distinct facts of one relation, as columns of ids, and how many they are, for where there is no column."""
+    """Distinct facts of one relation: columns of ids, and how many rows, for where there is no column."""
 
     columns: Columns
     count: int  # type: ignore[assignment]  # a tuple's method, which no caller of this needs

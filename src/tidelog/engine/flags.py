@@ -74,9 +74,10 @@ class MarkKind(IntEnum):
 
     Marks: an origin or a proof with a marked fact in its body marks the head. Where positive marks are kept,
     a head is noted as returning if it is deleted with an instance whose facts all return, or are explicit,
-    true and not marked. Links: a fact is supported by its origin or last proof, which is known by one explicit
-    fact in it, the first in the rule. A fact supported by an instance that is still whole is not selected when
-    other instances break; one that was derived by one instance, and by no other since, has a single support.
+    true and not marked. Links: a fact is supported by its origin or last proof, which is known by one
+    explicit fact in it, the first in the rule. A fact supported by an instance that is still whole is not
+    selected when other instances break; one that was derived by one instance, and by no other since, has a
+    single support.
     """
 
     NONE = 0

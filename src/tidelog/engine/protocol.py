@@ -206,7 +206,7 @@ class Changes(Protocol):
         """Compact the relations in which most rows are tombstones; sets of facts become invalid."""
 
     def facts(self, relation: str, columns: Any, count: int, create: bool) -> Facts:
-        """Return the facts with these ids; those that do not exist are inserted without flags, or left out."""
+        """Return the facts with these ids; those that do not exist are created without flags, or left out."""
 
     def all_facts(self, given: Mapping[str, tuple[Any, int]], create: bool) -> Mapping[str, Facts]:
         """Return the same for many relations in one call; no entry is empty."""
@@ -422,7 +422,7 @@ class CompiledLoop(Protocol):
     def run(
         self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
-        """Apply the deletion and insertion of explicit facts; return how many facts were deleted and inserted.
+        """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
 
         `tell` is called after each stratum, with its position among all; the loop pauses for it.
         """
@@ -443,7 +443,7 @@ class ChangeLog(Protocol):
     """What changes in relations, for readers that fetch it now and then."""
 
     def poll(self, relation: str) -> tuple[Rows, Rows] | None:
-        """Return the rows deleted and inserted since the last call; None if that is not known, as at first."""
+        """Return the rows deleted and inserted since the last call, None if that is not known."""
 
 
 class Replacement(Protocol):

@@ -41,8 +41,8 @@ from tidelog.maintenance import special_strata
 from tidelog.maintenance.maintainer import Check, LookAhead, NetChange, Update
 from tidelog.maintenance.schedule import Revision, Schedule
 from tidelog.maintenance.special_strata import Closures, Names, Rules
-from tidelog.maintenance.step_plans import Library, Step
-from tidelog.maintenance.task import Algorithm, Section, Task
+from tidelog.maintenance.step_plans import ChangePlanCache, Step
+from tidelog.maintenance.task import Algorithm, ScheduledStratum, Task
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
@@ -73,7 +73,7 @@ class Tactics:
     def on_explicit_deleted(self, deleted: Facts) -> None:
         """Act between the change of facts that no rule derives, and that of derived facts."""
 
-    def algorithm_of(self, section: Section) -> Algorithm:
+    def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
         """Return the algorithm for a stratum."""
         return self.algorithm
 
@@ -109,7 +109,7 @@ class Driver:
         self.engine = engine
         self.listen = listen
         self.check = check
-        self._library = Library(engine)
+        self._cache = ChangePlanCache(engine)
         self._loop: tuple[Schedule, CompiledLoop] | None = None
         self._updates = 0
         self._wants_strata = wants_strata(listen)
@@ -190,7 +190,7 @@ class Driver:
         """Drop plans and auxiliary relations: relations were exchanged behind the driver's back."""
         self.tactics.forget()
         self._reschedule(None)
-        self._library = Library(self.engine)
+        self._cache = ChangePlanCache(self.engine)
 
     def schedule(self, program: Program) -> Schedule:
         """Return the order in which changes of this program's facts are applied."""
@@ -248,7 +248,7 @@ class Driver:
         self.engine.changes.begin()
         try:
             nothing = self.engine.changes.none()
-            for section in Schedule(Revision({}, {}, missing), self._library).sections:
+            for section in Schedule(Revision({}, {}, missing), self._cache).sections:
                 task = self._task(section, nothing, nothing, nothing, nothing)
                 if section.is_aggregate:
                     special_strata.maintain_aggregates(task)
@@ -269,7 +269,7 @@ class Driver:
         self._schedule = self._scheduled(
             known_rules, known_rules, self._closures.chosen if rules is not None else special_strata.NONE
         )
-        self._library.keep(self._schedule.sources)
+        self._cache.keep(self._schedule.sources)
         known = self._schedule.relations
         for relation in [name for name in self.engine.storage.relations() if SEPARATOR in name]:
             if relation not in known:
@@ -283,7 +283,7 @@ class Driver:
         added = {rule: number for rule, number in new.items() if rule not in old}
         modules = self._closures.modules(after) if closed else {}
         return Schedule(
-            Revision(unchanged, removed, added), self._library, {name: modules[name] for name in closed}
+            Revision(unchanged, removed, added), self._cache, {name: modules[name] for name in closed}
         )
 
     # ---- the update
@@ -367,15 +367,15 @@ class Driver:
         is_stale = False
         if self._updates % RENEWED_EVERY == 0:
             for section in schedule.sections:
-                is_stale |= section.shelf.renew()
+                is_stale |= section.plans.renew()
         if self._loop is None or self._loop[0] is not schedule or is_stale or not self._loop[1].is_valid:
             for section in schedule.sections:
-                section.shelf.renew()
+                section.plans.renew()
             sections = [self._loop_section(each, schedule) for each in schedule.sections]
             self._loop = schedule, maker.compile(sections)
         return self._loop[1]
 
-    def _loop_section(self, section: Section, schedule: Schedule) -> LoopSection:
+    def _loop_section(self, section: ScheduledStratum, schedule: Schedule) -> LoopSection:
         """A stratum as the compiled loop sees it."""
         if not section.is_counted:
             read = (name for name, readers in schedule.readers.items() if section.number in readers)
@@ -387,23 +387,23 @@ class Driver:
                 schedule.reaching(section),
             )
         plans = {
-            family: [plan for some in section.shelf[Step(family.value)].values() for plan in some]
+            family: [plan for some in section.plans[Step(family.value)].values() for plan in some]
             for family in Family
         }
         return LoopSection(section.predicates, plans)
 
-    def _maintain_special(self, section: Section, deleted: Facts, inserted: Facts) -> None:
+    def _maintain_special(self, section: ScheduledStratum, deleted: Facts, inserted: Facts) -> None:
         """Maintain an aggregate or closure, if something that it reads, or is explicit in it, has changed."""
         removed, added = (self._union(facts, section) for facts in self._explicit)
         if deleted.relations or inserted.relations or removed.relations or added.relations:
-            section.shelf.renew()
+            section.plans.renew()
             _maintain_special(self._task(section, removed, added, deleted, inserted))
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
         given = {name: (some.columns, some.count) for name, some in rows.items()}
         return self.engine.changes.all_facts(given, create) if given else {}
 
-    def _union(self, facts: Mapping[str, Facts], section: Section) -> Facts:
+    def _union(self, facts: Mapping[str, Facts], section: ScheduledStratum) -> Facts:
         """All facts of a stratum's predicates."""
         return self.engine.changes.unite(facts[name] for name in section.predicates if name in facts)
 
@@ -420,7 +420,9 @@ class Driver:
 
     # ---- one stratum
 
-    def _task(self, section: Section, removed: Facts, added: Facts, deleted: Facts, inserted: Facts) -> Task:
+    def _task(
+        self, section: ScheduledStratum, removed: Facts, added: Facts, deleted: Facts, inserted: Facts
+    ) -> Task:
         return Task(
             self.engine,
             section,
@@ -433,10 +435,10 @@ class Driver:
             on_found=self.tactics.on_found,
         )
 
-    def _maintain(self, section: Section, task: Task) -> tuple[Facts, Facts]:
+    def _maintain(self, section: ScheduledStratum, task: Task) -> tuple[Facts, Facts]:
         """Maintain a stratum; return the facts that were deleted and inserted in it."""
         started, instances = perf_counter(), self.engine.change_plans.instances
-        section.shelf.renew()
+        section.plans.renew()
         algorithm = self.tactics.algorithm_of(section)
         if section.is_counted:
             self._change_explicit(task)
@@ -472,7 +474,7 @@ def _maintain_special(task: Task) -> None:
         special_strata.maintain_closure(task)
 
 
-def _maintained(section: Section, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
+def _maintained(section: ScheduledStratum, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
     """Return the event that reports a stratum; whatever is deleted in it was overdeleted before."""
     special = "aggregates" if section.is_aggregate else "closure" if section.closure else ""
     return StratumMaintained(
@@ -504,7 +506,7 @@ def _beginning(name: str, update: Update) -> MaintenanceStarted:
 
 
 def _affected(schedule: Schedule, explicit: Iterable[str], changed: Iterable[str]) -> list[int]:
-    """Return the numbers of the strata whose facts, rules, or lower facts have changed already, as a heap."""
+    """Return the numbers of the strata whose facts, rules, or lower facts have changed, as a heap."""
     numbers = {schedule.section_of[name] for name in explicit if name in schedule.section_of}
     numbers.update(reader for name in changed for reader in schedule.readers.get(name, ()))
     numbers.update(schedule.revised)

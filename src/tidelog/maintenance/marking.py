@@ -6,8 +6,8 @@ Marking for Update Streams, 2025, negative and positive marks.
 
 Literal, as printed: what the next update deletes is marked, and an instance that derives or proves a fact
 passes the mark of an explicit body fact (for DRed: of any body fact) on to it. Linked, as their program does
-it: a derived fact shares the mark of an explicit fact in the instance that derived or proved it, whenever that
-is marked. For this each derived fact is linked to that explicit fact, which *supports* it.
+it: a derived fact shares the mark of an explicit fact in the instance that derived or proved it, whenever
+that is marked. For this each derived fact is linked to that explicit fact, which *supports* it.
 
 Positive marks, of DRed and literal only: an explicit fact that is deleted and inserted again by the next
 update returns, and so does what is deleted with it, if all else in the broken instance stays or returns.
@@ -37,7 +37,7 @@ from tidelog.maintenance.driver import Tactics
 from tidelog.maintenance.maintainer import LookAhead, Peek, Update, no_stream
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.step_plans import Step
-from tidelog.maintenance.task import UNKNOWN, Algorithm, Section, Task, insert, overdelete
+from tidelog.maintenance.task import UNKNOWN, Algorithm, ScheduledStratum, Task, insert, overdelete
 
 # ---- what is known of an update from the one before
 
@@ -86,7 +86,9 @@ class Reading:
     explicit: frozenset[str]  # the predicates that no rule derives
     derived: frozenset[str]
     supported: frozenset[int]  # the strata with facts that explicit ones support
-    recursive: tuple[Section, ...]  # those with facts that are derived from facts of the stratum itself
+    recursive: tuple[
+        ScheduledStratum, ...
+    ]  # those with facts that are derived from facts of the stratum itself
     others: frozenset[str]  # the predicates of the other strata that an algorithm maintains
     passes_all: bool
 
@@ -114,7 +116,7 @@ def reading_of(schedule: Schedule, engine: Engine, listen: Listener, passes_all:
     )
 
 
-def _reads(section: Section, predicates: frozenset[str] | tuple[str, ...]) -> bool:
+def _reads(section: ScheduledStratum, predicates: frozenset[str] | tuple[str, ...]) -> bool:
     return any(atom.predicate in predicates for rule in section.before for atom in rule.positive)
 
 
@@ -260,14 +262,14 @@ class Linked:
             self.reading.listen(MarksUsed(0, len(known)))
         if not self.marks.is_linked(section.predicates):
             return known | task.lost(effect)
-        other_plans = section.shelf.lost_beside_links(self.reading.explicit)
+        other_plans = section.plans.lost_without_links(self.reading.explicit)
         return (
             known
             | task.run_driven(Step.LOST, other_plans, task.deleted, effect)
             | task.run(Step.LOST_UNDER_NEGATION, task.inserted, effect)
         )
 
-    def _links(self, section: Section) -> bool:
+    def _links(self, section: ScheduledStratum) -> bool:
         return section.predicates[0] in self.linked
 
     def divide(self, task: Task, suspect: Facts) -> tuple[Facts, Facts]:
@@ -341,7 +343,7 @@ class MarkingAdvisor:
         self.passes_all = algorithm.name == "dred"
         self._without_removals = 0  # updates since the last that deleted something
 
-    def algorithm_of(self, section: Section, reading: Reading) -> Algorithm:
+    def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
         """Return the algorithm."""
         return self.algorithm
 
@@ -367,7 +369,7 @@ class MarkingAdvisor:
         return TOO_SMALL
 
 
-def _is_large(section: Section, reading: Reading) -> bool:
+def _is_large(section: ScheduledStratum, reading: Reading) -> bool:
     """Return whether fewer facts are worth more rounds in a recursive stratum."""
     return reading.passes_all and sum(map(reading.sizes, section.predicates)) >= MANY
 
@@ -442,7 +444,7 @@ class Advisor(Protocol):
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
         """Return what to link in an update, and the next one, if it was worth a look."""
 
-    def algorithm_of(self, section: Section, reading: Reading) -> Algorithm:
+    def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
         """Return the algorithm for a stratum, without marks."""
 
 
@@ -505,7 +507,7 @@ class Marking(Tactics):
         if self._marks is not None:
             self._marks.begin(deleted)
 
-    def algorithm_of(self, section: Section) -> Algorithm:
+    def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
         """Return the algorithm for a stratum, which makes use of marks if there are some."""
         plain = (
             self.algorithm if self._reading is None else self._advisor.algorithm_of(section, self._reading)

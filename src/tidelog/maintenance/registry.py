@@ -33,7 +33,7 @@ from tidelog.maintenance.marking import MARKINGS as WAYS_OF_MARKING
 from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.recompute import Recompute
 from tidelog.maintenance.schedule import Schedule
-from tidelog.maintenance.task import Algorithm, Section
+from tidelog.maintenance.task import Algorithm, ScheduledStratum
 from tidelog.plan.join_order import Statistics, growth
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
@@ -127,7 +127,7 @@ def estimated_instances(rule: Rule, statistics: Statistics) -> int:
     return int(rows)
 
 
-def _weight(section: Section, engine: Engine, instances_of: Instances) -> Weight:
+def _weight(section: ScheduledStratum, engine: Engine, instances_of: Instances) -> Weight:
     if section.closure is not None:
         read = (section.closure.source, *section.predicates)
         return Weight(section.predicates, ((read, 0),), frozenset(read), 0, 1, section.predicates)
@@ -278,12 +278,12 @@ class StratumAdvisor:
         self._reading: Reading | None = None
         self._weighed: dict[int, float] = {}  # instances for each fact, by stratum
 
-    def algorithm_of(self, section: Section, reading: Reading) -> Algorithm:
+    def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
         """Return the algorithm for a stratum, without marks."""
         is_sparse = section in reading.recursive and self._proofs(section, reading) <= FEW_PROOFS
         return DELETING if is_sparse else SEARCHING
 
-    def _proofs(self, section: Section, reading: Reading) -> float:
+    def _proofs(self, section: ScheduledStratum, reading: Reading) -> float:
         """Return about how many instances each fact of a stratum has."""
         if self._reading is not reading:
             self._reading, self._weighed = reading, {}
@@ -305,7 +305,7 @@ class StratumAdvisor:
         removals = removed_facts(update) + removed_facts(coming)
         return (Decision(linked, WORTH_WHILE) if removals else NOTHING_GOES), coming
 
-    def _gains(self, section: Section, reading: Reading) -> bool:
+    def _gains(self, section: ScheduledStratum, reading: Reading) -> bool:
         """Return whether links are worth their cost in a recursive stratum."""
         is_large = sum(map(self._engine.storage.size, section.predicates)) >= MANY
         return is_large and not FEW_PROOFS < self._proofs(section, reading) < MANY_PROOFS

@@ -75,7 +75,7 @@ class Source:
 Sources = Mapping[Step, tuple[Source, ...]]
 
 
-class Library:
+class ChangePlanCache:
     """All prepared plans of an engine, by rule and step."""
 
     def __init__(self, engine: Engine) -> None:
@@ -106,16 +106,16 @@ class Library:
         self._changes = {source: known for source, known in self._changes.items() if source in sources}
 
 
-class Shelf:
+class StratumPlans:
     """The plans of one stratum, at hand by step."""
 
-    def __init__(self, library: Library, sources: Sources) -> None:
-        self.library = library
+    def __init__(self, cache: ChangePlanCache, sources: Sources) -> None:
+        self.cache = cache
         self.sources = sources
         self._rules = {source.rule for some in sources.values() for source in some}
         self._sizes: dict[str, int] | None = None  # not known yet; a stratum without plans reads nothing
         self._driven: dict[Step, Driven] = {}
-        self._beside_links: Driven | None = None  # one of plans that are not outdated
+        self._without_links: Driven | None = None  # one of plans that are not outdated
 
     def __getitem__(self, step: Step) -> Driven:
         """The plans of a step, by the relation that drives them."""
@@ -127,33 +127,33 @@ class Shelf:
     def _collect(self, step: Step) -> Driven:
         found: dict[str | None, tuple[Any, ...]] = {}
         for source in self.sources.get(step, ()):
-            for given, plan in self.library.plans(source, step):
+            for given, plan in self.cache.plans(source, step):
                 found[given] = (*found.get(given, ()), plan)
         return found
 
-    def lost_beside_links(self, stated: Collection[str]) -> Driven:
+    def lost_without_links(self, stated: Collection[str]) -> Driven:
         """The plans of `LOST` but for those driven by the first stated atom of their rule.
 
         They find all facts that lose an instance, but for those that lean on a stated fact that went.
         """
-        if self._beside_links is None:
+        if self._without_links is None:
             found: dict[str | None, tuple[Any, ...]] = {}
             for source in self.sources.get(Step.LOST, ()):
                 lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
                 first = next((place for place, name in enumerate(lower) if name in stated), None)
-                for place, (given, plan) in enumerate(self.library.plans(source, Step.LOST)):
+                for place, (given, plan) in enumerate(self.cache.plans(source, Step.LOST)):
                     if place != first:
                         found[given] = (*found.get(given, ()), plan)
-            self._beside_links = found
-        return self._beside_links
+            self._without_links = found
+        return self._without_links
 
     def renew(self) -> bool:
         """Drop the plans unless they fit the sizes of the relations; return whether they were dropped."""
-        if self._sizes is not None and not is_outdated(self._sizes, self.library.engine):
+        if self._sizes is not None and not is_outdated(self._sizes, self.cache.engine):
             return False
-        self._sizes = sizes(self._rules, self.library.engine)
+        self._sizes = sizes(self._rules, self.cache.engine)
         self._driven = {}
-        self._beside_links = None
+        self._without_links = None
         return True
 
 

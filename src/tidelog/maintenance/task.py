@@ -11,7 +11,7 @@ from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
 from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.step_plans import Driven, Shelf, Step
+from tidelog.maintenance.step_plans import Driven, Step, StratumPlans
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 # When an algorithm begins, lower strata are up to date, `removed` are no longer explicit (and counted so),
@@ -22,7 +22,7 @@ IDLE = Where(Flag.PENDING, Flag.NONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ScheduledStratum:
     """A stratum of the rules before and after an update: what becomes of its rules, and their plans."""
 
     number: int
@@ -31,7 +31,7 @@ class Section:
     removed: tuple[Rule, ...]
     added: tuple[Rule, ...]
     is_aggregate: bool
-    shelf: Shelf
+    plans: StratumPlans
     closure: ClosureModule | None = None  # that maintains the one predicate, in place of rules
 
     @property
@@ -56,7 +56,7 @@ class Task:
     def __init__(
         self,
         engine: Engine,
-        section: Section,
+        section: ScheduledStratum,
         listen: Listener,
         check: Callable[[], None],
         *,
@@ -83,7 +83,7 @@ class Task:
 
     def run(self, step: Step, given: Facts, effect: Effect) -> Facts:
         """The heads that the plans of a step find, driven by the given facts."""
-        return self.run_driven(step, self.section.shelf[step], given, effect)
+        return self.run_driven(step, self.section.plans[step], given, effect)
 
     def run_driven(self, step: Step, driven: Driven, given: Facts, effect: Effect) -> Facts:
         """The same for some plans of a step."""
@@ -97,7 +97,7 @@ class Task:
 
     def run_all(self, step: Step, effect: Effect) -> Facts:
         """The heads that the plans of a step find in all facts."""
-        plans = self.section.shelf[step].get(None, ())
+        plans = self.section.plans[step].get(None, ())
         if not plans:
             return self.changes.none()
         return self._told(step, 0, self.engine.change_plans.run(plans, self.changes.none(), effect))
@@ -112,7 +112,7 @@ class Task:
 
     def plans(self, step: Step, given: Facts) -> list[Any]:
         """The plans of a step that facts of these relations drive."""
-        return self._plans(self.section.shelf[step], given)
+        return self._plans(self.section.plans[step], given)
 
     def _plans(self, driven: Driven, given: Facts) -> list[Any]:
         if not len(given):
@@ -212,7 +212,7 @@ def overdelete(
     rounds = []
     while len(suspect):
         doomed = confirm(suspect)
-        if not task.section.shelf[Step.OVERDELETE]:
+        if not task.section.plans[Step.OVERDELETE]:
             changes.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
             rounds.append(doomed)
             break
@@ -243,7 +243,7 @@ def insert(task: Task, again: Facts) -> None:
     effect = FOUND if kind is CounterKind.NONE else COUNTED
     fresh = again | task.explicit()
     fresh |= task.gained(effect)
-    if not task.section.shelf[Step.INSERT] and kind is not CounterKind.RANK:
+    if not task.section.plans[Step.INSERT] and kind is not CounterKind.RANK:
         changes.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
         return
     while len(fresh):

@@ -246,7 +246,9 @@ class Tables:
         beside = () if merged is None else merged.predicates
 
         def write(_: Pattern) -> Variant:
-            made = variant(pattern, definitions, expected_growth(self._engine.storage), (rule,), (name, *beside))
+            made = variant(
+                pattern, definitions, expected_growth(self._engine.storage), (rule,), (name, *beside)
+            )
             return self._with_tables(made)
 
         component = Component((name,), self._engine, write, beside)
@@ -270,11 +272,15 @@ class Tables:
         asked = Asked.of(query)
         bound = len(asked.values)
         pattern = Pattern("?", "b" * bound + "f" * (len(asked.rule.head.terms) - bound))
-        first = variant(pattern, self._definitions, expected_growth(self._engine.storage), (asked.rule,), ("?",))
+        first = variant(
+            pattern, self._definitions, expected_growth(self._engine.storage), (asked.rule,), ("?",)
+        )
         found = dict.fromkeys(first.asked)
         waiting = list(found)
         while waiting:
-            for each in variant(waiting.pop(), self._definitions, expected_growth(self._engine.storage)).asked:
+            for each in variant(
+                waiting.pop(), self._definitions, expected_growth(self._engine.storage)
+            ).asked:
                 if each not in found:
                     found[each] = None
                     waiting.append(each)

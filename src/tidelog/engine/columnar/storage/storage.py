@@ -1,4 +1,4 @@
-"""Relations as tables of ids: facts in and out, what is known of them, statistics for the planner. Mutable."""
+"""Relations as tables of ids: facts in and out, their flags, statistics for the planner. Mutable."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class InstanceCounters(Participant, CatalogObserver):
         return self.count_stratum(stratum)
 
     def count_stratum(self, stratum: Stratum) -> RowSet:
-        """Count the instances of a stratum's rules with the ranks as they are; return what is true and unfounded."""
+        """Count a stratum's instances with the ranks as they are; return what is true and unfounded."""
         for relation in stratum.predicates:
             self.catalog.table(relation).begin_counting()
         for rule in stratum.rules:

@@ -150,32 +150,32 @@ class RankedUpdate:
     def run(
         self, removed: RowSet, added: RowSet, tell: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
-        """Apply the deletion and insertion of explicit facts; return how many facts were deleted and inserted.
+        """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
 
         `tell` is called after each stratum, with its position among all; the loop pauses for it.
         """
         gone, new = codes_of(removed, self.catalog), codes_of(added, self.catalog)
-        stated = (*removed.relations, *added.relations)
+        explicit = (*removed.relations, *added.relations)
         state = self._begin()
         try:
             if tell is None:
                 for number in self._handled:
-                    self._run_handler(number, stated, gone, new)
+                    self._run_handler(number, explicit, gone, new)
             else:
                 self._reach(1, gone, new)  # what no rule derives
                 for number in range(1, len(self.sections) + 1):
-                    tell(number - 1, self._outcome(number, stated, gone, new))
+                    tell(number - 1, self._outcome(number, explicit, gone, new))
             self._reach(len(self.sections) + 1, gone, new)
         finally:
             rank_kernels.forget_counts(self.went_counts, self.came_counts, state)
         return int(state[layout.Z_WENT_COUNT]), int(state[layout.Z_CAME_COUNT])
 
     def _run_handler(
-        self, number: int, stated: Collection[str], removed: RowNumbers, added: RowNumbers
+        self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
     ) -> bool:
-        """Maintain a stratum by its handler, if it has one and the update may touch it; return whether it did."""
+        """Maintain a stratum by its handler, if it has one that the update may affect; return whether."""
         section = self.sections[number - 1]
-        if section.custom_handler is None or section.reached_from.isdisjoint(stated):
+        if section.custom_handler is None or section.reached_from.isdisjoint(explicit):
             return False
         self._reach(number, removed, added)
         section.custom_handler(*(self._changed(which, self._read[number - 1]) for which in (0, 1)))
@@ -183,13 +183,13 @@ class RankedUpdate:
         return True
 
     def _outcome(
-        self, number: int, stated: Collection[str], removed: RowNumbers, added: RowNumbers
+        self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
     ) -> LoopOutcome:
         """What is done in a section; all before it are done."""
         state = self.workers.workspaces[0].state
         started, instances = perf_counter(), self.bookkeeping.instances
         went, came = state[NET].tolist()
-        is_handled = self._run_handler(number, stated, removed, added)
+        is_handled = self._run_handler(number, explicit, removed, added)
         self._reach(number + 1, removed, added)
         return LoopOutcome(
             overdeleted=0 if is_handled else int(state[layout.Z_DELETED]),

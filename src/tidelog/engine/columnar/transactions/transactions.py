@@ -44,7 +44,7 @@ JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
 class ChangeBuffers:
-    """The facts that plans find, and the journal of those that are touched; a workspace's Z describes both."""
+    """The facts that plans find, and the journal of touched facts; a workspace's Z describes both."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.state = workspace.state
@@ -66,7 +66,7 @@ class ChangeBuffers:
         self.resume()
 
     def pause(self) -> None:
-        """Enter nothing into the journal for now."""
+        """Stop writing to the journal for now."""
         self.state[layout.Z_JOURNAL] = -1
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class ChangeBuffers:
         return max(len(self.found), *(len(array) for array in self.journal.values()), 0)
 
     def resume(self) -> None:
-        """Enter touched facts into the journal again."""
+        """Write to the journal again."""
         self.state[JOURNAL_PLACES] = self._addresses
         self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
 
@@ -241,7 +241,7 @@ class Transactions:
         return RowSet(united) if united else EMPTY
 
     def facts(self, relation: str, columns: Sequence[Ids], count: int, create: bool) -> RowSet:
-        """Return the facts with these ids; those that do not exist are inserted without flags, or left out."""
+        """Return the facts with these ids; those that do not exist are created without flags, or left out."""
         return find_rows({relation: (columns, count)}, self.catalog, create).get(relation, EMPTY)
 
     def all_facts(self, given: Mapping[str, Columns], create: bool) -> dict[str, RowSet]:
