@@ -10,7 +10,6 @@ from time import perf_counter
 
 from tidelog.engine.events import (
     NOTHING,
-    Event,
     Listener,
     Outcome,
     RoundEnded,
@@ -18,6 +17,7 @@ from tidelog.engine.events import (
     StratumClosed,
     StratumEnded,
     StratumStarted,
+    ignore,
 )
 from tidelog.engine.protocol import Closures, Engine, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
@@ -30,13 +30,13 @@ from tidelog.plan.compile import aggregate_plans, collected_variables, delta_piv
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 
-# ---- Whether a rule has anything to match: which of its constants occur among the facts. Mutable.
+# ---- whether a rule has anything to match: which of its constants occur in the facts
 #
-# Most rules of a rule set such as OWL 2 RL speak of something that the facts at hand do not mention, and to
-# plan a rule takes as long as to match thousands of facts.
+# Most rules of a rule set such as OWL 2 RL have constants that the facts at hand do not mention, and to plan
+# a rule takes as long as to match thousands of facts.
 #
-# Invariant: within one stratum facts only come. So a constant that occurs goes on to occur, and one that did
-# not occur in the last round needs to be looked for among what is new only.
+# Invariant: within one stratum facts are only inserted. So a constant that occurs goes on to occur, and one
+# that did not occur in the last round needs to be searched in new facts only.
 
 Place = tuple[str, int, Value]  # a column of a relation, and what is looked for there
 
@@ -100,10 +100,10 @@ def _places(atom: Atom) -> Iterable[Place]:
     )
 
 
-# ---- The semi-naive fixpoint: every stratum in order, every rule instance considered once.
+# ---- the semi-naive fixpoint: every stratum in order, every rule instance considered once
 #
-# Where rules do nothing but close a predicate and the engine has a structure for that, the structure takes
-# the place of these rules.
+# Where rules do nothing but close a predicate and the engine has a structure for that, the structure replaces
+# these rules.
 #
 # Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 
@@ -230,12 +230,12 @@ class _Stratum:
 
     def _close_by(self, module: ClosureModule, closures: Closures) -> bool:
         """Whether a structure closes the predicate; else all rules have run once."""
-        is_stated = self.engine.storage.size(module.predicate) > 0
+        is_explicit = self.engine.storage.size(module.predicate) > 0
         given = module.copied
-        if is_stated or given is None:
+        if is_explicit or given is None:
             given = module.predicate
             self._run_first(module.external_rules)
-        if not (module.is_linear and is_stated):
+        if not (module.is_linear and is_explicit):
             start = perf_counter()
             new = closures.build(module, given)
             if new is not None:
@@ -391,13 +391,13 @@ def _has_grown(planned: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
     return any(sizes[name] > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())
 
 
-# ---- A fixpoint that is fed from outside: rows arrive, and what they lead to is derived. Mutable.
+# ---- a fixpoint that is fed from outside: rows arrive, and what they imply is derived
 #
 # All relations count as one recursive stratum, so that rows which arrive are NEW rows of the next round,
 # whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its
 # fact arrives when all else that the rule reads is complete.
 #
-# Invariant: after `close`, everything is derived that follows from the rows that have arrived.
+# Invariant: after `close`, everything is derived that the rows which have arrived imply.
 
 
 class Fed:
@@ -429,7 +429,7 @@ class Fed:
         numbers = {id(rule): number for rule, number in numbered}
         layers = strata([rule for rule, _ in numbered])
         self._engine.rounds.begin(self._relations)
-        materialise(layers, numbers, self._engine, _overhear, self._check)
+        materialise(layers, numbers, self._engine, ignore, self._check)
         self._engine.rounds.begin(self._relations)
         self._seen = self._sizes()
 
@@ -457,7 +457,3 @@ class Fed:
 
     def _sizes(self) -> dict[str, int]:
         return {name: self._engine.storage.size(name) for name in self._relations}
-
-
-def _overhear(_: Event) -> None:
-    """Tell nobody what is derived."""

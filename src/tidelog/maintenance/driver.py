@@ -253,7 +253,7 @@ class Driver:
                 if section.is_aggregate:
                     special_strata.maintain_aggregates(task)
                 else:
-                    task.run_all(Step.RULES_ADDED, special_strata.NOTED)
+                    task.run_all(Step.RULES_ADDED, special_strata.SEEN)
                 self.engine.changes.end_stratum(section.predicates)
         except BaseException:
             self.engine.changes.roll_back()
@@ -491,7 +491,7 @@ def _maintained(section: ScheduledStratum, algorithm: str, outcome: LoopOutcome)
 
 
 def _stages(before: Rules, after: Rules) -> Sequence[Rules]:
-    """Return the rules before, after, and if these are not stratified together, those that stay, in between."""
+    """Return the rules before and after, and between them those that stay, if both are not stratified."""
     if after is before:
         return (before,)
     if not cycles((*before, *after), {}):

@@ -37,14 +37,13 @@ from tidelog.maintenance.task import Algorithm, ScheduledStratum
 from tidelog.plan.join_order import Statistics, growth
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
-# ---- What an update is expected to touch, before anything is done: stratum by stratum, in instances of
-# rules.
+# ---- the expected cost of an update: stratum by stratum, in instances of rules
 #
-# The part of each relation that changes is passed on to whatever reads it, as if facts were spread evenly.
-# How many instances a rule has is known where they were counted, else estimated from the sizes of what it
-# reads. A stratum that a structure keeps has no instances: its pairs are counted in their place.
+# The part of each relation that changes is passed on to the strata that read it, as if facts were spread
+# evenly. How many instances a rule has is known where they were counted, else estimated from the sizes of
+# what it reads. A stratum that a structure keeps has no instances: its pairs are counted instead.
 
-DEARER = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
+COST_OF_RANKS = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
 COUNTING = 0.1  # what counting anew costs, shared by the updates that are expected to profit from it
 LITTLE = 1e-6  # a share so small that more would touch no more than in proportion
 
@@ -69,10 +68,10 @@ class Prediction:
         """The part of the instances that is touched."""
         return self.touched / self.total if self.total else 0.0
 
-    def is_dear(self, is_counted: bool) -> bool:
+    def is_expensive(self, is_counted: bool) -> bool:
         """Whether rank counting would cost more than recomputation."""
         counting = 0.0 if is_counted else COUNTING * self.counted
-        return DEARER * self.touched + counting > self.total
+        return COST_OF_RANKS * self.touched + counting > self.total
 
     def __str__(self) -> str:
         where = f", most of {self.most}" if self.most else ""
@@ -174,7 +173,7 @@ def predict(
 class Slopes:
     """How fast the prediction grows with the share of each relation that changes. Mutates itself.
 
-    To predict costs as much as to work in fifty facts. The prediction is concave in the shares, so that its
+    To predict costs as much as to apply fifty facts. The prediction is concave in the shares, so that its
     slope at nothing, times the share, is no less: where that is small, nothing more need be known.
     """
 
@@ -229,8 +228,7 @@ def count(rows: Mapping[str, Any]) -> int:
     return sum(some.count for some in rows.values())
 
 
-# ---- The incremental algorithms by name: each maintains a stratum, and a `Driver` leads it through an
-# update.
+# ---- the incremental algorithms by name: each maintains a stratum, and a `Driver` leads it through an update
 
 ALL: tuple[Algorithm, ...] = (
     DeleteAndRederive(),
@@ -244,21 +242,20 @@ ALL: tuple[Algorithm, ...] = (
 ALGORITHMS = {algorithm.name: algorithm for algorithm in ALL}
 
 
-# ---- Updates worked in without counters: each stratum by the algorithm that suits it. Mutates itself.
+# ---- updates without counters: each stratum by the algorithm that suits it
 #
-# `auto` uses it in streams while nothing is counted, as long as that is cheaper than to count everything.
+# `auto` does so in streams while nothing is counted, as long as that is cheaper than to count everything.
 # What was measured (docs/decisions/0049) says what suits a stratum:
 #
-# - Delete and rederive: recursion whose facts have few instances each. Most of what it takes away is gone,
-# and
-#   links make it take away less.
-# - Backward/forward: all others. Where facts have many instances, one that is left is found at once.
+# - Delete and rederive: recursion whose facts have few instances each. Most of what it overdeletes stays
+#   deleted, and links make it overdelete less.
+# - Backward/forward: all others. Where facts have many instances, one that is left is found soon.
 #
-# Links are kept in large recursive strata: what leans on something else than what goes need not be doubted.
-# To begin with them costs something for every fact, so the next update must be there to profit.
+# Links are kept in large recursive strata: what other facts support than those to delete need not be
+# suspected. To begin with them costs something for every fact, so the next update must be known to profit.
 
 FEW_PROOFS = 4.0  # instances for each fact up to which recursion is deleted and rederived
-MANY_PROOFS = 16.0  # from which on most facts lean on something else than what goes
+MANY_PROOFS = 16.0  # from which most facts are supported by other facts than those to delete
 
 DELETING, SEARCHING = ALGORITHMS["dred"], ALGORITHMS["backward-forward"]
 
@@ -311,24 +308,24 @@ class StratumAdvisor:
         return is_large and not FEW_PROOFS < self._proofs(section, reading) < MANY_PROOFS
 
 
-# ---- Choosing for each update how it is worked in, from what it is expected to touch.
+# ---- the choice for each update, from what it is expected to touch
 #
-# Rank counting looks at the instances that change, recomputation at all that may, but faster at each: beyond
-# a share of the instances it is cheaper to begin anew. While nothing is counted, a few small updates of a
-# stream are cheaper without counters: backward/forward, or delete and rederive, with marks where they pay.
-# Each is rent, and to count is to buy: rent is paid while what was paid and what is known to come stay below
-# a part of the price.
+# Rank counting reads the instances that change, recomputation all that may, but faster each: beyond a share
+# of the instances it is cheaper to start again. While nothing is counted, a few small updates of a stream are
+# cheaper without counters: backward/forward, or delete and rederive, with marks where they pay. Each of them
+# is rent, and to count is to buy: rent is paid while what was paid and what is known to come stay below a
+# part of the price.
 #
 # Invariant: either way the result is the same; only the time differs.
 
-SMALL = 16  # so few facts are worked in without thinking about it
-NEVER_COUNTED = 0.25  # the share of explicit facts from which on counting for the first time does not pay
+SMALL = 16  # facts up to which nothing is estimated
+NEVER_COUNTED = 0.25  # the share of explicit facts from which counting for the first time does not pay
 
 # What updates cost without counters, measured by what it costs to count an instance (docs/decisions/0049).
 FOUND = 7.0  # for each instance that plans find
 SEARCHED = 100.0  # for each instance that is expected to be touched: many more are found on the way
 VISITED = 50_000.0  # for each stratum: plans are made, and run one by one
-WORTH_WEIGHING = 50_000  # derived facts: fewer are counted in no time
+WORTH_WEIGHING = 50_000  # derived facts: fewer are counted quickly
 WORTH_RENTING = 2_000_000  # instances, likewise
 SPENT = 0.5  # of the price of counting: so much may be spent while it is not known what comes
 LATER = 4.0  # what an instance of a recursive stratum costs more if it is not counted before facts change
@@ -339,7 +336,7 @@ RANKS = "rank-counting"
 RENTED = "backward-forward or dred"
 
 
-class TooDear(Exception):  # noqa: N818 - nobody sees it
+class TooExpensive(Exception):  # noqa: N818 - it never leaves this module
     """An update found more instances than were to be spent on it."""
 
 
@@ -365,7 +362,7 @@ class Auto:
         self._estimated: tuple[tuple[Rule, ...], tuple[Weight, ...]] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update; on any exception the engine is as before."""
+        """Apply an update; on any exception the engine is as before."""
         chosen = self._choose(update, before, after)
         self.listen(chosen)
         if chosen.maintainer == RANKS:
@@ -380,14 +377,14 @@ class Auto:
         return net
 
     def _rent(self, update: Update, before: Program, after: Program) -> NetChange | None:
-        """Carry out an update without counters, with marks where they pay; None if that is too dear."""
+        """Apply an update without counters, with marks where they pay; None if that is too expensive."""
         plans = self.engine.change_plans
         begun = plans.instances
         self._most = begun + int(self._budget / FOUND)
         try:
             return self._uncounted.apply(update, before, after)
-        except TooDear:
-            self.listen(TOO_DEAR)
+        except TooExpensive:
+            self.listen(TOO_EXPENSIVE)
             return None
         finally:
             self._last = max(self._last, FOUND * (plans.instances - begun))
@@ -397,7 +394,7 @@ class Auto:
         """Raise if a limit is reached, or an update without counters has found too many instances."""
         self._check()
         if self.engine.change_plans.instances > self._most:
-            raise TooDear
+            raise TooExpensive
 
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
@@ -418,10 +415,10 @@ class Auto:
         slopes = self._slopes(before)
         shares = shares_of(update, self.engine.storage)
         at_most = slopes.at_most(shares)
-        if not at_most.is_dear(is_counted):
+        if not at_most.is_expensive(is_counted):
             return MaintainerChosen(RANKS, f"at most {at_most}")
         predicted = predict(shares, count(update.added), slopes.weights, self.engine)
-        name = "recompute" if predicted.is_dear(is_counted) else RANKS
+        name = "recompute" if predicted.is_expensive(is_counted) else RANKS
         return MaintainerChosen(name, str(predicted))
 
     # ---- without counters
@@ -473,7 +470,7 @@ class Auto:
         return self._estimated[1]
 
     def _slopes(self, program: Program) -> Slopes:
-        """What the strata would cost, weighed anew when rules have changed or instances were counted.
+        """What the strata would cost, weighed again when rules have changed or instances were counted.
 
         After a recomputation what was counted before is good enough; a schedule would have to be made.
         """
@@ -493,11 +490,13 @@ def _rounded(number: int) -> str:
     return f"{round(number, 1 - len(str(number))):,}"
 
 
-TOO_DEAR = MaintainerChosen(RANKS, "to search for what still holds turned out to cost more than to count")
+TOO_EXPENSIVE = MaintainerChosen(
+    RANKS, "to search for what still holds turned out to cost more than to count"
+)
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 
-# ---- The maintainers by name: an algorithm is registered here, by one line.
+# ---- the maintainers by name: an algorithm is registered here, by one line
 #
 # `forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
 

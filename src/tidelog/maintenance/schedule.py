@@ -1,7 +1,7 @@
-"""The order in which an update is worked in: the strata of the rules before and after together.
+"""The order in which an update is applied: the strata of the rules before and after together.
 
-Where rules come or go, a stratum holds those that were removed, added and left as they were. Strata that
-nothing touches are never looked at: whatever changes says which strata read it.
+Where rules change, a stratum holds those that were removed, added and left as they were. Strata that no
+change affects are never visited: a changed relation knows which strata read it.
 
 Invariant: the predicates of a stratum depend on each other in the rules before, or after, or both.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.special_strata import aggregate_sources, scratch_relations
+from tidelog.maintenance.special_strata import aggregate_sources, temporary_relations
 from tidelog.maintenance.step_plans import ChangePlanCache, Source, Sources, Step, StratumPlans
 from tidelog.maintenance.task import ScheduledStratum
 from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
@@ -152,7 +152,7 @@ def _section(
             cache.engine.storage.define(rule.head.predicate, len(rule.head.terms))
     if aggregates:
         (source,) = (*unchanged, *removed, *added)
-        for relation in scratch_relations(source.rule):
+        for relation in temporary_relations(source.rule):
             cache.engine.storage.define_temporary(relation.predicate, len(relation.terms))
         made = aggregate_sources(source)
     elif closure is not None:

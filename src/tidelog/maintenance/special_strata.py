@@ -18,7 +18,7 @@ from tidelog.plan.change_plans import as_test
 from tidelog.plan.compile import collected_variables
 from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrite, split_rule
 
-# ---- Aggregates: the groups that a change touches are made anew, no others.
+# ---- aggregates: only the groups that a change affects are computed again
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
@@ -28,7 +28,7 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # Invariant: a group that no changed instance belongs to keeps its fact.
 
-NOTED = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # on scratch paper, once
+SEEN = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # in temporary relations, once
 FORMER = Effect(Where(Flag.PENDING, Flag.NONE))
 
 
@@ -52,41 +52,41 @@ def aggregate_sources(source: Source) -> Sources:
     }
 
 
-def scratch_relations(rule: Rule) -> tuple[Atom, Atom]:
-    """The scratch relations of a rule."""
+def temporary_relations(rule: Rule) -> tuple[Atom, Atom]:
+    """The temporary relations of a rule."""
     return touched_groups(rule), collected_rows(rule)
 
 
 def touched_groups(rule: Rule) -> Atom:
-    """The atom of the scratch relation that holds the groups which a change touches."""
+    """The atom of the temporary relation that holds the groups which a change touches."""
     return Atom(f"{rule.head.predicate} touched", rule.group)
 
 
 def collected_rows(rule: Rule) -> Atom:
-    """The atom of the scratch relation that holds the rows to aggregate."""
+    """The atom of the temporary relation that holds the rows to aggregate."""
     return Atom(f"{rule.head.predicate} collected", collected_variables(rule))
 
 
 def maintain_aggregates(task: Task) -> None:
-    """Bring an auxiliary relation to what the body of its rule says now."""
+    """Update an auxiliary relation to the groups of its rule's body now."""
     engine = task.engine
     (rule,) = (*task.section.before, *task.section.added)
     if task.section.removed:
         engine.changes.mark(engine.changes.every(rule.head.predicate), clear=Flag.ALIVE)
     elif task.section.added:
-        with _scratch(task, rule):
-            task.run_all(Step.RULES_ADDED, NOTED)
+        with _temporary(task, rule):
+            task.run_all(Step.RULES_ADDED, SEEN)
             engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
     else:
-        with _scratch(task, rule):
+        with _temporary(task, rule):
             _exchange(task, rule)
 
 
 def _exchange(task: Task, rule: Rule) -> None:
-    """Take the touched groups' facts away, and put what they are now in their place."""
-    touched = task.changed(NOTED)
+    """Replace the facts of the affected groups."""
+    touched = task.changed(SEEN)
     former = task.run(Step.FORMER, touched, FORMER)
-    task.run(Step.INSERT, touched, NOTED)
+    task.run(Step.INSERT, touched, SEEN)
     task.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
     task.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
 
@@ -100,17 +100,16 @@ def _aggregated(task: Task, rule: Rule) -> Facts:
 
 
 @contextmanager
-def _scratch(task: Task, rule: Rule) -> Iterator[None]:
-    """Scratch paper, clean in the end."""
+def _temporary(task: Task, rule: Rule) -> Iterator[None]:
+    """Clear the temporary relations in the end."""
     try:
         yield
     finally:
-        for atom in scratch_relations(rule):
+        for atom in temporary_relations(rule):
             task.engine.storage.clear(atom.predicate)
 
 
-# ---- Closures: which predicates structures keep, and how a stratum of one is brought up to date. Mutates
-# itself.
+# ---- closures: which predicates structures keep, and how they are maintained
 #
 # See `rewrite.auxiliary_relations` for what a module is. The relation of its external pairs is maintained as
 # any other, by the algorithm that was chosen; what changes in it, and in the explicit facts, goes to the
@@ -242,7 +241,7 @@ def numbered(rules: Rules) -> dict[Rule, int]:
 
 
 def maintain_closure(task: Task) -> None:
-    """Bring the predicate of a module to the closure of what is external now."""
+    """Update the predicate of a module to the closure of its external facts now."""
     (predicate,) = task.section.predicates
     structures = task.engine.closures
     assert structures is not None

@@ -83,7 +83,7 @@ class ColumnarClosures(Participant, CatalogObserver):
     # ---- relations that are closed, and no longer
 
     def build(self, module: ClosureModule, given: str) -> int | None:
-        """Close a predicate over its own external facts and those of `given`; return how many facts are new."""
+        """Close a predicate over its own external facts and those of `given`; return how many are new."""
         left, right = self.storage.rows(given).columns
         if not self._fits(module.kind, (left, right)):
             return None

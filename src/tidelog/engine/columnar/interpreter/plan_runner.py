@@ -1,5 +1,8 @@
-"""Running assembled plans, one or a round of them: batches and state per thread, growing what kernels ask
-for, functions in Python.
+"""Runs assembled plans, one or a whole round in a call; grows what kernels ask for, evaluates functions.
+
+Mutates tables. With several threads a plan runs in turns: first all threads match and hand each head row to
+the thread that owns its place in the set, then each inserts what it owns. Threads never share a place they
+write to, and the outcome does not depend on their number.
 """
 
 from __future__ import annotations
@@ -29,13 +32,6 @@ from tidelog.logic.functions.strings import Pattern, pattern_of
 from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import Part
-
-# ---- Running assembled plans: batches and state per thread, growing what kernels ask for, functions in
-# Python.
-#
-# Mutates the engine's tables. With several threads a plan runs in turns: first all threads match and hand
-# each head row to the thread that owns its place in the set, then each inserts what it owns. Threads never
-# share a place they write to, and the outcome does not depend on their number.
 
 BATCH = 4096
 LEAST_BATCH = 16
@@ -381,7 +377,7 @@ class ParallelRun:
         try:
             first = work(0)
         finally:
-            wait(others)  # whatever happens, nobody works on when this returns
+            wait(others)  # whatever happens, no thread is at work when this returns
         return [first, *(other.result() for other in others)]
 
     def _found(self, base: int) -> int:
@@ -441,9 +437,7 @@ class ParallelRun:
                 )
 
 
-# ---- Running many small plans at once: a round of rules, or all rounds, is one call of a kernel.
-#
-# Mutates the engine's tables.
+# ---- many small plans in one call of a kernel: a round of rules, or all rounds
 
 FIRST_WORDS = 1 << 12
 MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # that are kept: some are of plans that nobody has any more

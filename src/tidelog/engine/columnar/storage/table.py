@@ -1,4 +1,11 @@
-"""Tables and their indexes: who owns the memory of the rows that kernels reach by address. Mutates itself."""
+"""Tables and their indexes: the owners of the memory that kernels reach by address. Mutable.
+
+A table's rows are int32 columns, a byte of flags per row, and a set of its rows: a direct array over pairs of
+ids where that is small, hash slots elsewhere. Row numbers change only when a table is compacted.
+
+The rows of a key lie next to each other in an index. An index follows its table when a plan that uses it
+runs, and is dropped with its table.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +20,7 @@ import numpy.typing as npt
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage import table_kernels as kernels
-
-# ---- Tables: who owns the memory of the rows that kernels reach by address. Mutates itself.
-#
-# A table's rows are int32 columns, a byte of flags per row, and a set of its rows: a direct array over pairs
-# of ids where that is small, hash slots elsewhere. Row numbers never move.
+from tidelog.engine.limits import proceed
 
 Ids = npt.NDArray[np.int32]
 Words = npt.NDArray[np.int64]
@@ -37,10 +40,6 @@ FIRST_HASHED = (
 HASHED_AT_ONCE = 1 << 20  # … up to these, which take a tenth of a second
 
 Check = Callable[[], None]  # raises where work is to stop
-
-
-def _proceed() -> None:
-    """Nothing stops the work."""
 
 
 @dataclass
@@ -107,7 +106,7 @@ class Table:
 
     # ---- the set of rows
 
-    def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = _proceed) -> None:
+    def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = proceed) -> None:
         """A new set for the rows that are there: direct if it would be small, hashed otherwise."""
         self.words[layout.SLOT_LIMIT] = 0
         if not self._make_dense(constants, dense_bytes):
@@ -176,7 +175,7 @@ class Table:
         self.slots = np.zeros(0, np.int64)
         self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
 
-    def complete(self, check: Check = _proceed) -> None:
+    def complete(self, check: Check = proceed) -> None:
         """Make the set of rows, if it was left out when rows were appended; `check` may raise to stop."""
         if self.has_set:
             return
@@ -232,7 +231,7 @@ class Table:
     def reserve_segments(self) -> None:
         """Grow a small hashed set so that it is divided into segments, which threads can own."""
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
-            self._make_hashed(int(SEGMENTED_FROM * self.load), _proceed)
+            self._make_hashed(int(SEGMENTED_FROM * self.load), proceed)
 
     @property
     def dead(self) -> int:
@@ -453,10 +452,7 @@ class Table:
         return sum(array.nbytes for array in arrays)
 
 
-# ---- Indexes: the rows of a table by the values of some columns. Mutates itself.
-#
-# The rows of a key lie next to each other in a pool. An index follows its table when a plan that uses it
-# runs.
+# ---- indexes: the rows of a table by the values of some columns
 
 MANY = 1 << 18  # rows from which the pool has less room to grow
 SEVERAL = 1000  # rows from which filtering whole columns is worth while
