@@ -10,7 +10,7 @@ import pytest
 
 import tidelog as tl
 from tests.changes.injection import FAULTS, Fault, Injection, Scene, Stage
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.maintenance.registry import MAINTAINERS
@@ -257,11 +257,11 @@ class Looks:
                 raise tl.Stopped(Diagnostic("E610", "stopped"))
             whole(limits, found, are_answers)
 
-        def renew(engine: ClosingEngine) -> None:
+        def renew(engine: ColumnarEngine) -> None:
             self.renewed += 1
 
         monkeypatch.setattr(Limits, "check", check)
-        monkeypatch.setattr(ClosingEngine, "renew", renew)
+        monkeypatch.setattr(ColumnarEngine, "renew", renew)
 
     def stop(self, stage: Stage, look: int) -> bool:
         """Whether the next transaction is stopped at this look; later ones are right either way."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar.interpreter import plan_runner
+from tidelog.engine.columnar.interpreter import executor, plan_runner
 from tidelog.engine.columnar.storage import catalog
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import RulePlan
@@ -443,13 +443,13 @@ def test_rules_are_planned_when_their_constants_occur() -> None:
         fact(?x, seventh, ?y) :- fact(?x, fourth, ?y), fact(?x, eighth, ?y) .
     """
     planned: list[int] = []
-    prepare = catalog.ColumnarEngine.prepare
+    prepare = executor.Executor.prepare
 
-    def noted(engine: catalog.ColumnarEngine, plan: RulePlan) -> Runnable:
+    def noted(engine: executor.Executor, plan: RulePlan) -> Runnable:
         planned.append(plan.number)
         return prepare(engine, plan)
 
-    with patch.object(catalog.ColumnarEngine, "prepare", noted):
+    with patch.object(executor.Executor, "prepare", noted):
         reasoner = tl.Reasoner(tl.parse(text), threads=1)
         reasoner.materialise()
     assert sorted(planned) == [0, 1]

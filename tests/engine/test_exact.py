@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidelog.data.columns import Column
 from tidelog.data.decode import exact_array, ids_of_terms, terms_of
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
+from tidelog.engine.columnar.engine import make
 from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, string
 
@@ -55,10 +55,10 @@ def test_fields_without_a_type(fields: list[str]) -> None:
 @given(FIELDS)
 @example(ODD)
 def test_texts_that_are_names_or_strings(fields: list[str]) -> None:
-    engine = ColumnarEngine(1)
-    ids = engine.encode_column(Column(ColumnType.ANY, texts(fields), parse_numbers=False))
+    engine = make(1)
+    ids = engine.storage.dictionary.encode_column(Column(ColumnType.ANY, texts(fields), parse_numbers=False))
     found = exact_array(Column(ColumnType.ANY, texts(fields), parse_numbers=False)).to_pylist()
-    assert found == [conversions.exact(engine.dictionary.decode(number)) for number in ids.tolist()]
+    assert found == [conversions.exact(engine.storage.dictionary.decode(number)) for number in ids.tolist()]
 
 
 @given(FIELDS)
@@ -77,14 +77,14 @@ def test_terms_of_n_triples(written: list[str]) -> None:
 @given(FIELDS, WRITTEN)
 @example(ODD, [])
 def test_ids_to_terms_and_back(fields: list[str], written: list[str]) -> None:
-    engine = ColumnarEngine(1)
+    engine = make(1)
     values = [conversions.read_any(field) for field in fields] + [
         conversions.read_exact(term) for term in written
     ]
-    ids = engine.dictionary.encode_values(values)
-    found = terms_of(ids, engine.dictionary)
+    ids = engine.storage.dictionary.encode_values(values)
+    found = terms_of(ids, engine.storage.dictionary)
     assert found.to_pylist() == [conversions.exact(value) for value in values]
-    assert ids_of_terms(found, engine.dictionary).tolist() == ids.tolist()
+    assert ids_of_terms(found, engine.storage.dictionary).tolist() == ids.tolist()
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_other_types(array: pa.Array) -> None:
         "int64": ColumnType.INTEGER,
     }
     column = Column(kinds[str(array.type)], array)
-    engine = ColumnarEngine(1)
-    ids = engine.encode_column(column)
+    engine = make(1)
+    ids = engine.storage.dictionary.encode_column(column)
     assert exact_array(column).to_pylist() == [
-        conversions.exact(engine.dictionary.decode(number)) for number in ids.tolist()
+        conversions.exact(engine.storage.dictionary.decode(number)) for number in ids.tolist()
     ]

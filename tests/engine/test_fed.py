@@ -15,7 +15,7 @@ from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.engine.fixpoint import Fed
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
@@ -30,26 +30,26 @@ class Task:
     """One task: an engine, its fixpoint, and how much of each relation it has sent. Mutable."""
 
     localised: Localised
-    engine: ClosingEngine = field(default_factory=lambda: ClosingEngine(1))
+    engine: ColumnarEngine = field(default_factory=lambda: make(1))
     sent: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for predicate in self.localised.program.predicates.values():
-            self.engine.define(predicate.name, predicate.arity)
+            self.engine.storage.define(predicate.name, predicate.arity)
         read = [name for name in self.localised.program.predicates if name not in self.localised.outboxes]
         self.fed = Fed(self.localised.program.rules, read, self.engine, lambda: None)
 
     def add(self, relation: str, row: Row) -> None:
         """Add a row that arrives."""
-        ids = [self.engine.dictionary.encode(value) for value in row]
-        self.engine.add(relation, [np.array([identity], np.int32) for identity in ids], 1)
+        ids = [self.engine.storage.dictionary.encode(value) for value in row]
+        self.engine.storage.add(relation, [np.array([identity], np.int32) for identity in ids], 1)
 
     def rows(self, relation: str, first: int = 0) -> list[Row]:
         """The rows of a relation, from a number on."""
-        columns, count = self.engine.rows(relation)
+        columns, count = self.engine.storage.rows(relation)
         if not columns:
             return [()] * (count - first)
-        decoded = [self.engine.dictionary.decode_all(column[first:].tolist()) for column in columns]
+        decoded = [self.engine.storage.dictionary.decode_all(column[first:].tolist()) for column in columns]
         return list(zip(*decoded, strict=True))
 
     def new(self) -> Iterator[tuple[str, Row]]:
@@ -58,9 +58,9 @@ class Task:
             first = self.sent.get(source, 0)
             yield from ((source, row) for row in self.rows(source, first))
             if source in self.localised.outboxes:
-                self.engine.clear(source)
+                self.engine.storage.clear(source)
             else:
-                self.sent[source] = self.engine.size(source)
+                self.sent[source] = self.engine.storage.size(source)
 
 
 def run(program: Program, localised: Localised, count: int) -> list[Task]:
@@ -74,7 +74,7 @@ def run(program: Program, localised: Localised, count: int) -> list[Task]:
     for number, task in enumerate(tasks if localised.is_numbered else ()):
         task.add(NUMBER, (integer(number),))
     for task in tasks:
-        task.sent = {source: task.engine.size(source) for source in localised.routes}
+        task.sent = {source: task.engine.storage.size(source) for source in localised.routes}
         task.fed.begin()
     gates = iter(localised.gates)
     while True:

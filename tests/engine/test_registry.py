@@ -7,17 +7,17 @@ from typing import ClassVar
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.engine.registry import ColumnarSettings, settings_of
 
 
 class Counting(ColumnarSettings):
     """Settings of an engine that remembers what it has made."""
 
-    made: ClassVar[list[ClosingEngine]] = []
+    made: ClassVar[list[ColumnarEngine]] = []
 
-    def make(self, threads: int | None, relations: int) -> ClosingEngine:
-        engine = ClosingEngine(threads, relations)
+    def make(self, threads: int | None, relations: int) -> ColumnarEngine:
+        engine = make(threads, relations)
         self.made.append(engine)
         return engine
 
@@ -25,7 +25,7 @@ class Counting(ColumnarSettings):
 def test_a_reasoner_runs_on_the_engine_that_its_settings_make() -> None:
     reasoner = tl.Reasoner(tl.parse("q(?x) :- p(?x) . p(1) ."), engine=Counting())
     assert sorted(reasoner["q"]) == [(1,)]
-    assert [engine.size("q") for engine in Counting.made] == [1]
+    assert [engine.storage.size("q") for engine in Counting.made] == [1]
 
 
 def test_an_unknown_engine_is_an_error_with_a_proposal() -> None:

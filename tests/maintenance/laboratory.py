@@ -15,7 +15,8 @@ from tests.maintenance.sets import Row, SetEngine
 from tidelog.data.rows import Rows
 from tidelog.engine.columnar.closures import maintained_closures as columnar_closing
 from tidelog.engine.events import Event
-from tidelog.engine.protocol import Counters, Flag, Maintainable
+from tidelog.engine.flags import CounterKind, Flag
+from tidelog.engine.protocol import Engine
 from tidelog.engine.reference import evaluate
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import strata
@@ -33,7 +34,7 @@ class Bench(Protocol):
     """An engine that holds the materialisation of a program, and what tests ask of it."""
 
     @property
-    def engine(self) -> Maintainable:
+    def engine(self) -> Engine:
         """The engine."""
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
@@ -56,28 +57,27 @@ class SetBench:
     """The bench of Python sets."""
 
     def __init__(self, program: Program, explicit: Facts, is_split: bool = True) -> None:
-        self.engine = SetEngine()
+        self.sets = SetEngine()
+        self.engine = self.sets.engine
         program = split(program) if is_split else program
         for predicate in program.predicates.values():
-            self.engine.define(predicate.name, predicate.arity)
+            self.sets.define(predicate.name, predicate.arity)
         for name, rows in explicit.items():
-            self.engine.load(name, rows)
+            self.sets.load(name, rows)
         for name, rows in evaluate(program, explicit, max_facts=MOST).items():
-            self.engine.add_derived(name, rows)
+            self.sets.add_derived(name, rows)
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
         """Facts as columns of ids."""
-        return {
-            name: Rows(self.engine.encode(sorted(rows)), len(rows)) for name, rows in facts.items() if rows
-        }
+        return {name: Rows(self.sets.encode(sorted(rows)), len(rows)) for name, rows in facts.items() if rows}
 
     def decode(self, rows: Mapping[str, Rows]) -> dict[str, frozenset[Row]]:
         """The facts of columns of ids."""
-        return {name: self.engine.decode(some.columns, some.count) for name, some in rows.items()}
+        return {name: self.sets.decode(some.columns, some.count) for name, some in rows.items()}
 
     def facts(self) -> dict[str, frozenset[Row]]:
         """All facts that are true, of predicates that have some."""
-        found = {name: self.engine.every(name).members for name in self.engine.relations()}
+        found = {name: self.sets.every(name).members for name in self.sets.relations()}
         return {
             name: frozenset(row for _, row in some)
             for name, some in found.items()
@@ -86,11 +86,11 @@ class SetBench:
 
     def check(self, program: Program) -> None:
         """Fails unless flags are clean, and counters those of counting anew with the same ranks."""
-        engine = self.engine
+        engine = self.sets
         for rows in engine.state.flags.values():
             for flags in rows.values():
                 assert flags & ~Flag.EXPLICIT in (Flag.NONE, Flag.ALIVE | Flag.BEFORE)
-        if engine.counters is not Counters.NONE:
+        if engine.kind is not CounterKind.NONE:
             derived = split(program).derived
             counted = engine.state.copy()
             engine.count_again(strata(split(program).rules))
@@ -99,14 +99,14 @@ class SetBench:
                 (counted.hidden, engine.state.hidden),
             ):
                 assert _of(kept, derived) == _of(anew, derived)
-        if engine.counters is Counters.RANK:
+        if engine.kind is CounterKind.RANK:
             assert not engine.select_unfounded(
                 engine.true_in(name for name in derived if not is_auxiliary(name))
             )
 
     def state(self) -> object:
         """Flags that are set, counters and ranks."""
-        state = self.engine.state
+        state = self.sets.state
         flags = {
             (name, row): flag for name, rows in state.flags.items() for row, flag in rows.items() if flag
         }
@@ -120,7 +120,7 @@ def unsplit(program: Program, explicit: Facts) -> Bench:
 
 def closing(program: Program, explicit: Facts) -> Bench:
     """A bench whose engine closes predicates by structures."""
-    with patch.object(columnar_closing, "FEWEST", 0):
+    with patch.object(columnar_closing, "MIN_PAIRS", 0):
         return ColumnarBench(program, explicit, modules=True)
 
 

@@ -9,24 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from tidelog.engine.protocol import (
-    PARTS,
-    PRESENT,
-    CompiledRanks,
-    Counters,
-    Effect,
-    Facts,
-    Flag,
-    Notes,
-    Noting,
-    Role,
-    Runnable,
-    Where,
-)
+from tidelog.engine.flags import PARTS, PRESENT, CounterKind, Effect, Flag, MarkConfig, MarkKind, Role, Where
+from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
@@ -53,7 +42,6 @@ from tidelog.plan.algebra import (
     Node,
     Part,
     Project,
-    RulePlan,
     Scan,
     Support,
     Unit,
@@ -106,7 +94,7 @@ class State:
     hidden: dict[Fact, int] = field(default_factory=dict)
     ranks: dict[Fact, int] = field(default_factory=dict)
     clock: int = 1
-    counters: Counters = Counters.NONE
+    counters: CounterKind = CounterKind.NONE
     noted: Noted = field(default_factory=lambda: Noted())
 
     def copy(self) -> State:
@@ -120,7 +108,7 @@ class State:
 class Noted:
     """What is noted of facts."""
 
-    noting: Noting = field(default_factory=Noting)
+    noting: MarkConfig = field(default_factory=MarkConfig)
     moment: int = -1  # the number of transactions after which it is right
     marks: set[Fact] = field(default_factory=set)
     returning: set[Fact] = field(default_factory=set)
@@ -135,7 +123,9 @@ class Noted:
 
 
 class SetEngine:
-    """Facts as tuples of values. Mutates itself."""
+    """Facts as tuples of values: storage, changes, plans over changes, counters and marks in one. Mutable."""
+
+    plan_listener = None
 
     def __init__(self) -> None:
         self.state = State()
@@ -147,7 +137,24 @@ class SetEngine:
         self._is_noting = False
 
     @property
-    def counters(self) -> Counters:
+    def engine(self) -> Engine:
+        """The engine that has this object as all of its parts but rounds, and plans over whole relations."""
+        own, none = cast(Any, self), cast(Any, None)
+        return Engine(
+            storage=own,
+            rounds=none,
+            plans=none,
+            changes=own,
+            change_plans=own,
+            counters=own,
+            replacement=none,
+            limits=ActiveLimits(),
+            marks=own,
+            name="sets",
+        )
+
+    @property
+    def kind(self) -> CounterKind:
         """What is counted at present."""
         return self.state.counters
 
@@ -173,22 +180,6 @@ class SetEngine:
         for row in rows:
             flags[row] = flags.get(row, Flag.NONE) | Flag.ALIVE | Flag.BEFORE
 
-    def begin(self, relations: Collection[str]) -> None:
-        """Rounds are for other engines."""
-        raise NotImplementedError
-
-    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
-        """Rounds are for other engines."""
-        raise NotImplementedError
-
-    def prepare(self, plan: RulePlan) -> Runnable:
-        """Rounds are for other engines."""
-        raise NotImplementedError
-
-    def advance(self, relations: Collection[str]) -> int:
-        """Rounds are for other engines."""
-        raise NotImplementedError
-
     def drop(self, relation: str) -> None:
         """Forget a relation."""
         del self.state.flags[relation]
@@ -207,7 +198,7 @@ class SetEngine:
 
     # ---- transactions
 
-    def begin_transaction(self) -> None:
+    def begin(self) -> None:
         """Copy everything."""
         assert self._begun is None
         self._begun = self.state.copy()
@@ -217,14 +208,14 @@ class SetEngine:
         """What went and what came since the copy."""
         assert self._begun is not None
         before, now = _true(self._begun), _true(self.state)
-        self.rebase()
+        self.start_second_phase()
         self._begun = None
         self._commits += 1
         if self._is_noting:
             self.state.noted.moment = self._commits
         return Set(before - now), Set(now - before)
 
-    def rebase(self) -> None:
+    def start_second_phase(self) -> None:
         """BEFORE is ALIVE."""
         for flags in self.state.flags.values():
             for row, known in flags.items():
@@ -321,16 +312,16 @@ class SetEngine:
         state = self.state
         return self._those(facts, lambda fact: state.founded.get(fact) or state.hidden.get(fact))
 
-    def raise_ranks(self, facts: Facts) -> None:
+    def assign_next_rank(self, facts: Facts) -> None:
         """What was hidden becomes founded, and the clock moves on."""
         for fact in _members(facts):
             _add(self.state.founded, fact, self.state.hidden.pop(fact, 0))
             self.state.ranks[fact] = self.state.clock
         self.state.clock += 1
 
-    def recount(self, counters: Counters, strata: Iterable[Stratum]) -> Set:
+    def rebuild(self, kind: CounterKind, strata: Iterable[Stratum]) -> Set:
         """Count all instances anew; of ranks, facts get the round in which they can be derived."""
-        self.state.counters = counters
+        self.state.counters = kind
         unfounded: frozenset[Fact] = frozenset()
         for stratum in strata:
             unfounded |= self._recount(stratum)
@@ -340,7 +331,7 @@ class SetEngine:
         own = self.true_in(stratum.predicates).members
         for fact in [fact for fact in self.state.ranks if fact[0] in stratum.predicates]:
             del self.state.ranks[fact]
-        if self.state.counters is Counters.RANK:
+        if self.state.counters is CounterKind.RANK:
             self._rank(own, self._all_instances(stratum))
         self.count_again([stratum])
         return frozenset(fact for fact in own if not self.state.founded.get(fact))
@@ -391,14 +382,14 @@ class SetEngine:
         state = self.state
         if not body:
             return state.founded
-        if state.counters is Counters.CLASS:
+        if state.counters is CounterKind.CLASS:
             return state.hidden
         rank = state.ranks.get(head, 0)
         return state.founded if all(state.ranks[fact] < rank for fact in body) else state.hidden
 
     # ---- notes
 
-    def keep_notes(self, noting: Noting) -> None:
+    def configure(self, noting: MarkConfig) -> None:
         """In this transaction, let what is noted of facts be this."""
         noted = self.state.noted
         if (noted.noting, noted.moment) != (noting, self._commits):
@@ -421,14 +412,14 @@ class SetEngine:
         self.mark(found, set=effect.set)
         return found
 
-    def divide_sole(self, facts: Facts) -> tuple[Set, Set]:
+    def split_single_support(self, facts: Facts) -> tuple[Set, Set]:
         """Those that are sole, and the others."""
         sole = self.state.noted.sole
         return self._those(facts, lambda fact: fact in sole), self._those(
             facts, lambda fact: fact not in sole
         )
 
-    def note_marks(self, facts: Facts, marked: bool) -> None:
+    def set_marks(self, facts: Facts, marked: bool) -> None:
         """Mark the facts, or let them be unmarked."""
         marks = self.state.noted.marks
         (marks.update if marked else marks.difference_update)(_members(facts))
@@ -437,7 +428,7 @@ class SetEngine:
         """Those that are marked."""
         return self._those(facts, lambda fact: fact in self.state.noted.marks)
 
-    def note_returning(self, facts: Facts, returning: bool) -> None:
+    def set_returning(self, facts: Facts, returning: bool) -> None:
         """Let it be noted that the facts return, or not."""
         noted = self.state.noted.returning
         (noted.update if returning else noted.difference_update)(_members(facts))
@@ -448,7 +439,7 @@ class SetEngine:
 
     # ---- plans
 
-    def prepare_change(self, plan: ChangePlan) -> ChangePlan:
+    def prepare(self, plan: ChangePlan) -> ChangePlan:
         """The plan itself."""
         return plan
 
@@ -505,13 +496,13 @@ class SetEngine:
         leant_on = body[0] if body else None
         if role is Role.NONE:
             return False
-        if noted.noting.notes is Notes.LINKS and role is Role.LOSS:
+        if noted.noting.kind is MarkKind.LINKS and role is Role.LOSS:
             return head in noted.links and noted.links[head] != leant_on
         if role is Role.LOSS:
             if is_selected and body and not rule.negated and all(map(self._returns, body)):
                 noted.returning.add(head)
             return False
-        if noted.noting.notes is Notes.MARKS:
+        if noted.noting.kind is MarkKind.MARKS:
             if is_selected and not noted.marks.isdisjoint(body):
                 noted.marks.add(head)
             return False
@@ -569,7 +560,7 @@ class SetEngine:
             self.state.flags[relation].setdefault(row, Flag.NONE)
         return Set(frozenset(found))
 
-    def scratch(self, relation: str, arity: int) -> None:
+    def define_temporary(self, relation: str, arity: int) -> None:
         """Make an empty relation, unless it is there."""
         self.define(relation, arity)
 
@@ -590,21 +581,14 @@ class SetEngine:
         """Nobody counts rounds here."""
         return 1
 
-    def tidy(self, relations: object) -> None:
+    def compact_if_sparse(self, relations: object) -> None:
         """Nothing is left over here."""
-
-    has_compiled_ranks = False
-    closing = None
-
-    def compile_ranks(self, sections: object) -> CompiledRanks:
-        """Nothing here is compiled."""
-        raise NotImplementedError
 
     def clear(self, relation: str) -> None:
         """Forget all facts of a relation."""
         self.state.flags[relation] = {}
 
-    def settle(self, relations: Collection[str]) -> tuple[Set, Set]:
+    def end_stratum(self, relations: Collection[str]) -> tuple[Set, Set]:
         """Clear what algorithms note; what went and what came."""
         facts = Set(frozenset((name, row) for name in relations for row in self.state.flags[name]))
         self.mark(facts, clear=Flag.DELTA | Flag.PENDING | Flag.PROVED | Flag.CHECKED)

@@ -233,7 +233,7 @@ def test_what_turns_out_too_dear_is_counted(cheap: None, monkeypatch: pytest.Mon
     monkeypatch.setattr(registry, "FOUND", 1e9)
     _, noted = streamed(JOIN, removals(2))
     assert names(noted) == [registry.RENTED, "rank-counting", "rank-counting"]
-    assert registry.TOO_DEAR in noted
+    assert registry.TOO_EXPENSIVE in noted
 
 
 def test_counters_that_are_there_are_used_and_who_asks_for_marks_is_told(cheap: None) -> None:

@@ -32,7 +32,7 @@ def kept(laboratory: Laboratory) -> dict[tuple[object, ...], tuple[int, ...]]:
     """
     engine = laboratory.bench.engine
     found: dict[tuple[object, ...], tuple[int, ...]] = {}
-    for name in engine.relations():
+    for name in engine.storage.relations():
         table = engine.table(name)  # type: ignore[attr-defined]
         for row in np.flatnonzero(table.flags[: len(table)] & layout.ALIVE).tolist():
             fact = (name, *(engine.dictionary.decode(int(column[row])) for column in table.columns))  # type: ignore[attr-defined]

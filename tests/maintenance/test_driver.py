@@ -32,13 +32,13 @@ class Chain:
         self.laboratory = Laboratory(SetBench, program, Change(edges(range(length)), program.rules))
         self.plans = 0
         engine = self.laboratory.bench.engine
-        prepare = engine.prepare_change
+        prepare = engine.change_plans.prepare
 
         def counting(plan: object) -> object:
             self.plans += 1
             return prepare(plan)  # type: ignore[arg-type]
 
-        engine.prepare_change = counting  # type: ignore[method-assign]
+        engine.change_plans.prepare = counting  # type: ignore[method-assign]
 
     def state(self, numbers: Iterable[int]) -> int:
         """How many plans were prepared to change the chain."""
@@ -125,7 +125,7 @@ def test_after_forgetting_auxiliary_relations_are_made_anew() -> None:
     chain = Chain(3, COUNT)
     chain.state(range(2))
     chain.laboratory.driver(DeleteAndRederive()).forget()
-    assert not any(" " in name for name in chain.laboratory.bench.engine.relations())
+    assert not any(" " in name for name in chain.laboratory.bench.engine.storage.relations())
     chain.state(range(4))
 
 
@@ -133,7 +133,7 @@ def test_auxiliary_relations_go_with_their_rules() -> None:
     chain = Chain(3, COUNT)
     rules = chain.laboratory.program.rules
     chain.laboratory.apply(RankCounting(), Change(edges(range(3)), ()))
-    assert not any(" " in name for name in chain.laboratory.bench.engine.relations())
+    assert not any(" " in name for name in chain.laboratory.bench.engine.storage.relations())
     chain.laboratory.apply(RankCounting(), Change(edges(range(2)), rules))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from random import Random
 
 import pytest
@@ -23,15 +22,14 @@ from tests.maintenance.scripts import (
 from tests.maintenance.test_papers import PAPER_0, explicit, written
 from tidelog.engine.events import ChangePassed, Event, MarkingDecided, MarksUsed
 from tidelog.logic.program import Program
+from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.marking import MARKED, MARKINGS, MarkingDriver
-from tidelog.maintenance.registry import ALGORITHMS, Uncounted
+from tidelog.maintenance.marking import MARKED, MARKINGS, Marking
+from tidelog.maintenance.registry import ALGORITHMS, SEARCHING, StratumAdvisor
 
 Make = Callable[[Program, Facts], Bench]
-DRIVERS: dict[str, Callable[..., MarkingDriver]] = {
-    **{name: partial(MarkingDriver, ALGORITHMS[name]) for name in MARKED},
-    "by stratum": Uncounted,
-}
+BY_STRATUM = "by stratum"
+DRIVERS = (*MARKED, BY_STRATUM)
 maintainers = pytest.mark.parametrize("name", MARKED)
 drivers = pytest.mark.parametrize("name", DRIVERS)
 markings = pytest.mark.parametrize("marking", MARKINGS)
@@ -46,10 +44,13 @@ class Watch:
     ) -> None:
         self.laboratory = Laboratory(bench, program, start, modules)
         engine = self.laboratory.bench.engine
-        self.driver = DRIVERS[name](engine, self._listen, lambda: None, modules)
-        self.algorithm = self.driver.algorithm
-        self.driver.marking = marking
-        self.driver.decides = False
+        self.algorithm = ALGORITHMS.get(name, SEARCHING)
+        advisor = StratumAdvisor(engine) if name == BY_STRATUM else None
+        tactics = Marking(self.algorithm, engine, self._listen, advisor)
+        self.driver = Driver(self.algorithm, engine, self._listen, lambda: None, modules, tactics)
+        self.lookahead = tactics.lookahead
+        self.lookahead.marking = marking
+        self.lookahead.decides = False
         self.laboratory._drivers[self.algorithm.name, False, modules] = self.driver
 
     def _listen(self, event: Event) -> None:
@@ -59,7 +60,7 @@ class Watch:
         """Carry out a transaction while another can be seen, perhaps after it was stopped at some event."""
         laboratory = self.laboratory
         shown = None if following is None else self._shown(change, following)
-        self.driver.peek = lambda: shown
+        self.lookahead.peek = lambda: shown
         if stop is not None and not laboratory.interrupt(self.algorithm, change, stop):
             laboratory.compare()
             return
@@ -84,7 +85,7 @@ def run(bench: Make, script: Script, name: str, marking: str, seed: int, modules
         if later and chance.random() < 0.1:
             seen = chance.choice(later)
         stop = chance.randint(1, 12) if chance.random() < 0.3 else None
-        watch.driver.decides = chance.random() < 0.2
+        watch.lookahead.decides = chance.random() < 0.2
         watch.apply(change, seen, stop)
 
 
@@ -161,7 +162,7 @@ def test_over_long_streams_all_is_as_from_scratch(
         changes.append(Change(explicit(" ".join(known)), program.rules))
     watch = Watch(bench, program, changes[0], name, marking)
     for change, following in zip(changes[1:], [*changes[2:], None], strict=True):
-        watch.driver.decides = chance.random() < 0.2
+        watch.lookahead.decides = chance.random() < 0.2
         watch.apply(change, following)
 
 

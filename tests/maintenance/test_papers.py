@@ -78,7 +78,7 @@ class Watched(FixpointUpdate):
         unsure = dependents(task)
         self.unsure = self.decode(unsure)
         first = first_step(task, unsure)
-        self.kept = self.decode(task.engine.every("reach"))
+        self.kept = self.decode(task.engine.changes.every("reach"))
         self.first = self.decode(first)
         insert(task, first)
 
@@ -92,7 +92,7 @@ def test_the_sets_of_fp_update_are_those_of_table_1(bench: Make) -> None:
     laboratory = example.laboratory
 
     def decode(facts: protocol.Facts) -> set[str]:
-        ids = laboratory.bench.engine.ids(facts)
+        ids = laboratory.bench.engine.changes.ids(facts)
         return written(laboratory.bench.decode({name: Rows(*some) for name, some in ids.items()}))
 
     before = {fact for fact in written(laboratory.bench.facts()) if fact.startswith("reach")}

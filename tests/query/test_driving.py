@@ -14,7 +14,7 @@ from tests.query.test_tabling import ask, reasoner_of
 from tests.rewrite.test_magic_sets import queries
 from tests.strategies import EVERYTHING, cases
 from tidelog.engine.columnar.interpreter import plan_runner
-from tidelog.engine.columnar.interpreter.plan_runner import PARALLEL_FROM, Batch, RoundRunner, Runner
+from tidelog.engine.columnar.interpreter.plan_runner import PARALLEL_FROM, PlanBatch, RoundRunner, Runner
 from tidelog.engine.protocol import Runnable
 from tidelog.query import table_rules
 from tidelog.query.table_rules import DrivenRule
@@ -58,7 +58,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many plans each round had that the kernel has run."""
     run, seen = RoundRunner._run, []
 
-    def note(runner: RoundRunner, runners: Sequence[Runner], batch: Batch) -> list[int]:
+    def note(runner: RoundRunner, runners: Sequence[Runner], batch: PlanBatch) -> list[int]:
         seen.append(len(runners))
         return run(runner, runners, batch)
 

@@ -83,7 +83,9 @@ def play(scenario: Scenario, hand: Hand) -> int:
 
 def play_moments(scenario: Scenario, hand: Hand, found: list[Moment]) -> int:
     """The same where it is known already what must hold."""
-    closes = patch.object(maintained_closures, "FEWEST", 0 if scenario.closes else maintained_closures.FEWEST)
+    closes = patch.object(
+        maintained_closures, "MIN_PAIRS", 0 if scenario.closes else maintained_closures.MIN_PAIRS
+    )
     splits = patch.multiple(auxiliary_relations, LONGEST=2, PIECE=1) if scenario.splits else nullcontext()
     with closes, splits:
         WAYS[hand.way](Play(scenario, hand, found))

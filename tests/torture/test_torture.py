@@ -41,7 +41,7 @@ def test_a_planted_fault_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) ->
     maintain = DeleteAndRederive.maintain
 
     def faulty(self: DeleteAndRederive, task: Task) -> None:
-        if not len(task.went):
+        if not len(task.deleted):
             maintain(self, task)
 
     monkeypatch.setattr(DeleteAndRederive, "maintain", faulty)

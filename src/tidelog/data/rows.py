@@ -6,7 +6,7 @@ Sets of few rows are compared as Python tuples, those of many by sorting.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ class Rows:
     """Distinct facts of one relation as columns of ids; `count` is needed where there is no column."""
 
     columns: Columns
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's method, which no caller of this needs
 
 
 class LazyRows(Mapping[str, Rows]):

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tidelog.engine.protocol import Outcome
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan
 
-# ---- Events: what everything that runs says of itself, the one source of progress, statistics and profiles.
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of a plan did: instances matched, facts new, instances dropped for want of a value."""
+
+    matches: int
+    new: int
+    no_value: int = 0
+
+
+NOTHING = Outcome(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +212,10 @@ Event = (
 Listener = Callable[[Event], None]
 
 
+def ignore(event: Event) -> None:
+    """Ignore an event."""
+
+
 def wants_strata(listener: Listener) -> bool:
     """Whether a listener has an attribute of this name that is true.
 
@@ -322,7 +335,7 @@ class Tally:
         self._rounds.clear()
 
     def clear(self) -> None:
-        """Begin anew; what was loaded stays loaded."""
+        """Start again; what was loaded stays loaded."""
         self.rules.clear()
         self.strata.clear()
         self.choices.clear()
@@ -372,12 +385,11 @@ class StrataTally:
         statistics.seconds += event.seconds
 
 
-# ---- Where the time goes: what each rule did in each phase, from what everything that runs says of itself.
+# ---- a profile: what each rule did in each phase, from events and from the plans that transactions run
 #
-# A listener of events, and of the plans that transactions run. What plans do belongs to the step that is told
-# when they have run. Mutates itself.
+# What plans do belongs to the step that is reported when they have run.
 
-# Is told of each run of a plan in a transaction: over how many given facts, what it did, in how many seconds.
+# Called for each run of a plan in a transaction: over how many given facts, what it did, in how many seconds.
 PlanListener = Callable[[ChangePlan, int, Outcome, float], None]
 
 MATERIALISE = "materialise"

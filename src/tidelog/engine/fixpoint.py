@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from tidelog.engine.events import (
-    Event,
+    NOTHING,
     Listener,
+    Outcome,
     RoundEnded,
     RuleRan,
     StratumClosed,
     StratumEnded,
     StratumStarted,
+    ignore,
 )
 from tidelog.engine.protocol import Closing, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
@@ -29,13 +31,13 @@ from tidelog.plan.plan_cache import Freshness, PlanCache
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 
-# ---- Whether a rule has anything to match: which of its constants occur among the facts. Mutable.
+# ---- whether a rule has anything to match: which of its constants occur in the facts
 #
-# Most rules of a rule set such as OWL 2 RL speak of something that the facts at hand do not mention, and to
-# plan a rule takes as long as to match thousands of facts.
+# Most rules of a rule set such as OWL 2 RL have constants that the facts at hand do not mention, and to plan
+# a rule takes as long as to match thousands of facts.
 #
-# Invariant: within one stratum facts only come. So a constant that occurs goes on to occur, and one that did
-# not occur in the last round needs to be looked for among what is new only.
+# Invariant: within one stratum facts are only inserted. So a constant that occurs goes on to occur, and one
+# that did not occur in the last round needs to be searched in new facts only.
 
 Place = tuple[str, int, Value]  # a column of a relation, and what is looked for there
 
@@ -58,7 +60,8 @@ class Occurrences:
     def may_match(self, atoms: Iterable[Atom]) -> bool:
         """Whether each atom's relation has facts, and its constants occur in them."""
         return all(
-            self._engine.size(atom.predicate) > 0 and all(map(self._occurs, _places(atom))) for atom in atoms
+            self._engine.storage.size(atom.predicate) > 0 and all(map(self._occurs, _places(atom)))
+            for atom in atoms
         )
 
     def has_new(self, atom: Atom) -> bool:
@@ -87,7 +90,7 @@ class Occurrences:
 
     def _looked_for(self, place: Place, part: Part) -> bool:
         relation, column, value = place
-        return self._engine.occurs(relation, column, value, part)
+        return self._engine.rounds.occurs(relation, column, value, part)
 
 
 def _places(atom: Atom) -> Iterable[Place]:
@@ -98,10 +101,10 @@ def _places(atom: Atom) -> Iterable[Place]:
     )
 
 
-# ---- The semi-naive fixpoint: every stratum in order, every rule instance considered once.
+# ---- the semi-naive fixpoint: every stratum in order, every rule instance considered once
 #
-# Where rules do nothing but close a predicate and the engine has a structure for that, the structure takes
-# the place of these rules.
+# Where rules do nothing but close a predicate and the engine has a structure for that, the structure replaces
+# these rules.
 #
 # Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 
@@ -117,15 +120,31 @@ def materialise(
     engine: Engine,
     listen: Listener,
     check: Callable[[], None],
-    closing: Closing | None = None,
+    closures: Closures | None = None,
 ) -> None:
     """Derive all that follows; `numbers` gives the place of each rule (by identity) in the program.
 
-    `check` is called after every plan, and raises to stop. `closing` is the engine, if it is to close
-    predicates by structures.
+    `check` is called after every plan, and raises to stop. `closures` close predicates by
+    structures, if given.
     """
     for place, stratum in enumerate(strata):
-        _derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closing)
+        _derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closures)
+
+
+def derive(
+    engine: Engine,
+    strata: Sequence[Stratum],
+    numbers: dict[int, int],
+    listen: Listener,
+    check: Callable[[], None],
+    modules: bool,
+) -> None:
+    """Derive all that follows from the facts of an engine, closures by structures if `modules`.
+
+    `numbers` gives the place of each rule (by identity) in the program; `check` raises to stop.
+    """
+    engine.rounds.begin(engine.storage.relations())
+    materialise(strata, numbers, engine, listen, check, engine.closures if modules else None)
 
 
 def _derive_stratum(
@@ -136,13 +155,13 @@ def _derive_stratum(
     engine: Engine,
     listen: Listener,
     check: Callable[[], None],
-    closing: Closing | None = None,
+    closures: Closures | None = None,
 ) -> None:
     """Derive all of one stratum, the one at this place of so many."""
     listen(StratumStarted(place, count, stratum.predicates, stratum.recursive))
     start = perf_counter()
     with _in_pieces(stratum, numbers, engine) as (parts, part_numbers):
-        rounds = _Stratum(place, parts, part_numbers, engine, listen, check).close(closing)
+        rounds = _Stratum(place, parts, part_numbers, engine, listen, check).close(closures)
     listen(StratumEnded(place, rounds, perf_counter() - start))
 
 
@@ -169,13 +188,13 @@ def _in_pieces(
             added[name] = len(part.head.terms)
         made.update({with_predicates(part, names): numbers[id(rule)] for part in parts})
     for relation, arity in added.items():
-        engine.define(relation, arity)
+        engine.storage.define(relation, arity)
     try:
         whole = Stratum((*stratum.predicates, *added), tuple(made), stratum.recursive)
         yield whole, {id(part): number for part, number in made.items()}
     finally:
         for relation in added:
-            engine.drop(relation)
+            engine.storage.drop(relation)
 
 
 class _Stratum:
@@ -198,27 +217,27 @@ class _Stratum:
         self.check = check
         self.occurrences = Occurrences(engine)
 
-    def close(self, closing: Closing | None) -> int:
+    def close(self, closures: Closures | None) -> int:
         """Derive all of the stratum; returns the number of rounds."""
-        self.engine.begin(self.stratum.predicates)
-        module = recognise(self.stratum) if closing is not None else None
-        if closing is not None and module is not None:
-            if self._close_by(module, closing):
+        self.engine.rounds.begin(self.stratum.predicates)
+        module = recognise(self.stratum) if closures is not None else None
+        if closures is not None and module is not None:
+            if self._close_by(module, closures):
                 return 1
         else:
             self._run_first(self.stratum.rules)
         return self._repeat(self._advance(1))
 
-    def _close_by(self, module: ClosureModule, closing: Closing) -> bool:
+    def _close_by(self, module: ClosureModule, closures: Closures) -> bool:
         """Whether a structure closes the predicate; else all rules have run once."""
-        is_stated = self.engine.size(module.predicate) > 0
+        is_explicit = self.engine.storage.size(module.predicate) > 0
         given = module.copied
-        if is_stated or given is None:
+        if is_explicit or given is None:
             given = module.predicate
             self._run_first(module.external_rules)
-        if not (module.is_linear and is_stated):
+        if not (module.is_linear and is_explicit):
             start = perf_counter()
-            new = closing.close(module, given)
+            new = closures.build(module, given)
             if new is not None:
                 self._tell_closed(module, given, new, perf_counter() - start)
                 self._advance(1)
@@ -231,7 +250,7 @@ class _Stratum:
 
     def _tell_closed(self, module: ClosureModule, given: str, new: int, seconds: float) -> None:
         """Say what a structure has made, as if the first external and the first owned rule had made it."""
-        external = self.engine.size(given) if given != module.predicate else 0
+        external = self.engine.storage.size(given) if given != module.predicate else 0
         self.listen(StratumClosed(self.place, module.kind.value))
         for rules, count, share in (
             (module.external_rules, external, 0.0),
@@ -255,7 +274,7 @@ class _Stratum:
         sizes = dict.fromkeys(self.stratum.predicates, 0)
         while new:
             count += 1
-            before, sizes = sizes, {name: self.engine.size(name) for name in self.stratum.predicates}
+            before, sizes = sizes, {name: self.engine.storage.size(name) for name in self.stratum.predicates}
             grown = {name for name, size in sizes.items() if size > before[name]}
             for step in steps:
                 if step.pivot.predicate in grown and step.has_work(self.occurrences):
@@ -265,7 +284,7 @@ class _Stratum:
 
     def _advance(self, count: int) -> int:
         """End a round; returns how many facts are new."""
-        new = self.engine.advance(self.stratum.predicates)
+        new = self.engine.rounds.advance(self.stratum.predicates)
         self.occurrences.advance()
         self.listen(RoundEnded(self.place, count, new))
         return new
@@ -295,7 +314,7 @@ def first_step(rule: Rule, number: int, engine: Engine) -> Step:
     """The plan of a rule over all facts."""
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
-    return rule, number, engine.prepare(full_plan(rule, number, engine))
+    return rule, number, engine.plans.prepare(full_plan(rule, number, engine.storage))
 
 
 def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
@@ -303,14 +322,14 @@ def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
     collected = f"{rule.head.predicate} #{number}"  # a name with a space is no predicate's
 
     def run() -> Outcome:
-        engine.define(collected, len(collected_variables(rule)))
+        engine.storage.define(collected, len(collected_variables(rule)))
         try:
-            collect, group = aggregate_plans(rule, number, collected, engine)
-            gathered = engine.prepare(collect)()
-            engine.begin([collected])
-            grouped = engine.prepare(group)()
+            collect, group = aggregate_plans(rule, number, collected, engine.storage)
+            gathered = engine.plans.prepare(collect)()
+            engine.rounds.begin([collected])
+            grouped = engine.plans.prepare(group)()
         finally:
-            engine.drop(collected)
+            engine.storage.drop(collected)
         return Outcome(gathered.matches, grouped.new, gathered.no_value + grouped.no_value)
 
     return run
@@ -369,7 +388,7 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> l
 # whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its
 # fact arrives when all else that the rule reads is complete.
 #
-# Invariant: after `close`, everything is derived that follows from the rows that have arrived.
+# Invariant: after `close`, everything is derived that the rows which have arrived imply.
 
 
 class Fed:
@@ -400,9 +419,9 @@ class Fed:
         numbered = [*self._rules, *self._aggregates]
         numbers = {id(rule): number for rule, number in numbered}
         layers = strata([rule for rule, _ in numbered])
-        self._engine.begin(self._relations)
-        materialise(layers, numbers, self._engine, _overhear, self._check)
-        self._engine.begin(self._relations)
+        self._engine.rounds.begin(self._relations)
+        materialise(layers, numbers, self._engine, ignore, self._check)
+        self._engine.rounds.begin(self._relations)
         self._seen = self._sizes()
 
     def close(self) -> None:
@@ -412,7 +431,7 @@ class Fed:
             grown = [name for name, size in sizes.items() if size > self._seen[name]]
             if not grown:
                 return
-            self._engine.advance(self._relations)
+            self._engine.rounds.advance(self._relations)
             self._occurrences.advance()
             self._seen = sizes
             for rule, number in self._aggregates:
@@ -428,8 +447,4 @@ class Fed:
         self._check()
 
     def _sizes(self) -> dict[str, int]:
-        return {name: self._engine.size(name) for name in self._relations}
-
-
-def _overhear(_: Event) -> None:
-    """Tell nobody what is derived."""
+        return {name: self._engine.storage.size(name) for name in self._relations}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
@@ -14,6 +14,25 @@ OUT_OF_MEMORY = "E613"
 MATCHES = 1 << 24  # that a kernel may look at between two checks: a tenth of a second
 FEWEST = 1 << 12  # … and those that are worth a call of it
 SHARE = 16  # the part of a limit on facts by which it may be passed
+
+
+def proceed(found: int = 0, are_answers: bool = False) -> None:
+    """Stop nothing: the check where there is no limit."""
+
+
+def unlimited(found: int = 0, are_answers: bool = False) -> int:
+    """Return the budget where there is no limit."""
+    return MATCHES
+
+
+class ActiveLimits:
+    """The limits on the work at hand, as an engine asks for them. Whoever begins the work replaces them."""
+
+    __slots__ = ("budget", "check")
+
+    def __init__(self) -> None:
+        self.check: Callable[..., None] = proceed  # raises to stop
+        self.budget: Callable[..., int] = unlimited  # how many matches a kernel may look at before
 
 
 class Limits:

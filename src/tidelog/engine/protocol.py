@@ -1,197 +1,175 @@
-"""What an engine is: the contract between algorithms and the places where facts live."""
+"""What an engine is: the contract between algorithms and the place where facts live.
+
+Algorithms are written once, over sets of facts, and import this module and `flags` only, never a concrete
+engine. An engine is put together from parts, each with a protocol of its own; what an engine may lack is an
+optional field. What an algorithm records of a fact is a bit or a counter beside it (`flags`); the engine
+keeps a journal of every fact that a transaction touches, from which the net change is read at the end, or
+everything is rolled back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, IntEnum, IntFlag
+from enum import Enum
 from typing import Any, Protocol
 
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.rows import Rows
+from tidelog.engine.events import Outcome, PlanListener
+from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, Where
+from tidelog.engine.limits import ActiveLimits
 from tidelog.logic.program import Rule
+from tidelog.logic.strata import Stratum
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part, RulePlan
 from tidelog.plan.join_order import Statistics
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
-# ---- What an engine is: the contract between algorithms and the places where facts live.
-#
-# Algorithms are written once, over sets of facts, and import this module only, never a concrete engine.
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one run of a plan did: instances matched, facts new, instances dropped for want of a value."""
-
-    matches: int
-    new: int
-    no_value: int = 0
-
-
-NOTHING = Outcome(0, 0)
 Runnable = Callable[[], Outcome]
 
 
-class Engine(Statistics, Protocol):
-    """A place where facts live and plans run.
+class Storage(Statistics, Protocol):
+    """Relations, their facts, and the dictionary of values."""
 
-    Rounds: what `run` adds becomes visible to scans when `advance` is called: as NEW until the next
-    `advance`, then as OLD.
-    """
+    dictionary: Dictionary
 
-    def define(self, relation: str, arity: int) -> None:
-        """Make an empty relation, unless it is there."""
+    def define(
+        self, relation: str, arity: int, dense_bytes: int | None = None, is_large: bool = True
+    ) -> None:
+        """Create an empty relation, unless it exists; `dense_bytes` bound what its set may take for speed.
+
+        One that `is_large` begins with room for rows over all values.
+        """
+
+    def define_temporary(self, relation: str, arity: int) -> None:
+        """Create an empty relation whose facts have no journal, unless it exists."""
+
+    def drop(self, relation: str) -> None:
+        """Drop a relation."""
+
+    def rename(self, relation: str, name: str) -> None:
+        """Give a relation another name, which no relation has; prepared plans go on reading it."""
+
+    def relations(self) -> Collection[str]:
+        """Return the names of all relations."""
 
     def load(self, relation: str, batch: Any) -> int:
-        """Add a batch of explicit facts; returns how many were new."""
+        """Insert a batch of explicit facts; return how many were new."""
+
+    def add(self, relation: str, columns: Sequence[Any], count: int) -> int:
+        """Insert rows of ids as explicit facts; return how many were new."""
+
+    def remove(self, relation: str, columns: Sequence[Any], count: int) -> None:
+        """Delete the facts given as rows of ids; the remaining rows are renumbered."""
+
+    def clear(self, relation: str) -> None:
+        """Delete all facts of a relation; prepared plans go on reading and filling it."""
+
+    def rows(self, relation: str) -> Rows:
+        """Return the facts of a relation, in the order in which rows were inserted."""
+
+    def explicit(self, relation: str, without: Sequence[Any] = (), count: int = 0) -> Rows:
+        """Return the explicit facts of a relation, without the given rows."""
+
+    def row_flags(self, relation: str, columns: Sequence[Any], count: int) -> Any:
+        """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
+
+    def all_row_flags(self, given: Mapping[str, tuple[Any, int]]) -> Any:
+        """Return the same for rows of many relations, one relation after the other."""
+
+    def bytes_of(self, relation: str) -> int:
+        """Return the memory that a relation and its indexes hold."""
+
+    def has_tombstones(self, relation: str) -> bool:
+        """Return whether some rows of a relation are deleted facts."""
+
+
+class Rounds(Protocol):
+    """Which facts scans see as old and new while rules run in rounds.
+
+    What plans insert becomes visible to scans when `advance` is called: as NEW until the next `advance`, then
+    as OLD.
+    """
 
     def begin(self, relations: Collection[str]) -> None:
         """Make all facts of the relations visible, none of them as NEW."""
 
+    def advance(self, relations: Collection[str]) -> int:
+        """End a round; return how many facts are now NEW."""
+
+    def mark_all_old(self, relations: Collection[str]) -> None:
+        """Make all facts of the relations visible, none of them as NEW, without restarting their rounds."""
+
+    def extend_new(self, relation: str) -> None:
+        """Make facts inserted in this round NEW too, next to those that already are."""
+
+    def new_rows(self, relation: str) -> Rows:
+        """Return the facts that are NEW."""
+
+    def rows_since(self, relation: str, first: int) -> Rows:
+        """Return the facts of a relation from a row on."""
+
     def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
-        """Whether a value may occur in a column of the visible facts, or of those that are NEW."""
+        """Return whether a value may occur in a column of the visible facts, or of those that are NEW."""
+
+    def group(self, relations: Collection[str]) -> Group:
+        """Return the relations as a group whose rounds end together."""
+
+    def advance_group(self, group: Any) -> Sequence[str]:
+        """End a round of each relation; return those that have NEW facts."""
+
+    def sizes(self, group: Any) -> Any:
+        """Return how many facts each relation of a group has."""
+
+    def clear_group(self, group: Any) -> None:
+        """Delete all facts of a group's relations, which are temporary."""
+
+    def fill(self, given: Mapping[str, tuple[Any, int]]) -> None:
+        """Insert these rows into empty temporary relations; none of them is NEW yet."""
+
+
+class Group(Protocol):
+    """Relations whose rounds end together; none of them is dropped."""
+
+
+class Plans(Protocol):
+    """Rules' plans, prepared and run over whole relations."""
+
+    @property
+    def catalog_version(self) -> int:
+        """A number that changes when cached plans must be prepared again."""
+
+    def pin(self, relations: Collection[str]) -> None:
+        """Record that cached plans read the relations: `catalog_version` changes when one is dropped."""
 
     def prepare(self, plan: RulePlan) -> Runnable:
-        """The plan ready to run, any number of times, until relations change a lot in size."""
+        """Return the plan ready to run, any number of times, until relations change a lot in size."""
 
-    def advance(self, relations: Collection[str]) -> int:
-        """End a round: returns how many facts are now NEW."""
+    def prepare_with_tombstones(self, plan: RulePlan) -> Runnable:
+        """Return the plan ready to run, whether or not its relations have tombstones by then."""
 
-    def drop(self, relation: str) -> None:
-        """Forget a relation."""
+    def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
+        """Run prepared plans in turn; return how many new facts each has found."""
 
+    def close_group(self, group: Any, prepared: Sequence[Runnable]) -> bool:
+        """Run prepared plans, round after round, until nothing is new of the group's relations.
 
-class Closing(Engine, Protocol):
-    """An engine that has structures for closures."""
-
-    def close(self, module: ClosureModule, given: str) -> int | None:
-        """Close a predicate, its external facts being its own and those of the relation `given`.
-
-        Returns how many facts are new; None, with nothing done, if rules serve better.
+        The facts found are not NEW yet. Return whether that is possible; if not, nothing is done.
         """
 
-
-# ---- What an engine offers to maintenance algorithms: sets of facts, what is known of each, plans run over
-# them.
-#
-# Algorithms are written once, over sets of facts, against `Maintainable`. What an algorithm notes of a fact
-# is a bit or a counter beside it; the engine keeps a journal of every fact it touches, from which the net
-# change is read at the end, or everything put back as it was.
-
-
-class Flag(IntFlag):
-    """What is known of a fact, one bit each."""
-
-    NONE = 0
-    ALIVE = 1  # true now
-    EXPLICIT = 2  # stated, not only derived
-    BEFORE = 4  # true before the transaction
-    DELTA = 8  # of the set that drives the current round
-    PENDING = 16  # found by a plan, waiting for its turn
-    TOUCHED = 32  # in the journal: the engine's own
-    PROVED = 64
-    CHECKED = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Facts whose flags under the mask are those wanted."""
-
-    mask: Flag
-    want: Flag
-
-
-# What the parts of a relation mean, as far as flags decide it.
-PARTS = {
-    Part.BEFORE: Where(Flag.BEFORE, Flag.BEFORE),
-    Part.NOW: Where(Flag.ALIVE, Flag.ALIVE),
-    Part.KEPT: Where(Flag.BEFORE | Flag.ALIVE, Flag.BEFORE | Flag.ALIVE),
-    Part.SETTLED: Where(Flag.ALIVE | Flag.DELTA, Flag.ALIVE),
-    Part.CHECKED: Where(Flag.ALIVE | Flag.CHECKED, Flag.ALIVE | Flag.CHECKED),
-    Part.UNCHECKED: Where(Flag.ALIVE | Flag.CHECKED, Flag.ALIVE),
-    Part.PROVED: Where(Flag.PROVED | Flag.CHECKED, Flag.PROVED | Flag.CHECKED),
-    Part.PROVED_SETTLED: Where(Flag.PROVED | Flag.CHECKED | Flag.DELTA, Flag.PROVED | Flag.CHECKED),
-}
-# A negation holds where no fact has one of these flags.
-PRESENT = {
-    Part.BEFORE: Flag.BEFORE,
-    Part.NOW: Flag.ALIVE,
-    Part.EITHER: Flag.BEFORE | Flag.ALIVE,
-}
-
-
-class Counters(Enum):
-    """What is counted for each derived fact: two numbers, `founded` and `hidden`.
-
-    An explicit fact counts one more in `founded`.
-    """
-
-    NONE = "none"
-    CLASS = "class"  # founded: instances of nonrecursive rules; hidden: of recursive rules
-    RANK = "rank"  # founded: those, and instances whose own facts all rank below the head; hidden: the others
-
-
-class Role(IntEnum):
-    """What an instance that a plan finds is for its head, to those who keep notes."""
-
-    NONE = 0
-    ORIGIN = 1  # it is new, and makes the head true unless that is
-    PROOF = 2  # it proves the head
-    LOSS = 3  # it is broken
-
-
-class Notes(IntEnum):
-    """What is noted of derived facts for the sake of the next update.
-
-    Marks: an origin or a proof with a marked fact in its body marks the head. Where positive marks are kept,
-    a head returns that is taken away with an instance whose facts all return, or are stated, true and not
-    marked. Links: a fact leans on its
-    origin or last proof, which is known by one stated fact in it, the first in the rule. What leans on an
-    instance that stands is not selected when others break; and whatever was born to one instance, and won no
-    other since, is *sole*.
-    """
-
-    NONE = 0
-    MARKS = 1
-    LINKS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Noting:
-    """What is noted of which facts."""
-
-    notes: Notes = Notes.NONE
-    sources: frozenset[str] = frozenset()  # the relations whose marks are passed on, or that are leant on
-    heads: frozenset[str] = frozenset()  # those of whose facts it is noted
-    staying: frozenset[str] = (
-        frozenset()
-    )  # of positive marks: those without rules, whose facts stay by themselves
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What becomes of the head of each instance that a plan finds.
-
-    First the head's counters change by `count`. Then, if its flags are as `where` says (and, if `unfounded`,
-    its `founded` is now 0), it gets the flags `set` and belongs to the facts that are returned: `set` must
-    make it fail `where`, so that each is returned once.
-    """
-
-    where: Where
-    set: Flag = Flag.PENDING
-    create: bool = False  # a head that is not there is entered, without flags; else it is passed over
-    count: int = 0  # -1, 0 or 1
-    unfounded: bool = False
-    role: Role = Role.NONE
+    def answer(self, rule: Rule) -> Rows:
+        """Return the heads of a rule's instances."""
 
 
 class Facts(Protocol):
     """A set of facts of one or more relations, as an engine holds it. It is a value: never changed."""
 
     def __len__(self) -> int:
-        """How many they are."""
+        """Return how many they are."""
 
     def __or__(self, other: Any) -> Facts:
-        """Both; no fact is in both."""
+        """Return the facts of both; no fact is in both."""
 
     @property
     def relations(self) -> Collection[str]:
@@ -202,8 +180,200 @@ class Facts(Protocol):
         """How many facts there are of each relation."""
 
 
+class Changes(Protocol):
+    """One transaction: its journal, and sets of facts.
+
+    The flags ALIVE and BEFORE agree between transactions. `begin`, then for each stratum any of the others
+    and `end_stratum`, then `commit` or `roll_back`.
+    """
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def commit(self) -> tuple[Facts, Facts]:
+        """End the transaction; return the deleted and inserted facts of all relations."""
+
+    def roll_back(self) -> None:
+        """Restore flags and counters as they were when the transaction began."""
+
+    def start_second_phase(self) -> None:
+        """Set BEFORE to ALIVE; `commit` and `roll_back` still refer to the beginning."""
+
+    def end_stratum(self, relations: Collection[str]) -> tuple[Facts, Facts]:
+        """Clear DELTA, PENDING, PROVED and CHECKED; return the facts deleted and inserted in the stratum."""
+
+    def compact_if_sparse(self, relations: Iterable[str]) -> None:
+        """Compact the relations in which most rows are tombstones; sets of facts become invalid."""
+
+    def facts(self, relation: str, columns: Any, count: int, create: bool) -> Facts:
+        """Return the facts with these ids; those that do not exist are created without flags, or left out."""
+
+    def all_facts(self, given: Mapping[str, tuple[Any, int]], create: bool) -> Mapping[str, Facts]:
+        """Return the same for many relations in one call; no entry is empty."""
+
+    def ids(self, facts: Facts) -> Mapping[str, tuple[Any, int]]:
+        """Return the ids of the facts, as columns and their length, by relation."""
+
+    def every(self, relation: str) -> Facts:
+        """Return all facts of a relation that are true now."""
+
+    def none(self) -> Facts:
+        """Return the empty set."""
+
+    def unite(self, sets: Iterable[Facts]) -> Facts:
+        """Return all facts of sets that have no relation in common."""
+
+    def select(self, facts: Facts, where: Where) -> Facts:
+        """Return those whose flags are as wanted."""
+
+    def of(self, facts: Facts, relations: Collection[str]) -> Facts:
+        """Return those of these relations."""
+
+    def mark(self, facts: Facts, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
+        """Clear flags, then set flags."""
+
+
+class ChangePlans(Protocol):
+    """Plans over what a transaction changes."""
+
+    plan_listener: PlanListener | None
+
+    @property
+    def instances(self) -> int:
+        """How many instances of rules plans have found so far; it only grows."""
+
+    def prepare(self, plan: ChangePlan) -> Any:
+        """Return the plan ready to run, any number of times."""
+
+    def run(self, plans: Iterable[Any], given: Facts, effect: Effect) -> Facts:
+        """Run each prepared plan over the given facts of its pivot's relation, or over all if it has none.
+
+        Return the heads that the effect selects.
+        """
+
+    def run_support(self, plans: Iterable[Any], given: Facts) -> tuple[Facts, Facts]:
+        """Find for each given head the first instance of a plan made by `ChangePlanMaker.support`.
+
+        Return the facts in those instances that were not CHECKED, and now are, and the heads that have one.
+        """
+
+    def aggregate(self, root: Aggregate, relation: str) -> Facts:
+        """Return one fact of the relation per group of the rows that are true in the root's input.
+
+        Those that do not exist are inserted without flags.
+        """
+
+
+class Counters(Protocol):
+    """How many instances of rules derive each fact."""
+
+    @property
+    def kind(self) -> CounterKind:
+        """What is counted at present."""
+
+    @property
+    def counts(self) -> int:
+        """How often all instances have been counted."""
+
+    def instances_of(self, rule: Rule) -> int:
+        """Return how many instances of a rule were counted last; 0 if that is not known."""
+
+    def rounds_of(self, predicates: Collection[str]) -> int:
+        """Return how many rounds it took to derive these predicates; 1 if that is not known."""
+
+    def count(self, facts: Facts, founded: int) -> None:
+        """Add to `founded` of each fact, if its relation has counters."""
+
+    def select_unfounded(self, facts: Facts) -> Facts:
+        """Return those whose `founded` is 0."""
+
+    def select_supported(self, facts: Facts) -> Facts:
+        """Return those whose `founded` or `hidden` is above 0."""
+
+    def assign_next_rank(self, facts: Facts) -> None:
+        """Give the facts the highest rank: hidden instances become founded, and the clock advances."""
+
+    def rebuild(self, kind: CounterKind, strata: Iterable[Stratum]) -> Facts:
+        """Count all instances of the strata's rules again; return the facts that are true and unfounded.
+
+        Inside a transaction `roll_back` undoes it. With `CounterKind.NONE` nothing is counted from now on.
+        """
+
+    def forget(self) -> None:
+        """Stop counting: facts have changed and were not counted."""
+
+
+class Marks(Protocol):
+    """Marks on facts, or links to the facts that support them, from one update to the next."""
+
+    def configure(self, config: MarkConfig) -> None:
+        """Record this in the present transaction.
+
+        What was recorded in the last transaction is still there if that recorded the same and was committed.
+        """
+
+    def is_linked(self, relations: Collection[str]) -> bool:
+        """Return whether the support of every derived fact of these relations is known."""
+
+    def linked(self, facts: Facts, relations: Collection[str], effect: Effect) -> Facts:
+        """Return the facts of these relations that the given ones support and that the effect selects."""
+
+    def split_single_support(self, facts: Facts) -> tuple[Facts, Facts]:
+        """Return those with a single support, and the others."""
+
+    def set_marks(self, facts: Facts, marked: bool) -> None:
+        """Set or clear the mark of the facts."""
+
+    def select_marked(self, facts: Facts) -> Facts:
+        """Return those that are marked."""
+
+    def set_returning(self, facts: Facts, returning: bool) -> None:
+        """Record that the facts return, or no longer."""
+
+    def select_returning(self, facts: Facts) -> Facts:
+        """Return those that are recorded as returning."""
+
+
+class StructureTooLarge(Exception):  # noqa: N818 – no error: the update is applied by rules
+    """A closure structure would become too large for what it holds."""
+
+    def __init__(self, relation: str) -> None:
+        super().__init__(relation)
+        self.relation = relation
+
+
+class Closures(Protocol):
+    """Structures that compute closures and maintain them. A relation that they keep has no counters."""
+
+    @property
+    def closed(self) -> Collection[str]:
+        """The relations that structures keep."""
+
+    def module_of(self, relation: str) -> ClosureModule | None:
+        """Return the module by which a relation is closed, None if it is not."""
+
+    def build(self, module: ClosureModule, given: str) -> int | None:
+        """Close a predicate, its external facts being its own and those of the relation `given`.
+
+        Return how many facts are new; None, with nothing done, if rules serve better.
+        """
+
+    def adopt(self, module: ClosureModule) -> bool:
+        """Return whether a structure keeps the relation from now on; its facts and its source's are right."""
+
+    def release(self, relation: str) -> None:
+        """Drop the closure structure of the relation."""
+
+    def maintain(self, relation: str, removed: Facts, added: Facts, deleted: Facts, inserted: Facts) -> None:
+        """Update the facts of a closed relation to the closure of its changed external pairs.
+
+        `removed` and `added` are its facts that are no longer, or newly, explicit; `deleted` and `inserted`
+        are the facts deleted and inserted below. Raises StructureTooLarge.
+        """
+
+
 class Family(Enum):
-    """The plans that rank counting runs, by what they find; `plan.change_plans.Changes` makes them."""
+    """The plans that rank counting runs, by what they find; `ChangePlanMaker` makes them."""
 
     LOST = "lost"
     LOST_UNDER_NEGATION = "lost under negation"
@@ -219,30 +389,30 @@ class LoopSection:
 
     predicates: tuple[str, ...]
     plans: Mapping[Family, Sequence[Any]]
-    # Maintains it in place of plans, given what went and came of what it reads; called if facts of predicates
-    # change from which it is reached.
-    by_hand: Callable[[Any, Any], None] | None = None
+    # Maintains it in place of plans, given the facts that were deleted and inserted in what it reads; called
+    # if facts of predicates change from which it is reached.
+    custom_handler: Callable[[Any, Any], None] | None = None
     read: frozenset[str] = frozenset()
     reached_from: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOutcome:
-    """What was done in a section."""
+    """What was done in a stratum."""
 
     overdeleted: int
-    went: int
-    came: int
+    deleted: int
+    inserted: int
     instances: int
     seconds: float
 
     @property
-    def is_touched(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there was anything to do."""
-        return bool(self.overdeleted or self.went or self.came or self.instances)
+        return bool(self.overdeleted or self.deleted or self.inserted or self.instances)
 
 
-class CompiledRanks(Protocol):
+class CompiledLoop(Protocol):
     """The loop of rank counting over all strata of a program in one call."""
 
     @property
@@ -252,278 +422,61 @@ class CompiledRanks(Protocol):
     def run(
         self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
-        """Work in the removal and addition of explicit facts; returns how many facts went and came.
+        """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
 
-        `tell` is called after each section, with its place among all; the loop pauses for it.
+        `tell` is called after each stratum, with its position among all; the loop pauses for it.
         """
 
 
-class Outgrown(Exception):  # noqa: N818 – no error: the update is worked in by rules
-    """A structure would become too large for what it holds."""
-
-    def __init__(self, relation: str) -> None:
-        super().__init__(relation)
-        self.relation = relation
-
-
-class MaintainedClosures(Closing, Protocol):
-    """An engine whose structures keep closures right. A relation that they keep has no counters."""
+class RankLoop(Protocol):
+    """The maker of compiled loops of rank counting."""
 
     @property
-    def closed(self) -> Collection[str]:
-        """The relations that structures keep."""
+    def is_available(self) -> bool:
+        """Whether a compiled loop may run: it does not say what single plans do."""
 
-    def module_of(self, relation: str) -> ClosureModule | None:
-        """The module by which a relation is closed, None if it is not."""
+    def compile(self, sections: Sequence[LoopSection]) -> CompiledLoop:
+        """Return the compiled loop over these strata."""
 
-    def close_later(self, module: ClosureModule) -> bool:
-        """Whether a structure keeps the relation from now on; it and its source are as they should be."""
 
-    def open(self, relation: str) -> None:
-        """Drop the closure structure of the relation."""
+class ChangeLog(Protocol):
+    """What changes in relations, for readers that fetch it now and then."""
 
-    def maintain_closure(self, relation: str, removed: Facts, added: Facts, went: Facts, came: Facts) -> None:
-        """Update the facts of a closed relation to the closure of its changed external pairs.
+    def poll(self, relation: str) -> tuple[Rows, Rows] | None:
+        """Return the rows deleted and inserted since the last call, None if that is not known."""
 
-        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are the
-        facts deleted and inserted below. Raises Outgrown if the structure would become too large.
-        """
 
+class Replacement(Protocol):
+    """Whole relations, exchanged or compared."""
 
-class Maintainable(Engine, Protocol):
-    """An engine whose facts come and go.
+    def replace_explicit(self, relation: str, backup: str, removed: Rows, added: Rows) -> None:
+        """Rename a relation to `backup`, and create a new one with its explicit facts, changed."""
 
-    Flags ALIVE and BEFORE agree between transactions. `begin_transaction`, then for each stratum any of the
-    others and `settle`, then `commit` or `roll_back`.
-    """
+    def difference(self, relation: str, other: str) -> Rows:
+        """Return the facts of a relation that another does not have."""
 
-    @property
-    def counters(self) -> Counters:
-        """What is counted at present."""
+    def forget_derived(self, relations: Collection[str]) -> None:
+        """Keep only the explicit facts of these relations."""
 
-    @property
-    def instances(self) -> int:
-        """How many instances of rules plans have found so far; it only grows."""
+    def restore(self, derived: Mapping[str, tuple[Sequence[Any], int]]) -> None:
+        """Insert rows of ids that do not exist yet as facts that were derived before; all are visible."""
 
-    @property
-    def counts(self) -> int:
-        """How often instances have been counted."""
 
-    def instances_of(self, rule: Rule) -> int:
-        """How many instances of a rule there were when they were last counted; 0 if that is not known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A place where facts live: its parts, and what else it can do."""
 
-    def rounds_of(self, predicates: Collection[str]) -> int:
-        """How many rounds it took to derive these predicates; 1 if that is not known."""
-
-    def relations(self) -> Collection[str]:
-        """The relations that are there."""
-
-    def begin_transaction(self) -> None:
-        """Begin a journal."""
-
-    def commit(self) -> tuple[Facts, Facts]:
-        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
-
-    def tidy(self, relations: Iterable[str]) -> None:
-        """Free what these relations no longer need; sets of facts become invalid."""
-
-    def rebase(self) -> None:
-        """Set BEFORE to ALIVE for a second pass; `commit` and `roll_back` still refer to the beginning."""
-
-    def roll_back(self) -> None:
-        """Put flags and counters back as they were when the transaction began."""
-
-    # ---- sets of facts
-
-    def facts(self, relation: str, columns: Any, count: int, create: bool) -> Facts:
-        """The facts with these ids; those that are not there are entered without flags, or left out."""
-
-    def all_facts(self, given: Mapping[str, tuple[Any, int]], create: bool) -> Mapping[str, Facts]:
-        """The same for many relations at once, by their columns and how many rows; none is without facts."""
-
-    def ids(self, facts: Facts) -> Mapping[str, tuple[Any, int]]:
-        """The columns of ids of the facts, and how many they are, by relation."""
-
-    def every(self, relation: str) -> Facts:
-        """All facts of a relation that are true now."""
-
-    def none(self) -> Facts:
-        """No facts."""
-
-    def unite(self, sets: Iterable[Facts]) -> Facts:
-        """All facts of sets that have no relation in common."""
-
-    def select(self, facts: Facts, where: Where) -> Facts:
-        """Those whose flags are as wanted."""
-
-    def of(self, facts: Facts, relations: Collection[str]) -> Facts:
-        """Those of these relations."""
-
-    def mark(self, facts: Facts, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
-        """Clear flags, then set flags."""
-
-    # ---- counters
-
-    def count(self, facts: Facts, founded: int) -> None:
-        """Add to `founded` of each fact, if its relation has counters."""
-
-    def select_unfounded(self, facts: Facts) -> Facts:
-        """Those whose `founded` is 0."""
-
-    def select_supported(self, facts: Facts) -> Facts:
-        """Those whose `founded` or `hidden` is above 0."""
-
-    def raise_ranks(self, facts: Facts) -> None:
-        """Give the facts the highest rank: hidden instances become founded, and the clock advances."""
-
-    def recount(self, counters: Counters, strata: Iterable[Any]) -> Facts:
-        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded.
-
-        Inside a transaction `roll_back` undoes it. Of `Counters.NONE`: nothing is counted from now on.
-        """
-
-    # ---- notes
-
-    def keep_notes(self, noting: Noting) -> None:
-        """In this transaction, let what is noted of facts be this.
-
-        Notes of the last transaction are still there if it kept the same, and was not rolled back.
-        """
-
-    def is_linked(self, relations: Collection[str]) -> bool:
-        """Whether it is known of every derived fact of these relations what it leans on."""
-
-    def linked(self, facts: Facts, relations: Collection[str], effect: Effect) -> Facts:
-        """The facts of these relations that lean on the given ones and that the effect selects."""
-
-    def divide_sole(self, facts: Facts) -> tuple[Facts, Facts]:
-        """Those that are sole, and the others."""
-
-    def note_marks(self, facts: Facts, marked: bool) -> None:
-        """Mark the facts, or let them be unmarked."""
-
-    def select_marked(self, facts: Facts) -> Facts:
-        """Those that are marked."""
-
-    def note_returning(self, facts: Facts, returning: bool) -> None:
-        """Set or clear the note that the facts return."""
-
-    def select_returning(self, facts: Facts) -> Facts:
-        """Those that return."""
-
-    # ---- plans
-
-    def prepare_change(self, plan: ChangePlan) -> Any:
-        """The plan ready to run, any number of times."""
-
-    def run(self, plans: Iterable[Any], given: Facts, effect: Effect) -> Facts:
-        """Run each prepared plan over the given facts of its pivot's relation, or over all if it has none.
-
-        Returns the heads that the effect selects.
-        """
-
-    def run_support(self, plans: Iterable[Any], given: Facts) -> tuple[Facts, Facts]:
-        """For each given head the first instance that a plan of `Changes.support` finds.
-
-        Returns the facts in those instances that were not CHECKED, and now are, and the heads that have one.
-        """
-
-    @property
-    def closing(self) -> MaintainedClosures | None:
-        """The engine itself, if it has structures for closures."""
-
-    @property
-    def has_compiled_ranks(self) -> bool:
-        """Whether the engine has a compiled loop of rank counting."""
-
-    def compile_ranks(self, sections: Sequence[LoopSection]) -> CompiledRanks:
-        """The compiled loop of rank counting over these sections."""
-
-    def aggregate(self, root: Aggregate, relation: str) -> Facts:
-        """One fact of the relation per group of the rows that are true in the root's input.
-
-        Those that are not there are entered without flags.
-        """
-
-    def scratch(self, relation: str, arity: int) -> None:
-        """Make an empty relation of whose facts no journal is kept, unless it is there."""
-
-    def clear(self, relation: str) -> None:
-        """Forget all facts of a relation that `scratch` has made."""
-
-    def settle(self, relations: Collection[str]) -> tuple[Facts, Facts]:
-        """End a stratum: clear DELTA, PENDING, PROVED and CHECKED; what went and what came in it."""
-
-
-# ---- What tables need of an engine.
-
-Rows = tuple[tuple[Any, ...], int]  # columns of ids, and how many rows
-
-
-class Group(Protocol):
-    """Relations whose rounds end together; none of them is dropped."""
-
-
-class TabledEngine(Engine, Protocol):
-    """An engine that can keep tables."""
-
-    def add(self, relation: str, columns: Sequence[Any], rows: int) -> int:
-        """Add rows of ids; returns how many were new."""
-
-    def rows(self, relation: str) -> tuple[tuple[Any, ...], int]:
-        """The columns of a relation, in the order in which rows came, and how many rows it has."""
-
-    def identity(self, value: Value) -> int:
-        """The id of a value."""
-
-    def clear(self, relation: str) -> None:
-        """Forget all facts of a relation; plans that were prepared go on reading and filling it."""
-
-    def group(self, relations: Collection[str]) -> Group:
-        """Relations whose rounds end together."""
-
-    def advance_group(self, group: Group) -> Sequence[str]:
-        """End a round of each relation: what came is NEW; gives those of which something is."""
-
-    def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
-        """Run what is ready to run, in turn; how many new facts each has found."""
-
-    def reveal(self, relation: str) -> None:
-        """Make facts inserted in this round NEW too, besides those that already are."""
-
-    def new_rows(self, relation: str) -> tuple[tuple[Any, ...], int]:
-        """The columns of what is NEW of a relation, and how many rows these are."""
-
-    def show(self, relations: Collection[str]) -> None:
-        """Make all facts of the relations visible, none of them as NEW."""
-
-    def define(self, relation: str, arity: int, dense_bytes: int | None = None) -> None:
-        """Make an empty relation, unless it is there; `dense_bytes` bound what its set may take for speed."""
-
-    def plan_to_keep(self, relations: Collection[str]) -> None:
-        """Mark the relations as used by cached plans: `generation` changes when one is dropped."""
-
-    @property
-    def generation(self) -> int:
-        """Changes when plans that are kept must be prepared anew."""
-
-    def follow(self, relation: str) -> tuple[Rows, Rows] | None:
-        """What has gone from a relation, and come to it, since this was last asked; None if not known."""
-
-    def remove(self, relation: str, columns: Sequence[Any], rows: int) -> None:
-        """Delete the facts given as rows of ids."""
-
-    def standing(self, relation: str, columns: Sequence[Any], rows: int) -> Any:
-        """The flags of each given row; 0 where it is no fact."""
-
-    def appended(self, relation: str, first: int) -> tuple[tuple[Any, ...], int]:
-        """The facts of a relation from a row on."""
-
-    def has_dead(self, relation: str) -> bool:
-        """Whether some rows of a relation are no facts."""
-
-    def bytes_of(self, relation: str) -> int:
-        """The memory that a relation and its indexes hold."""
-
-    def relations(self) -> Collection[str]:
-        """The relations that are there."""
+    storage: Storage
+    rounds: Rounds
+    plans: Plans
+    changes: Changes
+    change_plans: ChangePlans
+    counters: Counters
+    replacement: Replacement
+    limits: ActiveLimits
+    marks: Marks | None = None
+    closures: Closures | None = None
+    rank_loop: RankLoop | None = None
+    change_log: ChangeLog | None = None
+    name: str = "columnar"
+    threads: int = 1

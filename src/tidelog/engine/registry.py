@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.errors.codes import RETIRED
 
@@ -19,14 +19,14 @@ UNKNOWN_ENGINE = "E620"
 
 @runtime_checkable
 class EngineSettings(Protocol):
-    """What an engine is to be like."""
+    """What makes an engine."""
 
     @property
     def name(self) -> str:
         """The engine's name."""
 
-    def make(self, threads: int | None, relations: int) -> ClosingEngine:
-        """The engine, empty: for about so many relations of two columns, with so many threads."""
+    def make(self, threads: int | None, relations: int) -> ColumnarEngine:
+        """Return an empty engine with this many threads, for about so many relations of two columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class ColumnarSettings:
 
     name: str = "columnar"
 
-    def make(self, threads: int | None, relations: int) -> ClosingEngine:
-        """The engine, empty."""
-        return ClosingEngine(threads, relations)
+    def make(self, threads: int | None, relations: int) -> ColumnarEngine:
+        """Return an empty engine."""
+        return make(threads, relations)
 
 
 ENGINES: dict[str, Callable[[], EngineSettings]] = {

@@ -197,7 +197,7 @@ class EqualityTask:
         """Return the classes over the ids of what is derived here."""
         if self._shared is None:
             self._shared = self.classes
-            if self._task.dictionary is not self._reader.dictionary:
+            if self._task.dictionary is not self._reader.storage.dictionary:
                 self._shared = Classes()
                 members = self.classes.aliased
                 columns, count = self._task.translated(

@@ -1,47 +1,48 @@
-"""Backward/Forward (B/F): before a fact is taken away, another derivation is looked for.
+"""Backward/Forward (B/F): before a fact is deleted, search for another derivation.
 
 Motik, Nenov, Piro, Horrocks: Incremental Update of Datalog Materialisation: the Backward/Forward Algorithm,
 AAAI 2015; as restated in Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, section
 3.2, and here for sets of facts.
 
-Backward: of each waiting fact one instance that was not looked at is taken in each round, and its facts are
-checked next. Taking all instances at once would look at a thousand times as many. Forward: what is explicit,
-or follows from lower facts that are kept, is proved at once; whatever follows from proved facts is proved,
-and, if it was not checked, delayed: proved as soon as it is.
+Backward: in each round one new instance of each waiting fact is read, and its facts are checked next. To
+read all instances in one round would read a thousand times as many. Forward: a fact that is explicit, or
+derived from lower facts that are kept, is proved; what is derived from proved facts is proved, and if it was
+not checked, it is delayed: proved as soon as it is checked.
 
 Invariant: a checked fact is proved, or waits, or each of its instances has only facts that were checked.
 """
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
+from tidelog.engine.protocol import Facts
 from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import Task, insert, overdelete
 
-KNOWN = Flag.CHECKED | Flag.PROVED  # whatever was checked is settled when facts are taken away
-DOUBTED = Effect(
+KNOWN = Flag.CHECKED | Flag.PROVED  # what was checked is decided when facts are deleted
+SUSPECT = Effect(
     Where(KNOWN | Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS
 )
 FOLLOWS = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE), role=Role.PROOF)
 PROVED = Where(Flag.PROVED, Flag.PROVED)
 UNPROVED = Where(Flag.PROVED, Flag.NONE)
 CHECKED = Where(Flag.CHECKED, Flag.CHECKED)
-STATED = Where(Flag.PROVED | Flag.EXPLICIT, Flag.EXPLICIT)
+EXPLICIT = Where(Flag.PROVED | Flag.EXPLICIT, Flag.EXPLICIT)
 OPEN = Where(Flag.PROVED | Flag.EXPLICIT, Flag.NONE)
 
 
 class BackwardForward:
-    """Needs nothing beside the facts."""
+    """Needs nothing but the facts."""
 
     name = "backward-forward"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
-        """Take away what is disproved, insert."""
-        doubtful = task.waiting(task.removed) | task.lost(DOUBTED)
-        overdelete(task, doubtful, DOUBTED, Search(task).disproved)
-        insert(task, task.engine.none())
+        """Delete what has no derivation, insert."""
+        suspect = task.waiting(task.removed) | task.lost(SUSPECT)
+        overdelete(task, suspect, SUSPECT, Search(task).unsupported)
+        insert(task, task.changes.none())
 
 
 class Search:
@@ -49,43 +50,43 @@ class Search:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.engine = task.engine
+        self.changes = task.changes
 
-    def disproved(self, doubtful: Facts) -> Facts:
-        """The facts that turn out to have no derivation: doubtful ones, and others that were checked."""
-        self.engine.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
-        fresh, waiting = doubtful, self.engine.none()
+    def unsupported(self, suspect: Facts) -> Facts:
+        """Return the facts that have no derivation: suspect ones, and others that were checked."""
+        self.changes.mark(suspect, set=Flag.CHECKED, clear=Flag.PENDING)
+        fresh, waiting = suspect, self.changes.none()
         checked = []
         while True:
             checked.append(fresh)
-            self.saturate(self.proved_at_once(fresh))
-            waiting = self.worth_exploring(self.unproved(waiting | fresh))
+            self.saturate(self.proved_directly(fresh))
+            waiting = self.with_instances(self.unproved(waiting | fresh))
             if not len(waiting):
                 return self.unproved(self.task.united(checked))
             fresh, waiting = self.task.run_support(waiting)
 
     def unproved(self, facts: Facts) -> Facts:
-        """Those that are not proved so far."""
-        return self.engine.select(facts, UNPROVED)
+        """Return those that are not proved so far."""
+        return self.changes.select(facts, UNPROVED)
 
-    def worth_exploring(self, facts: Facts) -> Facts:
-        """Those that may have an instance."""
+    def with_instances(self, facts: Facts) -> Facts:
+        """Return those that may have an instance."""
         return facts
 
-    def proved_at_once(self, fresh: Facts) -> Facts:
-        """Those that were delayed, are explicit, or follow from lower facts that are kept."""
-        engine = self.engine
-        delayed, stated = engine.select(fresh, PROVED), engine.select(fresh, STATED)
-        grounded = self.task.run(Step.GROUND, engine.select(fresh, OPEN), FOLLOWS)
-        engine.mark(stated | grounded, set=Flag.PROVED, clear=Flag.PENDING)
-        return delayed | stated | grounded
+    def proved_directly(self, fresh: Facts) -> Facts:
+        """Return those that were delayed, are explicit, or are derived from lower facts that are kept."""
+        changes = self.changes
+        delayed, explicit = changes.select(fresh, PROVED), changes.select(fresh, EXPLICIT)
+        grounded = self.task.run(Step.GROUND, changes.select(fresh, OPEN), FOLLOWS)
+        changes.mark(explicit | grounded, set=Flag.PROVED, clear=Flag.PENDING)
+        return delayed | explicit | grounded
 
     def saturate(self, proved: Facts) -> None:
         """Mark as proved all facts derived from proved facts; those not checked are thereby delayed."""
-        engine = self.engine
+        changes = self.changes
         while len(proved):
-            engine.mark(proved, set=Flag.DELTA)
+            changes.mark(proved, set=Flag.DELTA)
             found = self.task.run(Step.PROVE, proved, FOLLOWS)
-            engine.mark(proved, clear=Flag.DELTA)
-            engine.mark(found, set=Flag.PROVED, clear=Flag.PENDING)
-            proved = engine.select(found, CHECKED)
+            changes.mark(proved, clear=Flag.DELTA)
+            changes.mark(found, set=Flag.PROVED, clear=Flag.PENDING)
+            proved = changes.select(found, CHECKED)

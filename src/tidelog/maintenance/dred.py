@@ -2,31 +2,32 @@
 
 Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 7.
 
-Whatever has lost an instance is taken away, and all that follows from it; then what still has an instance
-among the facts that are left is put back, with all that follows. A fact that is explicit is never doubtful.
+Facts that have lost an instance are deleted, and all facts derived from them; then those that still have an
+instance among the remaining facts are inserted again, with all that is derived from them. An explicit fact is
+never suspect.
 
-Invariant: after overdeletion every fact that is left has a derivation of facts that are left.
+Invariant: after overdeletion every remaining fact has a derivation from remaining facts.
 """
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Flag, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
 from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Task, insert, overdelete
 
-DOUBTED = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS)
+SUSPECT = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS)
 REDERIVED = Effect(UNKNOWN, role=Role.ORIGIN)
 
 
 class DeleteAndRederive:
-    """Needs nothing beside the facts."""
+    """Needs nothing but the facts."""
 
     name = "dred"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Overdelete, rederive, insert."""
-        doubtful = task.waiting(task.removed)
-        gone = overdelete(task, doubtful | task.lost(DOUBTED), DOUBTED)
-        insert(task, task.run(Step.REDERIVE, gone, REDERIVED))
+        suspect = task.waiting(task.removed)
+        deleted = overdelete(task, suspect | task.lost(SUSPECT), SUSPECT)
+        insert(task, task.run(Step.REDERIVE, deleted, REDERIVED))

@@ -1,14 +1,14 @@
-"""One update, stratum by stratum, bottom up: what all incremental algorithms share. Mutates itself.
+"""Apply one update, stratum by stratum, bottom up: what all incremental algorithms share. Mutable.
 
-Facts that no rule derives change first. Then each stratum that something touches is handed to the algorithm,
-with what changed in it and below it; what it changes itself touches the strata that read it.
+Facts that no rule derives change first. Then each stratum that is affected is handed to the algorithm, with
+what changed in it and below it; what the algorithm changes affects the strata that read it.
 
-Invariant: when a stratum is handed over, all that it reads below is what it will be in the end.
+Invariant: when a stratum is handed over, all that it reads below is up to date.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -23,64 +23,98 @@ from tidelog.engine.events import (
     StratumMaintained,
     wants_strata,
 )
+from tidelog.engine.flags import CounterKind, Flag
 from tidelog.engine.protocol import (
-    CompiledRanks,
-    Counters,
+    CompiledLoop,
+    Engine,
     Facts,
     Family,
-    Flag,
     LoopOutcome,
     LoopSection,
-    Maintainable,
-    Outgrown,
+    StructureTooLarge,
 )
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Program
 from tidelog.logic.strata import cycles
 from tidelog.maintenance import special_strata
-from tidelog.maintenance.maintainer import Check, NetChange, Update
+from tidelog.maintenance.maintainer import Check, LookAhead, NetChange, Update
 from tidelog.maintenance.schedule import Revision, Schedule
 from tidelog.maintenance.special_strata import Closures, Names, Rules
-from tidelog.maintenance.step_plans import Library, Step
-from tidelog.maintenance.task import Algorithm, Section, Task
+from tidelog.maintenance.step_plans import ChangePlanCache, Step
+from tidelog.maintenance.task import Algorithm, ScheduledStratum, Task
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
-RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are looked over
-STATED = Flag.EXPLICIT | Flag.ALIVE  # what a fact is that no rule derives
+RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are checked
+UNDERIVED = Flag.EXPLICIT | Flag.ALIVE  # the flags of a fact that no rule derives
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """A part of an update that is worked in from the lowest stratum to the highest."""
+class Phase:
+    """A part of an update that is applied from the lowest stratum to the highest."""
 
     schedule: Schedule
     removed: Mapping[str, Rows]
     added: Mapping[str, Rows]
 
 
+class Tactics:
+    """How a driver picks the algorithm for each stratum: here, one for all."""
+
+    lookahead: LookAhead | None = None  # what comes next in a stream, if the tactics want to know
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+
+    def begin(self, update: Update, schedule: Schedule | None) -> None:
+        """Prepare for an update of facts; the schedule is None if it changes rules, too."""
+
+    def on_explicit_deleted(self, deleted: Facts) -> None:
+        """Act between the change of facts that no rule derives, and that of derived facts."""
+
+    def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
+        """Return the algorithm for a stratum."""
+        return self.algorithm
+
+    @property
+    def on_found(self) -> Callable[[Facts], None] | None:
+        """What to call with facts that plans derive or prove, if anything."""
+        return None
+
+    def before_commit(self) -> None:
+        """Act when all strata are up to date."""
+
+    def end(self) -> None:
+        """Forget the update: it is committed or rolled back."""
+
+    def forget(self) -> None:
+        """Forget what was known of the next update, and of the program."""
+
+
 class Driver:
-    """A maintainer that works updates in by an algorithm for strata."""
+    """A maintainer that applies updates by algorithms for strata."""
 
     def __init__(
         self,
         algorithm: Algorithm,
-        engine: Maintainable,
+        engine: Engine,
         listen: Listener,
         check: Check,
         modules: bool = True,
+        tactics: Tactics | None = None,
     ) -> None:
         self.algorithm = algorithm
+        self.tactics = tactics or Tactics(algorithm)
         self.engine = engine
         self.listen = listen
         self.check = check
-        self._library = Library(engine)
-        self._loop: tuple[Schedule, CompiledRanks] | None = None
+        self._cache = ChangePlanCache(engine)
+        self._loop: tuple[Schedule, CompiledLoop] | None = None
         self._updates = 0
-        self._is_followed = wants_strata(listen)
+        self._wants_strata = wants_strata(listen)
         self._closures = Closures(engine, modules)
-        self._stated: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
+        self._explicit: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
         self._rules: Rules | None = None  # those that the schedule is of
         self._schedule = self._scheduled((), (), special_strata.NONE)  # of the last program
 
@@ -89,63 +123,77 @@ class Driver:
         """The name it is chosen by."""
         return self.algorithm.name
 
+    @property
+    def lookahead(self) -> LookAhead | None:
+        """What comes next in a stream, if the maintainer wants to know."""
+        return self.tactics.lookahead
+
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update; on any exception the engine is as before."""
+        """Apply an update; on any exception the engine is as before."""
         self._prepare(before)
+        self.tactics.begin(update, self._schedule if after.rules is before.rules else None)
+        try:
+            return self._apply(update, before, after)
+        finally:
+            self.tactics.end()
+
+    def _apply(self, update: Update, before: Program, after: Program) -> NetChange:
         stages = _stages(before.rules, after.rules)
         closed = self._closures.lasting(stages, update.added)
         while True:
             try:
-                gone, new = self._transact(update, after, stages, closed)
-            except Outgrown as outgrown:
-                closed -= {outgrown.relation}
+                deleted, inserted = self._transact(update, after, stages, closed)
+            except StructureTooLarge as error:
+                closed -= {error.relation}
             else:
                 break
-        net = NetChange(added=self._rows(new), removed=self._rows(gone))
+        net = NetChange(added=self._rows(inserted), removed=self._rows(deleted))
         if after.rules is before.rules and closed == self._closures.chosen:
-            self.engine.tidy(gone.relations)
+            self.engine.changes.compact_if_sparse(deleted.relations)
         else:
-            self._go_on(after, closed)
-            self.engine.tidy(net.removed)  # auxiliary relations may have gone
+            self._install(after, closed)
+            self.engine.changes.compact_if_sparse(net.removed)  # auxiliary relations may have been dropped
         return net
 
     def _transact(
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
     ) -> tuple[Facts, Facts]:
-        """What went and what came, while structures keep the closed predicates."""
+        """Return the deleted and inserted facts, while structures keep the closed predicates."""
         started = perf_counter()
-        self.engine.begin_transaction()
+        self.engine.changes.begin()
         try:
             self.listen(_beginning(self.name, update))
-            went, came = self._carry_out(update, after, stages, closed)
-            self.listen(MaintenanceEnded(self.name, went, came, perf_counter() - started))
+            deleted, inserted = self._execute(update, after, stages, closed)
+            self.tactics.before_commit()
+            self.listen(MaintenanceEnded(self.name, deleted, inserted, perf_counter() - started))
         except BaseException as error:
-            self.engine.roll_back()
-            self._schedule_anew(stages[0])
+            self.engine.changes.roll_back()
+            self._reschedule(stages[0])
             self.listen(MaintenanceEnded(self.name, 0, 0, perf_counter() - started, kept=False))
             if isinstance(error, Overflow):
                 raise EvaluationError(Diagnostic(error.code, str(error))) from None
             raise
-        return self.engine.commit()
+        return self.engine.changes.commit()
 
-    def _go_on(self, after: Program, closed: Names) -> None:
+    def _install(self, after: Program, closed: Names) -> None:
         """Schedule the program after an update, keeping structures for the closed predicates only."""
         self._closures.keep(closed)
-        self._schedule_anew(after.rules)
+        self._reschedule(after.rules)
         if self._closures.modules(after.rules).keys() - closed:
-            self._rules = None  # before the next update, see whether there is more to close
+            self._rules = None  # before the next update, check whether there is more to close
 
     def _rows(self, facts: Facts) -> NetRows:
         """The facts of the program's own predicates."""
-        return NetRows(facts.counts, self.engine.ids(facts))
+        return NetRows(facts.counts, self.engine.changes.ids(facts))
 
     def forget(self) -> None:
-        """Make plans and auxiliary relations anew: relations were exchanged behind the driver's back."""
-        self._schedule_anew(None)
-        self._library = Library(self.engine)
+        """Drop plans and auxiliary relations: relations were exchanged behind the driver's back."""
+        self.tactics.forget()
+        self._reschedule(None)
+        self._cache = ChangePlanCache(self.engine)
 
     def schedule(self, program: Program) -> Schedule:
-        """The order in which changes of this program's facts are worked in."""
+        """Return the order in which changes of this program's facts are applied."""
         self._prepare_schedule(program)
         return self._schedule
 
@@ -154,8 +202,8 @@ class Driver:
     def _prepare(self, program: Program) -> None:
         """Prepare the program's schedule, auxiliary relations and counters, unless they are up to date."""
         self._prepare_schedule(program)
-        if self.engine.counters is not self.algorithm.counters:
-            is_counting = self.algorithm.counters is not Counters.NONE
+        if self.engine.counters.kind is not self.algorithm.counters:
+            is_counting = self.algorithm.counters is not CounterKind.NONE
             self._recount(self._schedule.section_of if is_counting else (), self.algorithm.counters)
 
     def _prepare_schedule(self, program: Program) -> None:
@@ -168,28 +216,28 @@ class Driver:
         made = self._complete(rules)
         try:
             opened = self._closures.choose(rules)
-            self._schedule_anew(rules)
+            self._reschedule(rules)
         except BaseException:
-            self.engine.recount(Counters.NONE, ())  # what was made would never be counted
+            self.engine.counters.rebuild(CounterKind.NONE, ())  # what was made would never be counted
             raise
-        if self.engine.counters is not Counters.NONE:
-            self._recount({*made, *opened}, self.engine.counters)
+        if self.engine.counters.kind is not CounterKind.NONE:
+            self._recount({*made, *opened}, self.engine.counters.kind)
 
-    def _recount(self, relations: Collection[str], counters: Counters) -> None:
+    def _recount(self, relations: Collection[str], kind: CounterKind) -> None:
         """Count the instances of all strata that relations belong to."""
         sections = [
             section
             for section in self._schedule.sections
             if section.is_counted and not set(relations).isdisjoint(section.predicates)
         ]
-        self.engine.recount(counters, [section.stratum for section in sections])
+        self.engine.counters.rebuild(kind, [section.stratum for section in sections])
 
     def _complete(self, rules: Rules) -> set[str]:
         """Make the auxiliary relations of a program that was materialised without them; which they are."""
-        known = set(self.engine.relations())
+        known = set(self.engine.storage.relations())
         modules = self._closures.modules(rules)
         for module in modules.values():
-            self.engine.define(module.source, 2)
+            self.engine.storage.define(module.source, 2)
         missing = {
             rule: number
             for rule, number in self._closures.rewritten(rules, modules).items()
@@ -197,97 +245,101 @@ class Driver:
         }
         if not missing:
             return set()
-        self.engine.begin_transaction()
+        self.engine.changes.begin()
         try:
-            nothing = self.engine.none()
-            for section in Schedule(Revision({}, {}, missing), self._library).sections:
+            nothing = self.engine.changes.none()
+            for section in Schedule(Revision({}, {}, missing), self._cache).sections:
                 task = self._task(section, nothing, nothing, nothing, nothing)
                 if section.is_aggregate:
                     special_strata.maintain_aggregates(task)
                 else:
-                    task.run_all(Step.RULES_ADDED, special_strata.NOTED)
-                self.engine.settle(section.predicates)
+                    task.run_all(Step.RULES_ADDED, special_strata.SEEN)
+                self.engine.changes.end_stratum(section.predicates)
         except BaseException:
-            self.engine.roll_back()
-            self._schedule_anew(None)
+            self.engine.changes.roll_back()
+            self._reschedule(None)
             raise
-        self.engine.commit()
+        self.engine.changes.commit()
         return {rule.head.predicate for rule in missing}
 
-    def _schedule_anew(self, rules: Rules | None) -> None:
+    def _reschedule(self, rules: Rules | None) -> None:
         """Schedule these rules, and drop plans and auxiliary relations of all others."""
         self._rules = rules
         known_rules = rules or ()
         self._schedule = self._scheduled(
             known_rules, known_rules, self._closures.chosen if rules is not None else special_strata.NONE
         )
-        self._library.keep(self._schedule.sources)
+        self._cache.keep(self._schedule.sources)
         known = self._schedule.relations
-        for relation in [name for name in self.engine.relations() if SEPARATOR in name]:
+        for relation in [name for name in self.engine.storage.relations() if SEPARATOR in name]:
             if relation not in known:
-                self.engine.drop(relation)
+                self.engine.storage.drop(relation)
 
     def _scheduled(self, before: Rules, after: Rules, closed: Names) -> Schedule:
-        """The schedule of an act, structures keeping the closed predicates."""
+        """Return the schedule of a phase, structures keeping the closed predicates."""
         old, new = (self._closures.rewritten(rules, closed) for rules in (before, after))
         unchanged = {rule: number for rule, number in new.items() if rule in old}
         removed = {rule: number for rule, number in old.items() if rule not in new}
         added = {rule: number for rule, number in new.items() if rule not in old}
         modules = self._closures.modules(after) if closed else {}
         return Schedule(
-            Revision(unchanged, removed, added), self._library, {name: modules[name] for name in closed}
+            Revision(unchanged, removed, added), self._cache, {name: modules[name] for name in closed}
         )
 
     # ---- the update
 
-    def _carry_out(
+    def _execute(
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
     ) -> tuple[int, int]:
-        """How many facts went and came, counted act by act."""
-        went, came = 0, 0
+        """Execute an update; return how many facts were deleted and inserted, counted phase by phase."""
+        deleted, inserted = 0, 0
         opened = self._closures.chosen - closed
-        for number, act in enumerate(self._acts(update, after, stages, closed)):
+        for number, phase in enumerate(self._phases(update, after, stages, closed)):
             if number:
-                self.engine.rebase()
+                self.engine.changes.start_second_phase()
                 opened = special_strata.NONE
-            gone, new = self._play(act, opened)
-            went, came = went + gone, came + new
-        return went, came
+            counts = self._run_phase(phase, opened)
+            deleted, inserted = deleted + counts[0], inserted + counts[1]
+        return deleted, inserted
 
-    def _acts(self, update: Update, after: Program, stages: Sequence[Rules], closed: Names) -> Iterator[Act]:
-        """One act, or two where the rules before and after are stratified, but not both together."""
+    def _phases(
+        self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
+    ) -> Iterator[Phase]:
+        """Yield one phase, or two where the rules before and after are stratified, but not both together."""
         if len(stages) == 1 and closed == self._closures.chosen:
-            yield Act(self._schedule, update.removed, update.added)
+            yield Phase(self._schedule, update.removed, update.added)
             return
         for predicate in after.predicates.values():
-            self.engine.define(predicate.name, predicate.arity)
+            self.engine.storage.define(predicate.name, predicate.arity)
         first = self._scheduled(stages[0], stages[min(1, len(stages) - 1)], closed)
-        yield Act(first, update.removed, update.added)
+        yield Phase(first, update.removed, update.added)
         for before, later in pairwise(stages[1:]):
-            yield Act(self._scheduled(before, later, closed), NO_FACTS, NO_FACTS)
+            yield Phase(self._scheduled(before, later, closed), NO_FACTS, NO_FACTS)
 
-    def _play(self, act: Act, opened: Names) -> tuple[int, int]:
-        """How many facts went and came in all strata of an act."""
-        regrouped, grouped_again = act.schedule.regrouped(opened)
-        if regrouped and self.engine.counters is not Counters.NONE:
-            self.engine.recount(self.engine.counters, regrouped)
-        went, came = self._work_in(act)
-        if grouped_again and self.engine.counters is not Counters.NONE:
-            self.engine.recount(self.engine.counters, grouped_again)
-        return went, came
+    def _run_phase(self, phase: Phase, opened: Names) -> tuple[int, int]:
+        """Apply a phase to all strata; return how many facts were deleted and inserted."""
+        counters = self.engine.counters
+        regrouped, grouped_again = phase.schedule.regrouped(opened)
+        if regrouped and counters.kind is not CounterKind.NONE:
+            counters.rebuild(counters.kind, regrouped)
+        counts = self._propagate(phase)
+        if grouped_again and counters.kind is not CounterKind.NONE:
+            counters.rebuild(counters.kind, grouped_again)
+        return counts
 
-    def _work_in(self, act: Act) -> tuple[int, int]:
-        """Go through the strata that are touched, in order."""
-        schedule = act.schedule
-        removed = self._facts(act.removed, create=False)
-        added = self._facts(act.added, create=True)
-        self._stated = removed, added
+    def _propagate(self, phase: Phase) -> tuple[int, int]:
+        """Apply a phase to the strata that it affects, in order."""
+        schedule = phase.schedule
+        removed = self._facts(phase.removed, create=False)
+        added = self._facts(phase.added, create=True)
+        self._explicit = removed, added
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
-            tell = partial(self._tell, schedule) if self._is_followed else None
-            return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()), tell)
-        went, came = self._exchange(schedule, removed, added)
-        self._look_ahead(went)
-        waiting = _touched(schedule, (*removed, *added), (*went.relations, *came.relations))
+            tell = partial(self._tell, schedule) if self._wants_strata else None
+            unite = self.engine.changes.unite
+            return loop.run(unite(removed.values()), unite(added.values()), tell)
+        deleted, inserted = self._change_underived(schedule, removed, added)
+        self.tactics.on_explicit_deleted(deleted)
+        waiting = _affected(schedule, (*removed, *added), (*deleted.relations, *inserted.relations))
         last = -1
         while waiting:
             number = heappop(waiting)
@@ -295,82 +347,82 @@ class Driver:
                 continue
             last = number
             section = schedule.sections[number]
-            task = self._task(section, self._union(removed, section), self._union(added, section), went, came)
-            gone, new = self._settle(section, task)
-            for relation in (*gone.relations, *new.relations):
+            explicit = self._union(removed, section), self._union(added, section)
+            deleted_here, inserted_here = self._maintain(
+                section, self._task(section, *explicit, deleted, inserted)
+            )
+            for relation in (*deleted_here.relations, *inserted_here.relations):
                 for reader in schedule.readers.get(relation, ()):
                     heappush(waiting, reader)
-            went |= gone
-            came |= new
-        return len(went), len(came)
+            deleted |= deleted_here
+            inserted |= inserted_here
+        return len(deleted), len(inserted)
 
-    def _look_ahead(self, went: Facts) -> None:
-        """Do what is to be done between the change of stated facts, some of which went, and what follows."""
-
-    def _compiled(self, schedule: Schedule) -> CompiledRanks | None:
-        """The engine's compiled loop over these strata, if the algorithm has one."""
-        if not (self.algorithm.is_compiled and self.engine.has_compiled_ranks):
+    def _compiled(self, schedule: Schedule) -> CompiledLoop | None:
+        """Return the engine's compiled loop over these strata, if the algorithm has one."""
+        maker = self.engine.rank_loop
+        if not (self.algorithm.is_compiled and maker is not None and maker.is_available):
             return None
         self._updates += 1
         is_stale = False
         if self._updates % RENEWED_EVERY == 0:
             for section in schedule.sections:
-                is_stale |= section.shelf.renew()
+                is_stale |= section.plans.renew()
         if self._loop is None or self._loop[0] is not schedule or is_stale or not self._loop[1].is_valid:
             for section in schedule.sections:
-                section.shelf.renew()
-            made = self.engine.compile_ranks(
-                [self._loop_section(each, schedule) for each in schedule.sections]
-            )
-            self._loop = schedule, made
+                section.plans.renew()
+            sections = [self._loop_section(each, schedule) for each in schedule.sections]
+            self._loop = schedule, maker.compile(sections)
         return self._loop[1]
 
-    def _loop_section(self, section: Section, schedule: Schedule) -> LoopSection:
+    def _loop_section(self, section: ScheduledStratum, schedule: Schedule) -> LoopSection:
         """A stratum as the compiled loop sees it."""
         if not section.is_counted:
             read = (name for name, readers in schedule.readers.items() if section.number in readers)
             return LoopSection(
                 section.predicates,
                 {},
-                lambda went, came: self._maintain_touched(section, went, came),
+                lambda deleted, inserted: self._maintain_special(section, deleted, inserted),
                 frozenset(read),
                 schedule.reaching(section),
             )
         plans = {
-            family: [plan for some in section.shelf[Step(family.value)].values() for plan in some]
+            family: [plan for some in section.plans[Step(family.value)].values() for plan in some]
             for family in Family
         }
         return LoopSection(section.predicates, plans)
 
-    def _maintain_touched(self, section: Section, went: Facts, came: Facts) -> None:
-        """Maintain a stratum without the algorithm, if something that it reads or states has changed."""
-        removed, added = (self._union(facts, section) for facts in self._stated)
-        if went.relations or came.relations or removed.relations or added.relations:
-            section.shelf.renew()
-            _maintain_by_hand(self._task(section, removed, added, went, came))
+    def _maintain_special(self, section: ScheduledStratum, deleted: Facts, inserted: Facts) -> None:
+        """Maintain an aggregate or closure, if something that it reads, or is explicit in it, has changed."""
+        removed, added = (self._union(facts, section) for facts in self._explicit)
+        if deleted.relations or inserted.relations or removed.relations or added.relations:
+            section.plans.renew()
+            _maintain_special(self._task(section, removed, added, deleted, inserted))
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
         given = {name: (some.columns, some.count) for name, some in rows.items()}
-        return self.engine.all_facts(given, create) if given else {}
+        return self.engine.changes.all_facts(given, create) if given else {}
 
-    def _union(self, facts: Mapping[str, Facts], section: Section) -> Facts:
+    def _union(self, facts: Mapping[str, Facts], section: ScheduledStratum) -> Facts:
         """All facts of a stratum's predicates."""
-        return self.engine.unite(facts[name] for name in section.predicates if name in facts)
+        return self.engine.changes.unite(facts[name] for name in section.predicates if name in facts)
 
-    def _exchange(
+    def _change_underived(
         self, schedule: Schedule, removed: Mapping[str, Facts], added: Mapping[str, Facts]
     ) -> tuple[Facts, Facts]:
-        """What went and came in predicates that no rule derives."""
-        engine = self.engine
+        """Delete and insert facts that no rule derives; return those that were deleted and inserted."""
+        changes = self.engine.changes
         for facts in _underived(removed, schedule):
-            engine.mark(facts, clear=STATED)
+            changes.mark(facts, clear=UNDERIVED)
         for facts in _underived(added, schedule):
-            engine.mark(facts, set=STATED)
-        return engine.settle([name for name in {**removed, **added} if name not in schedule.section_of])
+            changes.mark(facts, set=UNDERIVED)
+        return changes.end_stratum([name for name in {**removed, **added} if name not in schedule.section_of])
 
     # ---- one stratum
 
-    def _task(self, section: Section, removed: Facts, added: Facts, went: Facts, came: Facts) -> Task:
+    def _task(
+        self, section: ScheduledStratum, removed: Facts, added: Facts, deleted: Facts, inserted: Facts
+    ) -> Task:
         return Task(
             self.engine,
             section,
@@ -378,66 +430,68 @@ class Driver:
             self.check,
             removed=removed,
             added=added,
-            went=went,
-            came=came,
+            deleted=deleted,
+            inserted=inserted,
+            on_found=self.tactics.on_found,
         )
 
-    def _settle(self, section: Section, task: Task) -> tuple[Facts, Facts]:
-        """What went and came in a stratum, once it is maintained."""
-        started, instances = perf_counter(), self.engine.instances
-        section.shelf.renew()
+    def _maintain(self, section: ScheduledStratum, task: Task) -> tuple[Facts, Facts]:
+        """Maintain a stratum; return the facts that were deleted and inserted in it."""
+        started, instances = perf_counter(), self.engine.change_plans.instances
+        section.plans.renew()
+        algorithm = self.tactics.algorithm_of(section)
         if section.is_counted:
-            self._state(task)
-            self.algorithm.maintain(task)
+            self._change_explicit(task)
+            algorithm.maintain(task)
         else:
-            _maintain_by_hand(task)
-        went, came = self.engine.settle(section.predicates)
-        counted, seconds = self.engine.instances - instances, perf_counter() - started
-        outcome = LoopOutcome(task.overdeleted, len(went), len(came), counted, seconds)
-        self.listen(_maintained(section, self.name, outcome))
-        return went, came
+            _maintain_special(task)
+        deleted, inserted = self.engine.changes.end_stratum(section.predicates)
+        counted, seconds = self.engine.change_plans.instances - instances, perf_counter() - started
+        outcome = LoopOutcome(task.overdeleted, len(deleted), len(inserted), counted, seconds)
+        self.listen(_maintained(section, algorithm.name, outcome))
+        return deleted, inserted
 
     def _tell(self, schedule: Schedule, place: int, outcome: LoopOutcome) -> None:
-        """Say what a compiled loop did in a stratum, if anything."""
-        if outcome.is_touched:
+        """Report what a compiled loop did in a stratum, if anything."""
+        if outcome.has_changes:
             self.listen(_maintained(schedule.sections[place], self.name, outcome))
 
-    def _state(self, task: Task) -> None:
+    def _change_explicit(self, task: Task) -> None:
         """Mark facts as explicit or not, as the update says, and adjust their counters."""
-        engine = self.engine
-        engine.mark(task.removed, clear=Flag.EXPLICIT)
-        engine.mark(task.added, set=Flag.EXPLICIT)
-        if engine.counters is not Counters.NONE:
-            engine.count(task.removed, -1)
-            engine.count(task.added, 1)
+        changes, counters = task.changes, task.counters
+        changes.mark(task.removed, clear=Flag.EXPLICIT)
+        changes.mark(task.added, set=Flag.EXPLICIT)
+        if counters.kind is not CounterKind.NONE:
+            counters.count(task.removed, -1)
+            counters.count(task.added, 1)
 
 
-def _maintain_by_hand(task: Task) -> None:
-    """Bring a stratum up to date that is not for the algorithm."""
+def _maintain_special(task: Task) -> None:
+    """Maintain an aggregate or a closure."""
     if task.section.is_aggregate:
         special_strata.maintain_aggregates(task)
     else:
         special_strata.maintain_closure(task)
 
 
-def _maintained(section: Section, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
-    """What is said of a stratum; whatever went in it was taken away before."""
-    by_hand = "aggregates" if section.is_aggregate else "closure" if section.closure else ""
+def _maintained(section: ScheduledStratum, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
+    """Return the event that reports a stratum; whatever is deleted in it was overdeleted before."""
+    special = "aggregates" if section.is_aggregate else "closure" if section.closure else ""
     return StratumMaintained(
         section.number,
         section.predicates,
-        by_hand or algorithm,
+        special or algorithm,
         outcome.overdeleted,
-        max(0, outcome.overdeleted - outcome.went),
-        outcome.went,
-        outcome.came,
+        max(0, outcome.overdeleted - outcome.deleted),
+        outcome.deleted,
+        outcome.inserted,
         outcome.instances,
         outcome.seconds,
     )
 
 
 def _stages(before: Rules, after: Rules) -> Sequence[Rules]:
-    """The rules before, after, and if these are not stratified together, those that stay, in between."""
+    """Return the rules before and after, and between them those that stay, if both are not stratified."""
     if after is before:
         return (before,)
     if not cycles((*before, *after), {}):
@@ -451,9 +505,9 @@ def _beginning(name: str, update: Update) -> MaintenanceStarted:
     return MaintenanceStarted(name, removed, added, len(update.rules_removed), len(update.rules_added))
 
 
-def _touched(schedule: Schedule, stated: Iterable[str], changed: Iterable[str]) -> list[int]:
-    """The numbers of the strata whose facts, rules, or lower facts have changed already, as a heap."""
-    numbers = {schedule.section_of[name] for name in stated if name in schedule.section_of}
+def _affected(schedule: Schedule, explicit: Iterable[str], changed: Iterable[str]) -> list[int]:
+    """Return the numbers of the strata whose facts, rules, or lower facts have changed, as a heap."""
+    numbers = {schedule.section_of[name] for name in explicit if name in schedule.section_of}
     numbers.update(reader for name in changed for reader in schedule.readers.get(name, ()))
     numbers.update(schedule.revised)
     waiting = list(numbers)

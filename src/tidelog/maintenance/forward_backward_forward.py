@@ -3,38 +3,39 @@
 Motik, Nenov, Piro, Horrocks: Maintenance of Datalog Materialisations Revisited, Artificial Intelligence 269,
 2019; over the counters of `counting`. At depth 0 it is DRed^c, without a bound B/F^c.
 
-Doubtful facts have depth 0, the facts of an instance that is looked at one more than its head; at the bound
-nothing is looked for. A fact that is met again closer to a doubtful one is looked at again.
+Suspect facts have depth 0, the facts of an instance that is read one more than its head; at the bound the
+search ends. A fact that is met again closer to a suspect one is searched again.
 
-Invariant: facts that are neither proved nor doubtful are left alone; what was taken away in spite of an
-instance comes back by its counters.
+Invariant: facts that are neither proved nor suspect are left alone; a fact that was deleted in spite of an
+instance is inserted again by its counters.
 """
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Where
+from tidelog.engine.protocol import Facts
 from tidelog.maintenance.counting import OF_LAST_ROUND, CountingSearch, delete
 from tidelog.maintenance.task import Task, insert
 
 DEPTH = 2
-# What was checked and not proved may still be doubtful: it was looked at from afar.
-DOUBTED = Effect(Where(Flag.PROVED | Flag.ALIVE | OF_LAST_ROUND, Flag.ALIVE), count=-1, unfounded=True)
+# What was checked and not proved may still be suspect: it was met far from the suspect facts.
+SUSPECT = Effect(Where(Flag.PROVED | Flag.ALIVE | OF_LAST_ROUND, Flag.ALIVE), count=-1, unfounded=True)
 
 
 class ForwardBackwardForward:
     """Needs two counters for each fact."""
 
     name = "forward-backward-forward"
-    counters = Counters.CLASS
+    counters = CounterKind.CLASS
     is_compiled = False
 
     def __init__(self, depth: int = DEPTH) -> None:
         self.depth = depth
 
     def maintain(self, task: Task) -> None:
-        """Take away what is not proved, put back what is supported, insert."""
-        gone = delete(task, DOUBTED, BoundedSearch(task, self.depth).unproved_doubtful)
-        insert(task, task.waiting(task.engine.select_supported(gone)))
+        """Delete what is not proved, insert again what is supported, insert."""
+        deleted = delete(task, SUSPECT, BoundedSearch(task, self.depth).unproved_suspects)
+        insert(task, task.waiting(task.counters.select_supported(deleted)))
 
 
 class BoundedSearch(CountingSearch):
@@ -42,19 +43,19 @@ class BoundedSearch(CountingSearch):
 
     def __init__(self, task: Task, depth: int) -> None:
         super().__init__(task)
-        none = self.engine.none()
+        none = self.changes.none()
         self.depth = depth
         self.met = [none] * (depth + 1)  # facts that were checked, by depth
         self.waiting = [none] * (depth + 1)  # those of them that are still looked at
 
-    def unproved_doubtful(self, doubtful: Facts) -> Facts:
-        """The doubtful facts for which no derivation was found."""
-        self.engine.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
-        self._enter(doubtful, 0)
+    def unproved_suspects(self, suspect: Facts) -> Facts:
+        """Return the suspect facts for which no derivation was found."""
+        self.changes.mark(suspect, set=Flag.CHECKED, clear=Flag.PENDING)
+        self._enter(suspect, 0)
         while any(map(len, self.waiting)):
             for depth in reversed(range(self.depth)):
                 self._look_back(depth)
-        return self.unproved(doubtful)
+        return self.unproved(suspect)
 
     def _enter(self, fresh: Facts, depth: int) -> None:
         """Record facts at this depth instead of a larger one; prove what follows from them."""
@@ -62,19 +63,19 @@ class BoundedSearch(CountingSearch):
             self.met[deeper] = self.task.without(self.met[deeper], fresh)
             self.waiting[deeper] = self.task.without(self.waiting[deeper], fresh)
         self.met[depth] |= fresh
-        self.saturate(self.proved_at_once(fresh))
+        self.saturate(self.proved_directly(fresh))
         if depth < self.depth:
             self.waiting[depth] |= fresh
-        self.waiting = [self.worth_exploring(self.unproved(facts)) for facts in self.waiting]
+        self.waiting = [self.with_instances(self.unproved(facts)) for facts in self.waiting]
 
     def _look_back(self, depth: int) -> None:
         """Take one instance for each fact that waits at this depth, and check its facts."""
         if not len(self.waiting[depth]):
             return
-        deeper = self.engine.none()
+        deeper = self.changes.none()
         for facts in self.met[depth + 2 :]:
             deeper |= self.unproved(facts)
-        self.engine.mark(deeper, clear=Flag.CHECKED)  # met again, they are closer than they were
+        self.changes.mark(deeper, clear=Flag.CHECKED)  # met again, they are closer than they were
         fresh, self.waiting[depth] = self.task.run_support(self.waiting[depth])
-        self.engine.mark(deeper, set=Flag.CHECKED)
+        self.changes.mark(deeper, set=Flag.CHECKED)
         self._enter(fresh, depth + 1)

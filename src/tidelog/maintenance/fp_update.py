@@ -10,7 +10,8 @@ Invariant: no fact of K has an instance that is lost, and K is part of the new f
 
 from __future__ import annotations
 
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Where
+from tidelog.engine.protocol import Facts
 from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Task, insert
 
@@ -20,10 +21,10 @@ EXPLICIT = Where(Flag.EXPLICIT, Flag.EXPLICIT)
 
 
 class FixpointUpdate:
-    """Needs nothing beside the facts."""
+    """Needs nothing but the facts."""
 
     name = "fp-update"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
@@ -44,7 +45,6 @@ def dependents(task: Task) -> Facts:
 
 def first_step(task: Task, unsure: Facts) -> Facts:
     """The facts of U that follow from K in one step, which is then all that is true (algorithm 1.3)."""
-    engine = task.engine
-    engine.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
+    task.changes.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
     task.overdeleted = len(unsure)
-    return task.waiting(engine.select(unsure, EXPLICIT)) | task.run(Step.REDERIVE, unsure, DERIVED)
+    return task.waiting(task.changes.select(unsure, EXPLICIT)) | task.run(Step.REDERIVE, unsure, DERIVED)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeGuard
+from typing import Protocol
 
 from tidelog.data.rows import Rows
 from tidelog.engine.events import Listener
+from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Program, Rule
 
 Check = Callable[[], None]
@@ -66,24 +67,6 @@ class NetChange:
     removed: Mapping[str, Rows] = field(default_factory=dict)
 
 
-class Maintainer(Protocol):
-    """An algorithm that brings an engine from one complete materialisation to the next."""
-
-    @property
-    def name(self) -> str:
-        """The name it is chosen by."""
-
-    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update; on any exception the engine is as before.
-
-        The programs differ in their rules and predicates only, and are the same object where no rule
-        changes. Their facts are not to be looked at: the engine knows which are explicit.
-        """
-
-
-# Of an engine, a listener, a check, and whether structures may keep closures.
-Factory = Callable[[Any, Listener, Check, bool], Maintainer]
-
 Peek = Callable[[], Update | None]
 
 
@@ -107,19 +90,38 @@ def none_known() -> Outlook:
     return Outlook()
 
 
-class MarkingMaintainer(Maintainer, Protocol):
-    """A maintainer that may look ahead at the next update of a stream, to mark what that will change.
+@dataclass(slots=True)
+class LookAhead:
+    """What a maintainer may know of a stream, to mark what the next update will change. Mutable.
 
-    `peek` gives the next update if it is there already, and never waits; outside of streams it is
-    `no_stream`. Its facts are distinct, but not normalised: they may be explicit or not. It has no rules; an
-    update with rules is not shown. `waiting` tells how many updates are known to come.
+    `peek` returns the next update if it is there already, and never waits. Its facts are distinct, but not
+    normalised: they may be explicit or not. It has no rules; an update with rules is not shown.
     """
 
-    marking: str  # none, auto, literal or linked
-    peek: Peek
-    waiting: Waiting
+    marking: str = "none"  # none, auto, literal or linked
+    decides: bool = True  # for each update whether links are worth their cost; else they are always kept
+    peek: Peek = no_stream
+    waiting: Waiting = none_known
 
 
-def looks_ahead(maintainer: Maintainer) -> TypeGuard[MarkingMaintainer]:
-    """Whether a maintainer may be shown what comes next."""
-    return hasattr(maintainer, "peek")
+class Maintainer(Protocol):
+    """An algorithm that brings an engine from one complete materialisation to the next."""
+
+    @property
+    def name(self) -> str:
+        """The name it is chosen by."""
+
+    @property
+    def lookahead(self) -> LookAhead | None:
+        """What comes next in a stream, None if the maintainer makes no use of that."""
+
+    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
+        """Apply an update; on any exception the engine is as before.
+
+        The programs differ in their rules and predicates only, and are the same object where no rule
+        changes. Their facts are not to be looked at: the engine knows which are explicit.
+        """
+
+
+# Of an engine, a listener, a check, and whether structures may keep closures.
+Factory = Callable[[Engine, Listener, Check, bool], Maintainer]

@@ -1,10 +1,27 @@
-"""Delete and rederive, and backward/forward, in streams, with marks or links of the update before, where
-that pays.
+"""Marking for update streams: what one update finds out about the next, and when that pays. Mutable.
+
+Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, Algorithm 1, here for sets of facts,
+and with line 23 skipping facts that are delayed; for delete and rederive after their Delete/Rederive with
+Marking for Update Streams, 2025, negative and positive marks.
+
+Literal, as printed: what the next update deletes is marked, and an instance that derives or proves a fact
+passes the mark of an explicit body fact (for DRed: of any body fact) on to it. Linked, as their program does
+it: a derived fact shares the mark of an explicit fact in the instance that derived or proved it, whenever
+that is marked. For this each derived fact is linked to that explicit fact, which *supports* it.
+
+Positive marks, of DRed and literal only: an explicit fact that is deleted and inserted again by the next
+update returns, and so does what is deleted with it, if all else in the broken instance stays or returns.
+
+Invariant: marks only say which facts are read first. Links say more: support goes round in no circle, since a
+fact is supported by what was true, or proved, before it. So a fact supported by an instance that is still
+whole need not be suspected, and one that never had another instance needs no search when it is deleted. A
+fact with a positive mark has an instance of facts that are true after the next update. With marks or
+without, the algorithm is the one that was asked for, and the facts are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,52 +29,35 @@ import numpy as np
 
 from tidelog.data.rows import Rows, without
 from tidelog.engine.events import Listener, MarkingDecided, MarksUsed
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Maintainable, Notes, Noting, Role, Where
-from tidelog.logic.program import Program
+from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, MarkKind, Where
+from tidelog.engine.protocol import Changes, Engine, Facts, Marks
 from tidelog.maintenance import backward_forward, dred
 from tidelog.maintenance.backward_forward import Search
-from tidelog.maintenance.driver import Driver
-from tidelog.maintenance.maintainer import Check, NetChange, Peek, Update, Waiting, no_stream, none_known
+from tidelog.maintenance.driver import Tactics
+from tidelog.maintenance.maintainer import LookAhead, Peek, Update, no_stream
 from tidelog.maintenance.schedule import Schedule
-from tidelog.maintenance.special_strata import Names, Rules
-from tidelog.maintenance.step_plans import Driven, Step
-from tidelog.maintenance.task import UNKNOWN, Algorithm, Section, Task, insert, overdelete
+from tidelog.maintenance.step_plans import Step
+from tidelog.maintenance.task import UNKNOWN, Algorithm, ScheduledStratum, Task, insert, overdelete
 
-# ---- What is known of an update from the one before: marks that were passed on, or links that were kept.
-#
-# Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, Algorithm 1; for delete and
-# rederive after their Delete/Rederive with Marking for Update Streams, 2025, negative and positive marks.
-#
-# Literal, as printed: what the next update takes away is marked, and an instance that adds or proves a fact
-# passes the mark of a stated body fact (for DRed: of any body fact) on to it. Linked, as their program does
-# it: a derived fact shares the mark of a stated fact in the instance that added or proved it, whenever that
-# is marked. For this each derived fact is linked to that stated fact: it *leans* on the instance.
-#
-# Positive marks, of DRed and literal only: a stated fact that goes and comes back with the next update
-# returns, and so does what is taken away with it, if all else in the broken instance stays or returns.
-#
-# Invariant: marks only say which facts are looked at first. Links say more: leaning goes round in no circle,
-# since a fact leans on what was true, or proved, before it. So whatever leans on an instance that stands need
-# not be doubted, and what never had another instance needs no search when it falls. A fact with a positive
-# mark has an instance of facts that are true after the next update.
+# ---- what is known of an update from the one before
 
 TRUE = Where(Flag.ALIVE, Flag.ALIVE)
-WENT = Where(Flag.BEFORE | Flag.ALIVE, Flag.BEFORE)
+DELETED = Where(Flag.BEFORE | Flag.ALIVE, Flag.BEFORE)
 NO_ROWS: Mapping[str, Rows] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """An update that was looked at before its turn, and what was marked for it."""
+    """An update that was seen before its turn, and what was marked for it."""
 
     removed: Mapping[str, Rows]
-    explicit: int = 0  # stated facts that were marked
-    implicit: Mapping[str, Rows] = field(default_factory=dict)  # derived facts that were, literally
-    returning: Mapping[str, Rows] = field(default_factory=dict)  # stated facts with positive marks
+    explicit: int = 0  # explicit facts that were marked
+    implicit: Mapping[str, Rows] = field(default_factory=dict)  # derived facts that were
+    returning: Mapping[str, Rows] = field(default_factory=dict)  # explicit facts with positive marks
     returned: Mapping[str, Rows] = field(default_factory=dict)  # derived ones
 
     def announces(self, update: Update) -> bool:
-        """Whether this update is as expected: it was not changed, nor another rejected."""
+        """Return whether this is that update: it was not changed, nor another rejected."""
         return (
             update.removed.keys() == self.removed.keys()
             and all(_are_same(rows, self.removed[name]) for name, rows in update.removed.items())
@@ -77,158 +77,159 @@ def _are_among(rows: Rows, others: Rows | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What marking asks of a program."""
+    """What marking asks of a program, and of the engine."""
 
-    engine: Maintainable
+    changes: Changes
+    marks: Marks
+    sizes: Callable[[str], int]
     listen: Listener
-    stated: frozenset[str]  # the predicates that no rule derives
+    explicit: frozenset[str]  # the predicates that no rule derives
     derived: frozenset[str]
-    leaning: frozenset[int]  # the strata with facts that lean on stated ones
-    recursive: tuple[Section, ...]  # those with facts that follow from facts of the stratum itself
+    supported: frozenset[int]  # the strata with facts that explicit ones support
+    recursive: tuple[
+        ScheduledStratum, ...
+    ]  # those with facts that are derived from facts of the stratum itself
     others: frozenset[str]  # the predicates of the other strata that an algorithm maintains
-    passes_all: bool  # whether marks of derived facts are passed on, and positive ones: for DRed
+    passes_all: bool
 
 
-def reading_of(schedule: Schedule, engine: Maintainable, listen: Listener, passes_all: bool) -> Reading:
-    """What marking asks of the program of a schedule."""
+def reading_of(schedule: Schedule, engine: Engine, listen: Listener, passes_all: bool) -> Reading:
+    """Return what marking asks of the program of a schedule."""
+    if engine.marks is None:
+        raise TypeError(f"the engine {engine.name} keeps no marks")
     derived = frozenset(schedule.section_of)
-    stated = frozenset(schedule.readers) - derived
+    explicit = frozenset(schedule.readers) - derived
     maintained = [section for section in schedule.sections if section.is_counted]
     recursive = [section for section in maintained if _reads(section, section.predicates)]
     simple = [section for section in maintained if not _reads(section, section.predicates)]
     return Reading(
-        engine,
+        engine.changes,
+        engine.marks,
+        engine.storage.size,
         listen,
-        stated,
+        explicit,
         derived,
-        frozenset(section.number for section in schedule.sections if _reads(section, stated)),
+        frozenset(section.number for section in schedule.sections if _reads(section, explicit)),
         tuple(recursive),
         frozenset(name for section in simple for name in section.predicates),
         passes_all,
     )
 
 
-def _reads(section: Section, predicates: frozenset[str] | tuple[str, ...]) -> bool:
+def _reads(section: ScheduledStratum, predicates: frozenset[str] | tuple[str, ...]) -> bool:
     return any(atom.predicate in predicates for rule in section.before for atom in rule.positive)
 
 
-class Marks(Protocol):
+class UpdateMarks(Protocol):
     """What is known of one update from the one before, and what is found out for the next one."""
 
-    def begin(self, went: Facts) -> None:
-        """Keep notes in this transaction, in which these stated facts went."""
+    def begin(self, deleted: Facts) -> None:
+        """Record marks or links in this transaction, which has deleted these explicit facts."""
 
     def lost(self, task: Task, effect: Effect) -> Facts:
-        """The heads of instances that broke, those that are known already first."""
+        """Return the heads of instances that broke, those that are known already first."""
 
-    def divide(self, task: Task, doubtful: Facts) -> tuple[Facts, Facts]:
-        """The doubtful facts that have no other instance, and those that may have one."""
+    def divide(self, task: Task, suspect: Facts) -> tuple[Facts, Facts]:
+        """Return the suspect facts that have no other instance, and those that may have one."""
 
-    def see_off(self, gone: Facts) -> None:
-        """Note which of the facts, taken away, return."""
+    def on_deleted(self, deleted: Facts) -> None:
+        """Record which of these derived facts return."""
 
     def returned(self, task: Task) -> Facts:
-        """The facts that are known to return, from now on waiting for it."""
+        """Return the facts that are known to return, from now on waiting for it."""
 
     def end(self) -> Ahead | None:
-        """What is known of the next update."""
+        """Return what is known of the next update."""
 
 
 class Literal:
-    """Marks as printed: passed on when a fact is added or proved, or, if they are positive, taken away."""
+    """Marks as printed: passed on when a fact is derived or proved, or, if they are positive, deleted."""
 
     def __init__(self, reading: Reading, ahead: Ahead | None, coming: Update | None) -> None:
         self.reading = reading
-        self.engine = reading.engine
+        self.changes = reading.changes
+        self.marks = reading.marks
         self.ahead = ahead
         self.coming = coming
-        self.explicit = self.implicit = self.engine.none()
-        self.returning = self.gone = self.engine.none()
+        self.explicit = self.implicit = self.changes.none()
+        self.returning = self.deleted = self.changes.none()
 
-    def begin(self, went: Facts) -> None:
-        """Mark the facts that the next update takes away, and those that it brings back."""
-        engine, reading, ahead = self.engine, self.reading, self.ahead
-        passing = reading.stated | reading.derived if reading.passes_all else reading.stated
-        staying = reading.stated if reading.passes_all else frozenset()
-        engine.keep_notes(Noting(Notes.MARKS, passing, reading.stated | reading.derived, staying))
+    def begin(self, deleted: Facts) -> None:
+        """Mark the facts that the next update deletes, and those that it inserts again."""
+        reading, ahead = self.reading, self.ahead
+        heads = reading.explicit | reading.derived
+        passing = heads if reading.passes_all else reading.explicit
+        staying = reading.explicit if reading.passes_all else frozenset()
+        self.marks.configure(MarkConfig(MarkKind.MARKS, passing, heads, staying))
         if ahead is not None:
             reading.listen(MarksUsed(ahead.explicit, 0))
         if self.coming is None:
             return
-        self.explicit = self._stated(self.coming.removed, TRUE)
-        engine.note_marks(self.explicit, marked=True)
-        if reading.passes_all and len(went):
-            self.returning = self._stated(self.coming.added, WENT)
-            engine.note_returning(self.returning, returning=True)
+        self.explicit = self._found(self.coming.removed, reading.explicit, TRUE)
+        self.marks.set_marks(self.explicit, marked=True)
+        if reading.passes_all and len(deleted):
+            self.returning = self._found(self.coming.added, reading.explicit, DELETED)
+            self.marks.set_returning(self.returning, returning=True)
 
-    def _stated(self, rows: Mapping[str, Rows], where: Where) -> Facts:
-        """The facts of predicates that no rule derives, if their flags are as wanted."""
-        engine = self.engine
-        found = engine.none()
+    def _found(self, rows: Mapping[str, Rows], names: Collection[str], where: Where) -> Facts:
+        """Return the facts of these predicates whose flags are as wanted."""
+        changes = self.changes
+        found = changes.none()
         for name, some in rows.items():
-            if name in self.reading.stated:
-                found |= engine.select(engine.facts(name, some.columns, some.count, False), where)
+            if name in names:
+                found |= changes.select(changes.facts(name, some.columns, some.count, False), where)
         return found
 
     def lost(self, task: Task, effect: Effect) -> Facts:
-        """Those that were marked, then those that plans find."""
-        known = self._known(task, NO_ROWS if self.ahead is None else self.ahead.implicit, effect.where)
+        """Return those that were marked, then those that plans find."""
+        rows = NO_ROWS if self.ahead is None else self.ahead.implicit
+        known = self._found(rows, task.section.predicates, effect.where)
         if len(known):
             self.reading.listen(MarksUsed(0, len(known)))
         return task.waiting(known) | task.lost(effect)
 
-    def _known(self, task: Task, rows: Mapping[str, Rows], where: Where) -> Facts:
-        """The facts of a stratum that were noted, if their flags are as wanted."""
-        engine = self.engine
-        known = engine.none()
-        for name in task.section.predicates:
-            if name in rows:
-                some = rows[name]
-                known |= engine.select(engine.facts(name, some.columns, some.count, False), where)
-        return known
-
-    def divide(self, task: Task, doubtful: Facts) -> tuple[Facts, Facts]:
-        """Nothing is known of other instances."""
-        return self.engine.none(), doubtful
+    def divide(self, task: Task, suspect: Facts) -> tuple[Facts, Facts]:
+        """Return all facts as those that may have other instances: none is known."""
+        return self.changes.none(), suspect
 
     def collect(self, found: Facts) -> None:
-        """Note which of the facts, added or proved, are marked."""
-        self.implicit |= self.engine.select_marked(found)
+        """Record which of the facts, derived or proved, are marked."""
+        self.implicit |= self.marks.select_marked(found)
 
-    def see_off(self, gone: Facts) -> None:
-        """Note which of the facts, taken away, return."""
+    def on_deleted(self, deleted: Facts) -> None:
+        """Record which of these derived facts return."""
         if len(self.returning):
-            self.gone |= self.engine.select_returning(gone)
+            self.deleted |= self.marks.select_returning(deleted)
 
     def returned(self, task: Task) -> Facts:
-        """The facts with positive marks: they are added, and no rule need find them."""
-        known = self._known(task, NO_ROWS if self.ahead is None else self.ahead.returned, UNKNOWN)
+        """Return the facts with positive marks: they are inserted without a plan that finds them."""
+        rows = NO_ROWS if self.ahead is None else self.ahead.returned
+        known = self._found(rows, task.section.predicates, UNKNOWN)
         if len(known):
             self.reading.listen(MarksUsed(0, 0, len(known)))
         return task.waiting(known)
 
     def end(self) -> Ahead | None:
-        """The facts that are marked; their marks are taken off."""
-        engine = self.engine
-        engine.note_marks(self.explicit | self.implicit, marked=False)
-        engine.note_returning(self.returning | self.gone, returning=False)
+        """Return the facts that are marked, and clear their marks."""
+        self.marks.set_marks(self.explicit | self.implicit, marked=False)
+        self.marks.set_returning(self.returning | self.deleted, returning=False)
         if self.coming is None:
             return None
-        returned = engine.select(self.gone, WENT)
+        returned = self.changes.select(self.deleted, DELETED)
         sets = (self.implicit, self.returning, returned)
         return Ahead(self.coming.removed, len(self.explicit), *map(self._rows, sets))
 
     def _rows(self, facts: Facts) -> Mapping[str, Rows]:
         if not len(facts):
             return NO_ROWS
-        return {name: Rows(*rows) for name, rows in self.engine.ids(facts).items()}
+        return {name: Rows(*rows) for name, rows in self.changes.ids(facts).items()}
 
 
 class Linked:
-    """Marks that derived facts share with stated ones: they are found by following links.
+    """Marks that derived facts share with explicit ones: they are found by following links.
 
-    Positive marks are not kept: they need an instance for each fact that goes, and links spare the search
-    for it.
+    Positive marks are not kept: they need an instance for each fact that is deleted, and links spare the
+    search for it.
     """
 
     def __init__(
@@ -239,82 +240,85 @@ class Linked:
         linked: frozenset[str] | None = None,
     ) -> None:
         self.reading = reading
-        self.engine = reading.engine
+        self.marks = reading.marks
         self.ahead = ahead
         self.coming = coming
         self.linked = reading.derived if linked is None else linked  # the predicates whose facts are linked
 
-    def begin(self, went: Facts) -> None:
-        """Keep links of derived facts in this transaction."""
-        self.engine.keep_notes(Noting(Notes.LINKS, self.reading.stated, self.linked))
+    def begin(self, deleted: Facts) -> None:
+        """Record links of derived facts in this transaction."""
+        reading = self.reading
+        self.marks.configure(MarkConfig(MarkKind.LINKS, reading.explicit, self.linked))
         if self.ahead is not None:
-            self.reading.listen(MarksUsed(len(self.engine.of(went, self.reading.stated)), 0))
+            reading.listen(MarksUsed(len(reading.changes.of(deleted, reading.explicit)), 0))
 
     def lost(self, task: Task, effect: Effect) -> Facts:
-        """Those that lean on stated facts that went; where all links are known, no plan looks for them."""
-        engine, section = self.engine, task.section
-        if self.ahead is None or section.number not in self.reading.leaning or not self._links(section):
+        """Return those that deleted explicit facts support; where all links are known, no plan finds them."""
+        section = task.section
+        if self.ahead is None or section.number not in self.reading.supported or not self._links(section):
             return task.lost(effect)
-        known = engine.linked(task.went, section.predicates, effect)
+        known = self.marks.linked(task.deleted, section.predicates, effect)
         if len(known):
             self.reading.listen(MarksUsed(0, len(known)))
-        if not engine.is_linked(section.predicates):
+        if not self.marks.is_linked(section.predicates):
             return known | task.lost(effect)
-        beside = section.shelf.lost_beside_links(self.reading.stated)
+        other_plans = section.plans.lost_without_links(self.reading.explicit)
         return (
             known
-            | task.run_driven(Step.LOST, beside, task.went, effect)
-            | task.run(Step.LOST_UNDER_NEGATION, task.came, effect)
+            | task.run_driven(Step.LOST, other_plans, task.deleted, effect)
+            | task.run(Step.LOST_UNDER_NEGATION, task.inserted, effect)
         )
 
-    def _links(self, section: Section) -> bool:
+    def _links(self, section: ScheduledStratum) -> bool:
         return section.predicates[0] in self.linked
 
-    def divide(self, task: Task, doubtful: Facts) -> tuple[Facts, Facts]:
-        """What was stated and is no longer may have instances; of other facts it is noted."""
-        if len(task.removed) or not self._links(task.section):
-            return self.engine.none(), doubtful
-        return self.engine.divide_sole(doubtful)
+    def divide(self, task: Task, suspect: Facts) -> tuple[Facts, Facts]:
+        """Return the facts with a single support, and the others.
 
-    def see_off(self, gone: Facts) -> None:
-        """Nothing is noted of it."""
+        A fact that was explicit and no longer is may have instances that were not recorded.
+        """
+        if len(task.removed) or not self._links(task.section):
+            return self.reading.changes.none(), suspect
+        return self.marks.split_single_support(suspect)
+
+    def on_deleted(self, deleted: Facts) -> None:
+        """Record nothing: links do not tell what returns."""
 
     def returned(self, task: Task) -> Facts:
-        """Nothing is known of it."""
-        return self.engine.none()
+        """Return no facts: links do not tell what returns."""
+        return self.reading.changes.none()
 
     def end(self) -> Ahead | None:
-        """The update itself: links are there anyway."""
+        """Return the update itself: links exist anyway."""
         return None if self.coming is None else Ahead(self.coming.removed)
 
 
-MARKINGS: Mapping[str, Callable[..., Marks]] = {"literal": Literal, "linked": Linked}
+MARKINGS: Mapping[str, Callable[..., UpdateMarks]] = {"literal": Literal, "linked": Linked}
 
 
-# ---- Whether marking is worth while: decided before each update, from sizes and from what went lately.
+# ---- whether links are worth their cost: decided before each update, from sizes and recent deletions
 #
-# Links cost something for each fact that comes, and save plans that would look for facts that fall. What was
-# measured (docs/algorithms/marking.md) says where they save more than they cost:
+# Links cost something for each fact that is inserted, and save plans that would find the facts to delete.
+# What was measured (docs/algorithms/marking.md) says where they save more than they cost:
 #
-# - Where no fact follows from facts of its own stratum, nearly every fact that falls leans on what went, and
-#   has no other instance: backward/forward need not look for one. Delete and rederive saves one plan thereby,
-#   which is what links cost.
-# - Delete and rederive in a recursive stratum takes away less, in more rounds: good where there are many
-# facts,
-#   and where most of the stated ones stay.
+# - Where no fact is derived from facts of its own stratum, nearly every fact that is deleted is supported by
+#   what was deleted, and has no other instance: backward/forward need not search for one. Delete and rederive
+#   saves one plan thereby, which is what links cost.
+# - Delete and rederive in a recursive stratum deletes less, in more rounds: good where there are many facts,
+#   and where most of the explicit ones stay.
 # - Backward/forward in a recursive stratum would search from fewer facts, which takes more rounds than from
 #   many that prove each other: never good.
-# - Where nothing has been taken away for long, links serve nobody.
+# - Where nothing has been deleted for long, links are of no use.
 
-MANY = 1024  # facts of a recursive stratum from which on fewer facts are worth more rounds
-FEW = 0.25  # of the stated facts: so many may go in this update or the next
-LONG = 16  # updates without removals after which nothing is linked any more
+MANY = 1024  # facts of a recursive stratum from which fewer facts are worth more rounds
+FEW = 0.25  # of the explicit facts: the part that may be deleted in this update or the next
+LONG = 16  # updates without deletions after which nothing is linked any more
 
 WORTH_WHILE = "links spare the search for what falls"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """The predicates whose facts are linked in an update, none if it is not marked, and why."""
 
     linked: frozenset[str]
@@ -322,78 +326,78 @@ class Verdict:
 
 
 NONE: frozenset[str] = frozenset()
-NOTHING_FALLS = Verdict(NONE, "nothing has been taken away for long")
-NEVER_SHORTER = Verdict(NONE, "backward/forward from fewer facts takes no fewer rounds in recursive strata")
-TOO_SMALL = Verdict(NONE, f"no recursive stratum has {MANY:,} facts: delete and rederive has little to spare")
-MOST_FALLS = Verdict(NONE, "too many of the stated facts go at once")
-NO_RULES = Verdict(NONE, "there are no rules")
+NOTHING_FALLS = Decision(NONE, "nothing has been taken away for long")
+NEVER_SHORTER = Decision(NONE, "backward/forward from fewer facts takes no fewer rounds in recursive strata")
+TOO_SMALL = Decision(
+    NONE, f"no recursive stratum has {MANY:,} facts: delete and rederive has little to spare"
+)
+MOST_FALLS = Decision(NONE, "too many of the stated facts go at once")
+NO_RULES = Decision(NONE, "there are no rules")
 
 
-@dataclass(slots=True)
-class Judge:
-    """Decides, and remembers what was taken away. Mutates itself."""
+class MarkingAdvisor:
+    """Decides for one algorithm, and remembers when facts were deleted last. Mutable."""
 
-    without_removals: int = 0
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.passes_all = algorithm.name == "dred"
+        self._without_removals = 0  # updates since the last that deleted something
 
-    def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
-        """What to link in an update, and the next one, if it has come and was worth a look."""
+    def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
+        """Return the algorithm."""
+        return self.algorithm
+
+    def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
+        """Return what to link in an update, and the next one, if it was worth a look."""
         large = [section for section in reading.recursive if _is_large(section, reading)]
         if not large and (reading.passes_all or not reading.others):
             return self._not_possible(reading), None
         coming = peek()
         removals = removed_facts(update), 0 if coming is None else removed_facts(coming)
-        self.without_removals = 0 if any(removals) else self.without_removals + 1
-        if self.without_removals > LONG:
+        self._without_removals = 0 if any(removals) else self._without_removals + 1
+        if self._without_removals > LONG:
             return NOTHING_FALLS, coming
-        if large and max(removals) > FEW * sum(map(reading.engine.size, reading.stated)):
+        if large and max(removals) > FEW * sum(map(reading.sizes, reading.explicit)):
             large = []
         linked = reading.others.union(*(section.predicates for section in large)) if large else reading.others
-        return (Verdict(linked, WORTH_WHILE) if linked else MOST_FALLS), coming
+        return (Decision(linked, WORTH_WHILE) if linked else MOST_FALLS), coming
 
-    def _not_possible(self, reading: Reading) -> Verdict:
-        """Why nothing is linked, whatever comes next."""
+    def _not_possible(self, reading: Reading) -> Decision:
+        """Return why nothing is linked, whatever comes next."""
         if not reading.passes_all:
             return NEVER_SHORTER if reading.recursive else NO_RULES
         return TOO_SMALL
 
 
-def _is_large(section: Section, reading: Reading) -> bool:
-    """Whether fewer facts are worth more rounds in a recursive stratum."""
-    return reading.passes_all and sum(map(reading.engine.size, section.predicates)) >= MANY
+def _is_large(section: ScheduledStratum, reading: Reading) -> bool:
+    """Return whether fewer facts are worth more rounds in a recursive stratum."""
+    return reading.passes_all and sum(map(reading.sizes, section.predicates)) >= MANY
 
 
 def removed_facts(update: Update) -> int:
-    """How many facts an update takes away."""
+    """Return how many explicit facts an update deletes."""
     return sum(rows.count for rows in update.removed.values())
 
 
-# ---- Delete and rederive, and backward/forward, in streams: with marks, where that pays. Mutates itself.
-#
-# Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, Algorithm 1, here for sets of
-# facts, and with line 23 passing over facts that are delayed; the same for DRed. `marks` says what is known
-# of an update from the one before, `worth` whether to find that out.
-#
-# Invariant: with marks or without, the algorithm is the one that was asked for, and the facts are the same.
-
-# ---- the algorithms
+# ---- the algorithms, with marks
 
 
 class MarkingDeleteAndRederive:
     """DRed that begins with what is known."""
 
     name = "dred"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: UpdateMarks) -> None:
         self.marks = marks
 
     def maintain(self, task: Task) -> None:
         """Overdelete, rederive, insert."""
-        doubtful = task.waiting(task.removed) | self.marks.lost(task, dred.DOUBTED)
-        gone = overdelete(task, doubtful, dred.DOUBTED)
-        self.marks.see_off(gone)
-        _, open = self.marks.divide(task, gone)
+        suspect = task.waiting(task.removed) | self.marks.lost(task, dred.SUSPECT)
+        deleted = overdelete(task, suspect, dred.SUSPECT)
+        self.marks.on_deleted(deleted)
+        _, open = self.marks.divide(task, deleted)
         again = task.run(Step.REDERIVE, open, dred.REDERIVED)
         insert(task, again | self.marks.returned(task))
 
@@ -402,159 +406,128 @@ class MarkingBackwardForward:
     """Backward/Forward that begins with what is known."""
 
     name = "backward-forward"
-    counters = Counters.NONE
+    counters = CounterKind.NONE
     is_compiled = False
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: UpdateMarks) -> None:
         self.marks = marks
 
     def maintain(self, task: Task) -> None:
-        """Take away what is disproved, insert."""
-        doubtful = task.waiting(task.removed) | self.marks.lost(task, backward_forward.DOUBTED)
-        search = MarkingSearch(task, self.marks)
-        overdelete(task, doubtful, backward_forward.DOUBTED, search.disproved)
-        insert(task, task.engine.none())
+        """Delete what has no derivation, insert."""
+        suspect = task.waiting(task.removed) | self.marks.lost(task, backward_forward.SUSPECT)
+        overdelete(task, suspect, backward_forward.SUSPECT, lambda facts: self._unsupported(task, facts))
+        insert(task, task.changes.none())
 
-
-class MarkingSearch(Search):
-    """The search for other derivations of facts that may have some."""
-
-    def __init__(self, task: Task, marks: Marks) -> None:
-        super().__init__(task)
-        self.marks = marks
-
-    def disproved(self, doubtful: Facts) -> Facts:
-        """The facts that turn out to have no derivation."""
-        sole, open = self.marks.divide(self.task, doubtful)
+    def _unsupported(self, task: Task, suspect: Facts) -> Facts:
+        """Return the facts that have no derivation; only those with other instances are searched for one."""
+        single, open = self.marks.divide(task, suspect)
         if not len(open):
-            return sole
-        self.engine.mark(sole, set=Flag.CHECKED, clear=Flag.PENDING)
-        return sole | super().disproved(open)
+            return single
+        task.changes.mark(single, set=Flag.CHECKED, clear=Flag.PENDING)
+        return single | Search(task).unsupported(open)
 
 
-MARKED: Mapping[str, Callable[[Marks], Algorithm]] = {
+MARKED: Mapping[str, Callable[[UpdateMarks], Algorithm]] = {
     "backward-forward": MarkingBackwardForward,
     "dred": MarkingDeleteAndRederive,
 }
 
 
-class MarkingTask(Task):
-    """A stratum of which marks are collected."""
-
-    collect: Callable[[Facts], None]
-
-    def run_driven(self, step: Step, driven: Driven, given: Facts, effect: Effect) -> Facts:
-        """The heads that plans find, of which the marks are looked at."""
-        found = super().run_driven(step, driven, given, effect)
-        if effect.role in (Role.ORIGIN, Role.PROOF):
-            self.collect(found)
-        return found
+# ---- the tactics of a driver
 
 
-# ---- the maintainer
+class Advisor(Protocol):
+    """Decides whether links are worth their cost, and names the algorithm for each stratum."""
+
+    passes_all: bool  # whether marks of derived facts are passed on, and positive ones: for DRed
+
+    def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
+        """Return what to link in an update, and the next one, if it was worth a look."""
+
+    def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
+        """Return the algorithm for a stratum, without marks."""
 
 
-class MarkingDriver(Driver):
-    """A maintainer that looks ahead, if it is to mark. Mutates itself."""
+class Marking(Tactics):
+    """Mark in streams, where that pays. Mutable."""
 
     def __init__(
-        self,
-        algorithm: Algorithm,
-        engine: Maintainable,
-        listen: Listener,
-        check: Check,
-        modules: bool = True,
+        self, algorithm: Algorithm, engine: Engine, listen: Listener, advisor: Advisor | None = None
     ) -> None:
-        super().__init__(algorithm, engine, listen, check, modules)
-        self.marking = "none"
-        self.decides = True  # for each update whether links are worth while; else they are always kept
-        self.peek: Peek = no_stream
-        self.waiting: Waiting = none_known
-        self._plain = algorithm
-        self._marks: Marks | None = None  # of the present update
+        super().__init__(algorithm)
+        self.lookahead: LookAhead = LookAhead()
+        self._engine = engine
+        self._listen = listen
+        self._advisor = advisor or MarkingAdvisor(algorithm)
+        self._marks: UpdateMarks | None = None  # of the present update
         self._ahead: Ahead | None = None  # what is known of the next one
-        self._read: tuple[Schedule, Reading] | None = None
-        self._judge = Judge()
+        self._schedule: Schedule | None = None  # that the reading is of
+        self._reading: Reading | None = None
 
-    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update; on any exception the engine is as before."""
-        ahead, self._ahead = self._ahead, None
-        if not self._may_mark or after.rules is not before.rules:
-            return super().apply(update, before, after)
-        self._prepare(before)
-        announced = ahead if ahead is not None and ahead.announces(update) else None
-        marks = self._marks = self._chosen(update, announced)
-        if marks is None:
-            return super().apply(update, before, after)
-        self.algorithm = MARKED[self._plain.name](marks)
-        try:
-            return super().apply(update, before, after)
-        finally:
-            self.algorithm, self._marks = self._plain, None
+    def begin(self, update: Update, schedule: Schedule | None) -> None:
+        """Choose how to mark in an update."""
+        ahead, self._ahead, self._marks = self._ahead, None, None
+        if schedule is not None:
+            reading = self._read(schedule)
+            if self._may_mark:
+                announced = ahead if ahead is not None and ahead.announces(update) else None
+                self._marks = self._chosen(reading, update, announced)
 
     @property
     def _may_mark(self) -> bool:
-        """Whether to mark at all; who was not asked to does so in streams."""
-        if self.marking != "auto":
-            return self.marking != "none"
-        return self.peek is not no_stream
+        """Whether to mark at all; by default only in streams."""
+        lookahead = self.lookahead
+        if lookahead.marking != "auto":
+            return lookahead.marking != "none"
+        return lookahead.peek is not no_stream
 
-    def _chosen(self, update: Update, announced: Ahead | None) -> Marks | None:
-        """How to mark in this update, None if it is not worth while."""
-        reading = self._reading()
-        if self.marking == "literal" or not self.decides:
-            return MARKINGS.get(self.marking, Linked)(reading, announced, self._looked())
-        verdict, coming = self._decide(reading, update, self._looked)
-        self.listen(MarkingDecided(bool(verdict.linked), verdict.reason))
-        return Linked(reading, announced, coming, verdict.linked) if verdict.linked else None
+    def _chosen(self, reading: Reading, update: Update, announced: Ahead | None) -> UpdateMarks | None:
+        """Return how to mark in this update, None if it does not pay."""
 
-    def _decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
-        """What to link in an update, and the next one, if it was worth a look."""
-        return self._judge.decide(reading, update, peek)
+        def peek() -> Update | None:
+            """Return the next update, if it is there; the first facts are applied before any look ahead."""
+            return self.lookahead.peek() if any(map(reading.sizes, reading.explicit)) else None
 
-    def _looked(self) -> Update | None:
-        """The next update, if it has come; the first facts are worked in before anything is looked at."""
-        return self.peek() if any(map(self.engine.size, self._reading().stated)) else None
+        marking = self.lookahead.marking
+        if marking == "literal" or not self.lookahead.decides:
+            return MARKINGS.get(marking, Linked)(reading, announced, peek())
+        decision, coming = self._advisor.decide(reading, update, peek)
+        self._listen(MarkingDecided(bool(decision.linked), decision.reason))
+        return Linked(reading, announced, coming, decision.linked) if decision.linked else None
 
-    def _carry_out(
-        self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
-    ) -> tuple[int, int]:
-        """How many facts went and came; what is known of the next update is kept."""
-        went, came = super()._carry_out(update, after, stages, closed)
+    def _read(self, schedule: Schedule) -> Reading:
+        """Return what marking asks of the program of a schedule."""
+        if self._reading is None or self._schedule is not schedule:
+            self._schedule = schedule
+            self._reading = reading_of(schedule, self._engine, self._listen, self._advisor.passes_all)
+        return self._reading
+
+    def on_explicit_deleted(self, deleted: Facts) -> None:
+        """Mark what the next update deletes, or begin to record links."""
+        if self._marks is not None:
+            self._marks.begin(deleted)
+
+    def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
+        """Return the algorithm for a stratum, which makes use of marks if there are some."""
+        plain = (
+            self.algorithm if self._reading is None else self._advisor.algorithm_of(section, self._reading)
+        )
+        return plain if self._marks is None else MARKED[plain.name](self._marks)
+
+    @property
+    def on_found(self) -> Callable[[Facts], None] | None:
+        """What collects the marks of facts that plans derive or prove."""
+        return self._marks.collect if isinstance(self._marks, Literal) else None
+
+    def before_commit(self) -> None:
+        """Keep what is known of the next update."""
         if self._marks is not None:
             self._ahead = self._marks.end()
-        return went, came
+
+    def end(self) -> None:
+        """Forget the marks of this update."""
+        self._marks = None
 
     def forget(self) -> None:
-        """Forget what was known of the next update, too."""
-        super().forget()
-        self._ahead = self._read = None
-
-    def _reading(self) -> Reading:
-        """What marking asks of the program."""
-        schedule = self._schedule
-        if self._read is None or self._read[0] is not schedule:
-            passes_all = self._plain.name == "dred"
-            self._read = schedule, reading_of(schedule, self.engine, self.listen, passes_all)
-        return self._read[1]
-
-    def _look_ahead(self, went: Facts) -> None:
-        """Mark, or let links be kept."""
-        if self._marks is not None:
-            self._marks.begin(went)
-
-    def _task(self, section: Section, removed: Facts, added: Facts, went: Facts, came: Facts) -> Task:
-        if not isinstance(self._marks, Literal):
-            return super()._task(section, removed, added, went, came)
-        task = MarkingTask(
-            self.engine,
-            section,
-            self.listen,
-            self.check,
-            removed=removed,
-            added=added,
-            went=went,
-            came=came,
-        )
-        task.collect = self._marks.collect
-        return task
+        """Forget what was known of the next update, and of the program."""
+        self._ahead = self._reading = self._schedule = None

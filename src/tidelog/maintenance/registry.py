@@ -8,54 +8,42 @@ from functools import partial
 from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
-from tidelog.engine.protocol import Counters, Facts, Maintainable
+from tidelog.engine.flags import CounterKind
+from tidelog.engine.protocol import Engine
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Program, Rule, Variable
-from tidelog.maintenance import marking
-from tidelog.maintenance import marking as marks
 from tidelog.maintenance.backward_forward import BackwardForward
 from tidelog.maintenance.counting import CountingBackwardForward, CountingDeleteAndRederive
 from tidelog.maintenance.dred import DeleteAndRederive
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.fp_update import FixpointUpdate
-from tidelog.maintenance.maintainer import (
-    Check,
-    Factory,
-    Maintainer,
-    NetChange,
-    Peek,
-    Update,
-    Waiting,
-    looks_ahead,
-    no_stream,
-    none_known,
-)
+from tidelog.maintenance.maintainer import Check, Factory, Maintainer, NetChange, Peek, Update, no_stream
 from tidelog.maintenance.marking import (
     MANY,
     MARKED,
     NO_RULES,
     WORTH_WHILE,
-    MarkingDriver,
+    Decision,
+    Marking,
     Reading,
-    Verdict,
     removed_facts,
 )
+from tidelog.maintenance.marking import MARKINGS as WAYS_OF_MARKING
 from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.recompute import Recompute
 from tidelog.maintenance.schedule import Schedule
-from tidelog.maintenance.task import Algorithm, Section, Task
-from tidelog.plan.join_order import growth
+from tidelog.maintenance.task import Algorithm, ScheduledStratum
+from tidelog.plan.join_order import Statistics, growth
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
-# ---- What an update is expected to touch, before anything is done: stratum by stratum, in instances of
-# rules.
+# ---- the expected cost of an update: stratum by stratum, in instances of rules
 #
-# The part of each relation that changes is passed on to whatever reads it, as if facts were spread evenly.
-# How many instances a rule has is known where they were counted, else estimated from the sizes of what it
-# reads. A stratum that a structure keeps has no instances: its pairs are counted in their place.
+# The part of each relation that changes is passed on to the strata that read it, as if facts were spread
+# evenly. How many instances a rule has is known where they were counted, else estimated from the sizes of
+# what it reads. A stratum that a structure keeps has no instances: its pairs are counted instead.
 
-DEARER = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
+COST_OF_RANKS = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
 COUNTING = 0.1  # what counting anew costs, shared by the updates that are expected to profit from it
 LITTLE = 1e-6  # a share so small that more would touch no more than in proportion
 
@@ -80,10 +68,10 @@ class Prediction:
         """The part of the instances that is touched."""
         return self.touched / self.total if self.total else 0.0
 
-    def is_dear(self, is_counted: bool) -> bool:
+    def is_expensive(self, is_counted: bool) -> bool:
         """Whether rank counting would cost more than recomputation."""
         counting = 0.0 if is_counted else COUNTING * self.counted
-        return DEARER * self.touched + counting > self.total
+        return COST_OF_RANKS * self.touched + counting > self.total
 
     def __str__(self) -> str:
         where = f", most of {self.most}" if self.most else ""
@@ -109,34 +97,36 @@ class Weight:
         """Whether instances read the stratum itself."""
         return not self.read.isdisjoint(self.predicates)
 
-    def total(self, engine: Maintainable) -> int:
+    def total(self, engine: Engine) -> int:
         """How many instances there are, or what stands for them.
 
         After a recomputation auxiliary relations are not there, until a maintainer makes them again.
         """
         if self.counted:
             return self.counted
-        there = engine.relations()
-        return max((engine.size(name) for name in self.measured if name in there), default=0)
+        there = engine.storage.relations()
+        return max((engine.storage.size(name) for name in self.measured if name in there), default=0)
 
 
-def weigh(schedule: Schedule, engine: Maintainable, instances_of: Instances) -> tuple[Weight, ...]:
+def weigh(schedule: Schedule, engine: Engine, instances_of: Instances) -> tuple[Weight, ...]:
     """The weights of all strata, in their order."""
     return tuple(_weight(section, engine, instances_of) for section in schedule.sections)
 
 
-def estimated_instances(rule: Rule, engine: Any) -> int:
+def estimated_instances(rule: Rule, statistics: Statistics) -> int:
     """About how many instances a rule has, if values are spread evenly over the facts that it reads."""
     bound: set[Variable] = set()
     rows = 1.0
     for atom in rule.positive:
         new = {term for term in atom.terms if isinstance(term, Variable)} - bound
-        rows *= growth(atom, bound, engine)[0] * (1 if new else 2)  # which makes tests cheaper than they are
+        rows *= growth(atom, bound, statistics)[0] * (
+            1 if new else 2
+        )  # which makes tests cheaper than they are
         bound |= new
     return int(rows)
 
 
-def _weight(section: Section, engine: Maintainable, instances_of: Instances) -> Weight:
+def _weight(section: ScheduledStratum, engine: Engine, instances_of: Instances) -> Weight:
     if section.closure is not None:
         read = (section.closure.source, *section.predicates)
         return Weight(section.predicates, ((read, 0),), frozenset(read), 0, 1, section.predicates)
@@ -144,7 +134,12 @@ def _weight(section: Section, engine: Maintainable, instances_of: Instances) -> 
     total = sum(count for _, count in instances)
     names = frozenset(name for names, _ in instances for name in names)
     return Weight(
-        section.predicates, instances, names, total, engine.rounds_of(section.predicates), tuple(names)
+        section.predicates,
+        instances,
+        names,
+        total,
+        engine.counters.rounds_of(section.predicates),
+        tuple(names),
     )
 
 
@@ -153,7 +148,7 @@ def _read(rule: Rule) -> tuple[str, ...]:
 
 
 def predict(
-    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: Maintainable
+    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: Engine
 ) -> Prediction:
     """How many instances an update touches, if facts change evenly all over each relation."""
     kept = {name: 1 - share for name, share in shares.items()}
@@ -178,11 +173,11 @@ def predict(
 class Slopes:
     """How fast the prediction grows with the share of each relation that changes. Mutates itself.
 
-    To predict costs as much as to work in fifty facts. The prediction is concave in the shares, so that its
+    To predict costs as much as to apply fifty facts. The prediction is concave in the shares, so that its
     slope at nothing, times the share, is no less: where that is small, nothing more need be known.
     """
 
-    def __init__(self, weights: tuple[Weight, ...], engine: Maintainable) -> None:
+    def __init__(self, weights: tuple[Weight, ...], engine: Engine) -> None:
         self.weights = weights
         self._engine = engine
         self._alone: dict[str, Prediction] = {}  # what a little of one relation touches
@@ -218,11 +213,13 @@ def _share(weight: Weight, kept: Mapping[str, float]) -> float:
     return float(1 - (1 - share) ** weight.rounds)
 
 
-def shares_of(update: Update, engine: Any) -> dict[str, float]:
+def shares_of(update: Update, statistics: Statistics) -> dict[str, float]:
     """The part of each relation that is explicitly removed or added."""
-    shares = {name: min(1.0, rows.count / max(engine.size(name), 1)) for name, rows in update.removed.items()}
+    shares = {
+        name: min(1.0, rows.count / max(statistics.size(name), 1)) for name, rows in update.removed.items()
+    }
     for name, rows in update.added.items():
-        share = rows.count / (engine.size(name) + rows.count)
+        share = rows.count / (statistics.size(name) + rows.count)
         shares[name] = min(1.0, shares.get(name, 0.0) + share)
     return shares
 
@@ -231,8 +228,7 @@ def count(rows: Mapping[str, Any]) -> int:
     return sum(some.count for some in rows.values())
 
 
-# ---- The incremental algorithms by name: each maintains a stratum, and a `Driver` leads it through an
-# update.
+# ---- the incremental algorithms by name: each maintains a stratum, and a `Driver` leads it through an update
 
 ALL: tuple[Algorithm, ...] = (
     DeleteAndRederive(),
@@ -246,96 +242,90 @@ ALL: tuple[Algorithm, ...] = (
 ALGORITHMS = {algorithm.name: algorithm for algorithm in ALL}
 
 
-# ---- Updates worked in without counters: each stratum by the algorithm that suits it. Mutates itself.
+# ---- updates without counters: each stratum by the algorithm that suits it
 #
-# `auto` uses it in streams while nothing is counted, as long as that is cheaper than to count everything.
+# `auto` does so in streams while nothing is counted, as long as that is cheaper than to count everything.
 # What was measured (docs/decisions/0049) says what suits a stratum:
 #
-# - Delete and rederive: recursion whose facts have few instances each. Most of what it takes away is gone,
-# and
-#   links make it take away less.
-# - Backward/forward: all others. Where facts have many instances, one that is left is found at once.
+# - Delete and rederive: recursion whose facts have few instances each. Most of what it overdeletes stays
+#   deleted, and links make it overdelete less.
+# - Backward/forward: all others. Where facts have many instances, one that is left is found soon.
 #
-# Links are kept in large recursive strata: what leans on something else than what goes need not be doubted.
-# To begin with them costs something for every fact, so the next update must be there to profit.
+# Links are kept in large recursive strata: what other facts support than those to delete need not be
+# suspected. To begin with them costs something for every fact, so the next update must be known to profit.
 
 FEW_PROOFS = 4.0  # instances for each fact up to which recursion is deleted and rederived
-MANY_PROOFS = 16.0  # from which on most facts lean on something else than what goes
+MANY_PROOFS = 16.0  # from which most facts are supported by other facts than those to delete
 
 DELETING, SEARCHING = ALGORITHMS["dred"], ALGORITHMS["backward-forward"]
 
 NONE: frozenset[str] = frozenset()
-NOTHING_COMES = Verdict(NONE, "no next update has come that links would serve")
-NOTHING_GOES = Verdict(NONE, "nothing is taken away in this update or the next")
-NO_LARGE_RECURSION = Verdict(NONE, "no large recursive stratum gains by links")
+NOTHING_COMES = Decision(NONE, "no next update has come that links would serve")
+NOTHING_GOES = Decision(NONE, "nothing is taken away in this update or the next")
+NO_LARGE_RECURSION = Decision(NONE, "no large recursive stratum gains by links")
 
 
-class Uncounted(MarkingDriver):
-    """A maintainer that counts nothing, and chooses an algorithm for each stratum."""
+class StratumAdvisor:
+    """Chooses an algorithm for each stratum, and whether its facts are linked. Mutable."""
 
-    def __init__(self, engine: Maintainable, listen: Listener, check: Check, modules: bool = True) -> None:
-        super().__init__(SEARCHING, engine, listen, check, modules)
-        self._weighed: tuple[Schedule, dict[int, float]] | None = None  # instances for each fact, by stratum
+    passes_all = False
 
-    def _settle(self, section: Section, task: Task) -> tuple[Facts, Facts]:
-        """What went and came in a stratum, maintained by what suits it."""
-        former, self.algorithm = self.algorithm, self._suited(section)
-        try:
-            return super()._settle(section, task)
-        finally:
-            self.algorithm = former
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading: Reading | None = None
+        self._weighed: dict[int, float] = {}  # instances for each fact, by stratum
 
-    def _suited(self, section: Section) -> Algorithm:
-        is_sparse = section in self._reading().recursive and self._proofs(section) <= FEW_PROOFS
-        plain = DELETING if is_sparse else SEARCHING
-        return plain if self._marks is None else MARKED[plain.name](self._marks)
+    def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
+        """Return the algorithm for a stratum, without marks."""
+        is_sparse = section in reading.recursive and self._proofs(section, reading) <= FEW_PROOFS
+        return DELETING if is_sparse else SEARCHING
 
-    def _proofs(self, section: Section) -> float:
-        """About how many instances each fact of a stratum has."""
-        if self._weighed is None or self._weighed[0] is not self._schedule:
-            self._weighed = self._schedule, {}
-        proofs = self._weighed[1]
+    def _proofs(self, section: ScheduledStratum, reading: Reading) -> float:
+        """Return about how many instances each fact of a stratum has."""
+        if self._reading is not reading:
+            self._reading, self._weighed = reading, {}
+        storage, proofs = self._engine.storage, self._weighed
         if section.number not in proofs:
-            facts = sum(map(self.engine.size, section.predicates))
-            instances = sum(estimated_instances(rule, self.engine) for rule in section.before)
+            facts = sum(map(storage.size, section.predicates))
+            instances = sum(estimated_instances(rule, storage) for rule in section.before)
             proofs[section.number] = instances / max(facts, 1)
         return proofs[section.number]
 
-    def _decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
-        """The strata to be linked in an update, and the next one, if it was worth a look."""
-        linked = NONE.union(*(each.predicates for each in reading.recursive if self._gains(each)))
+    def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
+        """Return what to link in an update, and the next one, if it was worth a look."""
+        linked = NONE.union(*(each.predicates for each in reading.recursive if self._gains(each, reading)))
         if not linked:
             return (NO_LARGE_RECURSION if reading.derived else NO_RULES), None
         coming = peek()
         if coming is None:
             return NOTHING_COMES, None
-        goes = removed_facts(update) + removed_facts(coming)
-        return (Verdict(linked, WORTH_WHILE) if goes else NOTHING_GOES), coming
+        removals = removed_facts(update) + removed_facts(coming)
+        return (Decision(linked, WORTH_WHILE) if removals else NOTHING_GOES), coming
 
-    def _gains(self, section: Section) -> bool:
-        """Whether links are worth while in a recursive stratum."""
-        is_large = sum(map(self.engine.size, section.predicates)) >= MANY
-        return is_large and not FEW_PROOFS < self._proofs(section) < MANY_PROOFS
+    def _gains(self, section: ScheduledStratum, reading: Reading) -> bool:
+        """Return whether links are worth their cost in a recursive stratum."""
+        is_large = sum(map(self._engine.storage.size, section.predicates)) >= MANY
+        return is_large and not FEW_PROOFS < self._proofs(section, reading) < MANY_PROOFS
 
 
-# ---- Choosing for each update how it is worked in, from what it is expected to touch.
+# ---- the choice for each update, from what it is expected to touch
 #
-# Rank counting looks at the instances that change, recomputation at all that may, but faster at each: beyond
-# a share of the instances it is cheaper to begin anew. While nothing is counted, a few small updates of a
-# stream are cheaper without counters: backward/forward, or delete and rederive, with marks where they pay.
-# Each is rent, and to count is to buy: rent is paid while what was paid and what is known to come stay below
-# a part of the price.
+# Rank counting reads the instances that change, recomputation all that may, but faster each: beyond a share
+# of the instances it is cheaper to start again. While nothing is counted, a few small updates of a stream are
+# cheaper without counters: backward/forward, or delete and rederive, with marks where they pay. Each of them
+# is rent, and to count is to buy: rent is paid while what was paid and what is known to come stay below a
+# part of the price.
 #
 # Invariant: either way the result is the same; only the time differs.
 
-SMALL = 16  # so few facts are worked in without thinking about it
-NEVER_COUNTED = 0.25  # the share of explicit facts from which on counting for the first time does not pay
+SMALL = 16  # facts up to which nothing is estimated
+NEVER_COUNTED = 0.25  # the share of explicit facts from which counting for the first time does not pay
 
 # What updates cost without counters, measured by what it costs to count an instance (docs/decisions/0049).
 FOUND = 7.0  # for each instance that plans find
 SEARCHED = 100.0  # for each instance that is expected to be touched: many more are found on the way
 VISITED = 50_000.0  # for each stratum: plans are made, and run one by one
-WORTH_WEIGHING = 50_000  # derived facts: fewer are counted in no time
+WORTH_WEIGHING = 50_000  # derived facts: fewer are counted quickly
 WORTH_RENTING = 2_000_000  # instances, likewise
 SPENT = 0.5  # of the price of counting: so much may be spent while it is not known what comes
 LATER = 4.0  # what an instance of a recursive stratum costs more if it is not counted before facts change
@@ -346,7 +336,7 @@ RANKS = "rank-counting"
 RENTED = "backward-forward or dred"
 
 
-class TooDear(Exception):  # noqa: N818 - nobody sees it
+class TooExpensive(Exception):  # noqa: N818 - it never leaves this module
     """An update found more instances than were to be spent on it."""
 
 
@@ -355,16 +345,14 @@ class Auto:
 
     name = "auto"
 
-    def __init__(self, engine: Any, listen: Listener, check: Check, modules: bool = True) -> None:
-        self.engine: Maintainable = engine
+    def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
+        self.engine = engine
         self.listen = listen
-        self.marking = "none"
-        self.decides = True  # whether to do without counters; else every update does that may be marked
-        self.peek: Peek = no_stream
-        self.waiting: Waiting = none_known
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
-        self._uncounted = Uncounted(engine, listen, self._check_rent, modules)
+        tactics = Marking(SEARCHING, engine, listen, StratumAdvisor(engine))
+        self._uncounted = Driver(SEARCHING, engine, listen, self._check_rent, modules, tactics)
+        self.lookahead = tactics.lookahead  # without `decides`, every update does without counters that may
         self._check = check
         self._paid = 0.0  # for updates without counters, since there were some last
         self._last = 0.0  # of which for the last one
@@ -374,7 +362,7 @@ class Auto:
         self._estimated: tuple[tuple[Rule, ...], tuple[Weight, ...]] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
-        """Carry out an update; on any exception the engine is as before."""
+        """Apply an update; on any exception the engine is as before."""
         chosen = self._choose(update, before, after)
         self.listen(chosen)
         if chosen.maintainer == RANKS:
@@ -389,51 +377,48 @@ class Auto:
         return net
 
     def _rent(self, update: Update, before: Program, after: Program) -> NetChange | None:
-        """Carry out an update without counters, with marks where they pay; None if that is too dear."""
-        rented, engine = self._uncounted, self.engine
-        rented.marking, rented.decides = self.marking, self.decides
-        rented.peek, rented.waiting = self.peek, self.waiting
-        begun = engine.instances
+        """Apply an update without counters, with marks where they pay; None if that is too expensive."""
+        plans = self.engine.change_plans
+        begun = plans.instances
         self._most = begun + int(self._budget / FOUND)
         try:
-            return rented.apply(update, before, after)
-        except TooDear:
-            self.listen(TOO_DEAR)
+            return self._uncounted.apply(update, before, after)
+        except TooExpensive:
+            self.listen(TOO_EXPENSIVE)
             return None
         finally:
-            rented.peek, rented.waiting = no_stream, none_known
-            self._last = max(self._last, FOUND * (engine.instances - begun))
+            self._last = max(self._last, FOUND * (plans.instances - begun))
             self._paid += self._last
 
     def _check_rent(self) -> None:
         """Raise if a limit is reached, or an update without counters has found too many instances."""
         self._check()
-        if self.engine.instances > self._most:
-            raise TooDear
+        if self.engine.change_plans.instances > self._most:
+            raise TooExpensive
 
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
         changed = count(update.removed) + count(update.added)
-        is_counted = self.engine.counters is Counters.RANK
+        is_counted = self.engine.counters.kind is CounterKind.RANK
         if self._may_mark and after.rules is before.rules:
             is_cheaper, reason = self._without_counters(update, before)
             if is_cheaper:
                 return MaintainerChosen(RENTED, reason)
-            if self.marking != "auto":  # whoever asks for marks is told why there are none
+            if self.lookahead.marking != "auto":  # whoever asks for marks is told why there are none
                 self.listen(MarkingDecided(False, reason))
         if changed <= SMALL:
             return FEW
-        if not is_counted and not self.engine.counts:
-            share = max(shares_of(update, self.engine).values(), default=0.0)
+        if not is_counted and not self.engine.counters.counts:
+            share = max(shares_of(update, self.engine.storage).values(), default=0.0)
             name = "recompute" if share > NEVER_COUNTED else RANKS
             return MaintainerChosen(name, f"nothing is counted yet, and {share:.1%} of a relation changes")
         slopes = self._slopes(before)
-        shares = shares_of(update, self.engine)
+        shares = shares_of(update, self.engine.storage)
         at_most = slopes.at_most(shares)
-        if not at_most.is_dear(is_counted):
+        if not at_most.is_expensive(is_counted):
             return MaintainerChosen(RANKS, f"at most {at_most}")
         predicted = predict(shares, count(update.added), slopes.weights, self.engine)
-        name = "recompute" if predicted.is_dear(is_counted) else RANKS
+        name = "recompute" if predicted.is_expensive(is_counted) else RANKS
         return MaintainerChosen(name, str(predicted))
 
     # ---- without counters
@@ -441,24 +426,24 @@ class Auto:
     @property
     def _may_mark(self) -> bool:
         """Whether the next update of a stream can be seen, and may be looked at."""
-        return self.marking != "none" and self.peek is not no_stream
+        return self.lookahead.marking != "none" and self.lookahead.peek is not no_stream
 
     def _without_counters(self, update: Update, program: Program) -> tuple[bool, str]:
         """Whether to do without counters is cheaper now and for all that is known to come, and why."""
         self._budget = UNLIMITED
-        if not self.decides:
+        if not self.lookahead.decides:
             return True, "as asked"
-        if self.engine.counters is Counters.RANK:
+        if self.engine.counters.kind is CounterKind.RANK:
             return False, "instances are counted, and rank counting needs no marks"
-        if sum(map(self.engine.size, program.derived)) < WORTH_WEIGHING:
+        if sum(map(self.engine.storage.size, program.derived)) < WORTH_WEIGHING:
             return False, f"fewer than {WORTH_WEIGHING:,} facts are derived: they are counted in no time"
-        shares = shares_of(update, self.engine)
+        shares = shares_of(update, self.engine.storage)
         predicted = predict(shares, count(update.added), self._estimates(program), self.engine)
         instances = f"about {_rounded(predicted.counted)} instances"
         if predicted.counted < WORTH_RENTING:
             return False, f"{instances} are counted in no time"
         rent = max(self._last, SEARCHED * predicted.touched + VISITED * predicted.strata)
-        ahead = self.waiting()
+        ahead = self.lookahead.waiting()
         self._budget = self._price(predicted.counted, ahead.is_all, program) - self._paid
         if rent * (1 + ahead.known) > self._budget:
             return False, f"to count {instances} soon pays"
@@ -480,18 +465,18 @@ class Auto:
         rules = program.rules
         if self._estimated is None or self._estimated[0] is not rules:
             schedule = self._ranks.schedule(program)
-            made = weigh(schedule, self.engine, lambda rule: estimated_instances(rule, self.engine))
+            made = weigh(schedule, self.engine, lambda rule: estimated_instances(rule, self.engine.storage))
             self._estimated = rules, made
         return self._estimated[1]
 
     def _slopes(self, program: Program) -> Slopes:
-        """What the strata would cost, weighed anew when rules have changed or instances were counted.
+        """What the strata would cost, weighed again when rules have changed or instances were counted.
 
         After a recomputation what was counted before is good enough; a schedule would have to be made.
         """
-        rules, counts = program.rules, self.engine.counts
+        rules, counts = program.rules, self.engine.counters.counts
         if self._weighed is None or self._weighed[0] is not rules or self._weighed[1] != counts:
-            weights = weigh(self._ranks.schedule(program), self.engine, self.engine.instances_of)
+            weights = weigh(self._ranks.schedule(program), self.engine, self.engine.counters.instances_of)
             self._weighed = rules, counts, Slopes(weights, self.engine)
         return self._weighed[2]
 
@@ -505,32 +490,41 @@ def _rounded(number: int) -> str:
     return f"{round(number, 1 - len(str(number))):,}"
 
 
-TOO_DEAR = MaintainerChosen(RANKS, "to search for what still holds turned out to cost more than to count")
+TOO_EXPENSIVE = MaintainerChosen(
+    RANKS, "to search for what still holds turned out to cost more than to count"
+)
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 
-# ---- The maintainers by name: an algorithm is registered here, by one line.
+# ---- the maintainers by name: an algorithm is registered here, by one line
 #
 # `forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
 
 DEFAULT = "auto"
+
+
+def _driver(
+    algorithm: Algorithm, engine: Engine, listen: Listener, check: Check, modules: bool = True
+) -> Driver:
+    """Return the driver of an algorithm, which marks if it can."""
+    tactics = Marking(algorithm, engine, listen) if algorithm.name in MARKED else None
+    return Driver(algorithm, engine, listen, check, modules, tactics)
+
+
 MAINTAINERS: dict[str, Factory] = {
     "auto": Auto,
     "recompute": Recompute,
-    **{
-        name: partial(marking.MarkingDriver if name in marking.MARKED else Driver, algorithm)
-        for name, algorithm in ALGORITHMS.items()
-    },
+    **{name: partial(_driver, algorithm) for name, algorithm in ALGORITHMS.items()},
 }
 DEFAULT_MARKING = "auto"  # in streams, where it pays
-MARKINGS = (DEFAULT_MARKING, "none", *marks.MARKINGS)
-MARKED_NAMES = (DEFAULT, *marking.MARKED)  # those that can look ahead and mark
+MARKINGS = (DEFAULT_MARKING, "none", *WAYS_OF_MARKING)
+MARKED_NAMES = (DEFAULT, *MARKED)  # those that can look ahead and mark
 UNKNOWN_MAINTAINER = "E622"
 UNKNOWN_MARKING = "E623"
 
 
 def make(
-    name: str, marking: str, engine: Any, listen: Listener, check: Check, modules: bool = True
+    name: str, marking: str, engine: Engine, listen: Listener, check: Check, modules: bool = True
 ) -> Maintainer:
     """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
     check_names(name, marking)
@@ -538,8 +532,8 @@ def make(
     if depth:
         return Driver(ForwardBackwardForward(int(depth)), engine, listen, check, modules)
     maintainer = MAINTAINERS[kind](engine, listen, check, modules and keeps_closures(name, marking))
-    if looks_ahead(maintainer):
-        maintainer.marking = marking
+    if maintainer.lookahead is not None:
+        maintainer.lookahead.marking = marking
     return maintainer
 
 

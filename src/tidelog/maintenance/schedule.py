@@ -1,7 +1,7 @@
-"""The order in which an update is worked in: the strata of the rules before and after together.
+"""The order in which an update is applied: the strata of the rules before and after together.
 
-Where rules come or go, a stratum holds those that were removed, added and left as they were. Strata that
-nothing touches are never looked at: whatever changes says which strata read it.
+Where rules change, a stratum holds those that were removed, added and left as they were. Strata that no
+change affects are never visited: a changed relation knows which strata read it.
 
 Invariant: the predicates of a stratum depend on each other in the rules before, or after, or both.
 """
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.special_strata import aggregate_sources, scratch_relations
-from tidelog.maintenance.step_plans import Library, Shelf, Source, Sources, Step
-from tidelog.maintenance.task import Section
+from tidelog.maintenance.special_strata import aggregate_sources, temporary_relations
+from tidelog.maintenance.step_plans import ChangePlanCache, Source, Sources, Step, StratumPlans
+from tidelog.maintenance.task import ScheduledStratum
 from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
 
 NO_CLOSURES: Mapping[str, ClosureModule] = {}
@@ -56,15 +56,15 @@ class Schedule:
     """The sections in order, and which of them read what."""
 
     def __init__(
-        self, revision: Revision, library: Library, closures: Mapping[str, ClosureModule] = NO_CLOSURES
+        self, revision: Revision, cache: ChangePlanCache, closures: Mapping[str, ClosureModule] = NO_CLOSURES
     ) -> None:
         self.revision = revision
         self.closures = closures
         joint = strata((*revision.unchanged, *revision.removed, *revision.added))
         for relation in self._auxiliary():
-            library.engine.define(relation, 2)
+            cache.engine.storage.define(relation, 2)
         self.sections = tuple(
-            _section(number, each, revision, library, closures) for number, each in enumerate(joint)
+            _section(number, each, revision, cache, closures) for number, each in enumerate(joint)
         )
         self.section_of = {name: each.number for each in self.sections for name in each.predicates}
         self.readers = _readers(joint)
@@ -73,8 +73,8 @@ class Schedule:
     @property
     def sources(self) -> set[Source]:
         """All that plans are made of."""
-        shelves = (section.shelf for section in self.sections)
-        return {source for shelf in shelves for some in shelf.sources.values() for source in some}
+        all_plans = (section.plans for section in self.sections)
+        return {source for plans in all_plans for some in plans.sources.values() for source in some}
 
     @property
     def relations(self) -> set[str]:
@@ -86,7 +86,7 @@ class Schedule:
         """The relations that hold external pairs, even if no rule derives one."""
         return {module.source for module in self.closures.values() if is_auxiliary(module.source)}
 
-    def reaching(self, section: Section) -> frozenset[str]:
+    def reaching(self, section: ScheduledStratum) -> frozenset[str]:
         """The predicates whose changes may touch a section: its own, and all that it depends on."""
         found: set[str] = set()
         touched = {section.number}
@@ -136,9 +136,9 @@ def _section(
     number: int,
     stratum: Stratum,
     revision: Revision,
-    library: Library,
+    cache: ChangePlanCache,
     closures: Mapping[str, ClosureModule],
-) -> Section:
+) -> ScheduledStratum:
     own = frozenset(stratum.predicates)
     closure = closures.get(stratum.predicates[0])
 
@@ -149,24 +149,24 @@ def _section(
     aggregates = is_aggregate(stratum.rules)
     for rule in stratum.rules:
         if is_auxiliary(rule.head.predicate):
-            library.engine.define(rule.head.predicate, len(rule.head.terms))
+            cache.engine.storage.define(rule.head.predicate, len(rule.head.terms))
     if aggregates:
         (source,) = (*unchanged, *removed, *added)
-        for relation in scratch_relations(source.rule):
-            library.engine.scratch(relation.predicate, len(relation.terms))
+        for relation in temporary_relations(source.rule):
+            cache.engine.storage.define_temporary(relation.predicate, len(relation.terms))
         made = aggregate_sources(source)
     elif closure is not None:
         made = {}
     else:
         made = _sources(unchanged, removed, added)
-    return Section(
+    return ScheduledStratum(
         number,
         stratum.predicates,
         tuple(source.rule for source in (*unchanged, *removed)),
         tuple(source.rule for source in removed),
         tuple(source.rule for source in added),
         aggregates,
-        Shelf(library, made),
+        StratumPlans(cache, made),
         closure,
     )
 

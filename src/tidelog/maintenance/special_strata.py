@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
-from tidelog.engine.protocol import Effect, Facts, Flag, Maintainable, Where
+from tidelog.engine.flags import Effect, Flag, Where
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.program import Atom, Rule
 from tidelog.logic.strata import strata
 from tidelog.maintenance.step_plans import Source, Sources, Step
@@ -17,7 +18,7 @@ from tidelog.plan.change_plans import as_test
 from tidelog.plan.compile import collected_variables
 from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrite, split_rule
 
-# ---- Aggregates: the groups that a change touches are made anew, no others.
+# ---- aggregates: only the groups that a change affects are computed again
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
@@ -27,7 +28,7 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # Invariant: a group that no changed instance belongs to keeps its fact.
 
-NOTED = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # on scratch paper, once
+SEEN = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # in temporary relations, once
 FORMER = Effect(Where(Flag.PENDING, Flag.NONE))
 
 
@@ -51,43 +52,43 @@ def aggregate_sources(source: Source) -> Sources:
     }
 
 
-def scratch_relations(rule: Rule) -> tuple[Atom, Atom]:
-    """The scratch relations of a rule."""
+def temporary_relations(rule: Rule) -> tuple[Atom, Atom]:
+    """The temporary relations of a rule."""
     return touched_groups(rule), collected_rows(rule)
 
 
 def touched_groups(rule: Rule) -> Atom:
-    """The atom of the scratch relation that holds the groups which a change touches."""
+    """The atom of the temporary relation that holds the groups which a change touches."""
     return Atom(f"{rule.head.predicate} touched", rule.group)
 
 
 def collected_rows(rule: Rule) -> Atom:
-    """The atom of the scratch relation that holds the rows to aggregate."""
+    """The atom of the temporary relation that holds the rows to aggregate."""
     return Atom(f"{rule.head.predicate} collected", collected_variables(rule))
 
 
 def maintain_aggregates(task: Task) -> None:
-    """Bring an auxiliary relation to what the body of its rule says now."""
+    """Update an auxiliary relation to the groups of its rule's body now."""
     engine = task.engine
     (rule,) = (*task.section.before, *task.section.added)
     if task.section.removed:
-        engine.mark(engine.every(rule.head.predicate), clear=Flag.ALIVE)
+        engine.changes.mark(engine.changes.every(rule.head.predicate), clear=Flag.ALIVE)
     elif task.section.added:
-        with _scratch(task, rule):
-            task.run_all(Step.RULES_ADDED, NOTED)
-            engine.mark(_aggregated(task, rule), set=Flag.ALIVE)
+        with _temporary(task, rule):
+            task.run_all(Step.RULES_ADDED, SEEN)
+            engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
     else:
-        with _scratch(task, rule):
+        with _temporary(task, rule):
             _exchange(task, rule)
 
 
 def _exchange(task: Task, rule: Rule) -> None:
-    """Take the touched groups' facts away, and put what they are now in their place."""
-    touched = task.changed(NOTED)
+    """Replace the facts of the affected groups."""
+    touched = task.changed(SEEN)
     former = task.run(Step.FORMER, touched, FORMER)
-    task.run(Step.INSERT, touched, NOTED)
-    task.engine.mark(former, clear=Flag.ALIVE | Flag.PENDING)
-    task.engine.mark(_aggregated(task, rule), set=Flag.ALIVE)
+    task.run(Step.INSERT, touched, SEEN)
+    task.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
+    task.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
 
 
 def _aggregated(task: Task, rule: Rule) -> Facts:
@@ -95,21 +96,20 @@ def _aggregated(task: Task, rule: Rule) -> Facts:
     rows = collected_rows(rule)
     scan = Scan(rows.predicate, Part.NOW, rows.terms)
     root = Aggregate(scan, rule.group, rule.aggregations, (), rule.head.terms)
-    return task.engine.aggregate(root, rule.head.predicate)
+    return task.engine.change_plans.aggregate(root, rule.head.predicate)
 
 
 @contextmanager
-def _scratch(task: Task, rule: Rule) -> Iterator[None]:
-    """Scratch paper, clean in the end."""
+def _temporary(task: Task, rule: Rule) -> Iterator[None]:
+    """Clear the temporary relations in the end."""
     try:
         yield
     finally:
-        for atom in scratch_relations(rule):
-            task.engine.clear(atom.predicate)
+        for atom in temporary_relations(rule):
+            task.engine.storage.clear(atom.predicate)
 
 
-# ---- Closures: which predicates structures keep, and how a stratum of one is brought up to date. Mutates
-# itself.
+# ---- closures: which predicates structures keep, and how they are maintained
 #
 # See `rewrite.auxiliary_relations` for what a module is. The relation of its external pairs is maintained as
 # any other, by the algorithm that was chosen; what changes in it, and in the explicit facts, goes to the
@@ -128,9 +128,9 @@ SMALL = 64  # … and is no longer this small
 class Closures:
     """The predicates that structures keep, and the rules of programs seen so."""
 
-    def __init__(self, engine: Maintainable, is_enabled: bool) -> None:
-        self.closing = engine.closing
-        self.is_enabled = is_enabled and self.closing is not None
+    def __init__(self, engine: Engine, is_enabled: bool) -> None:
+        self.structures = engine.closures
+        self.is_enabled = is_enabled and self.structures is not None
         self.engine = engine
         self.chosen = NONE
         self._refused: dict[str, int] = {}  # predicates that rules keep for now, and how large they were
@@ -142,9 +142,9 @@ class Closures:
 
         Others may have used the engine meanwhile.
         """
-        if self.closing is None or self.closing.closed != self.chosen:
-            return self.closing is None
-        return not any(self.engine.size(name) > GROWN * size for name, size in self._refused.items())
+        if self.structures is None or self.structures.closed != self.chosen:
+            return self.structures is None
+        return not any(self.engine.storage.size(name) > GROWN * size for name, size in self._refused.items())
 
     def modules(self, rules: Rules) -> dict[str, ClosureModule]:
         """The modules of a program's rules, by predicate."""
@@ -174,35 +174,35 @@ class Closures:
 
         The facts of all predicates and sources must be correct.
         """
-        closing = self.closing
-        if closing is None:
+        structures = self.structures
+        if structures is None:
             return NONE
         modules = self.modules(rules)
-        kept = {name for name in closing.closed if self._is_kept(name, modules)}
-        opened = frozenset(closing.closed) - kept
+        kept = {name for name in structures.closed if self._is_kept(name, modules)}
+        opened = frozenset(structures.closed) - kept
         for name in opened:
-            closing.open(name)
-        new = {name for name, module in modules.items() if name not in kept and closing.close_later(module)}
+            structures.release(name)
+        new = {name for name, module in modules.items() if name not in kept and structures.adopt(module)}
         self.chosen = frozenset(kept | new)
         self._refuse(modules.keys() - self.chosen)
         return opened - new
 
     def _refuse(self, names: Collection[str]) -> None:
         """Leave these predicates to rules until they have grown by the factor GROWN."""
-        self._refused = {name: max(self.engine.size(name), SMALL) for name in names}
+        self._refused = {name: max(self.engine.storage.size(name), SMALL) for name in names}
 
     def _is_kept(self, name: str, modules: Mapping[str, ClosureModule]) -> bool:
         """Whether a structure keeps a relation already, in the way that one of the modules wants it."""
-        if self.closing is None or name not in modules:
+        if self.structures is None or name not in modules:
             return False
-        module = self.closing.module_of(name)
+        module = self.structures.module_of(name)
         return module is not None and module.is_like(modules[name])
 
     def keep(self, names: Names) -> None:
         """Keep structures for these predicates only."""
-        if self.closing is not None:
+        if self.structures is not None:
             for name in self.chosen - names:
-                self.closing.open(name)
+                self.structures.release(name)
         self.chosen = names
         self._refused = {}
 
@@ -241,8 +241,8 @@ def numbered(rules: Rules) -> dict[Rule, int]:
 
 
 def maintain_closure(task: Task) -> None:
-    """Bring the predicate of a module to the closure of what is external now."""
+    """Update the predicate of a module to the closure of its external facts now."""
     (predicate,) = task.section.predicates
-    closing = task.engine.closing
-    assert closing is not None
-    closing.maintain_closure(predicate, task.removed, task.added, task.went, task.came)
+    structures = task.engine.closures
+    assert structures is not None
+    structures.maintain(predicate, task.removed, task.added, task.deleted, task.inserted)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidelog.engine.protocol import Maintainable
+from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
 from tidelog.plan.change_plans import Changes
@@ -71,31 +71,30 @@ class Source:
 Sources = Mapping[Step, tuple[Source, ...]]
 
 
-class Library:
+class ChangePlanCache:
     """All prepared plans of an engine, by rule and step."""
 
-    def __init__(self, engine: Maintainable) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._plans: PlanCache[tuple[Source, Step], list[tuple[str | None, Any]]] = PlanCache(FRESHNESS)
         self._changes: PlanCache[Source, Changes] = PlanCache(FRESHNESS)
 
     def plans(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
         """The plans of a rule for a step, each with the relation that drives it."""
-        read = relations_read((source.rule,))
-        return self._plans.get((source, step), read, self.engine.size, lambda: self._prepared(source, step))
-
-    def _prepared(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
-        plans = MAKERS[step](self._changes_of(source))
-        return [(plan.given, self.engine.prepare_change(plan)) for plan in plans]
+        known = self._plans.get((source, step))
+        if known is None or is_outdated(known[0], self.engine):
+            made = MAKERS[step](self._changes_of(source))
+            plans = [(plan.given, self.engine.change_plans.prepare(plan)) for plan in made]
+            known = self._plans[source, step] = sizes((source.rule,), self.engine), plans
+        return known[1]
 
     def _changes_of(self, source: Source) -> Changes:
         """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
-        return self._changes.get(
-            source,
-            relations_read((source.rule,)),
-            self.engine.size,
-            lambda: Changes(source.rule, source.number, source.own, self.engine),
-        )
+        known = self._changes.get(source)
+        if known is None or is_outdated(known[0], self.engine):
+            changes = Changes(source.rule, source.number, source.own, self.engine.storage)
+            known = self._changes[source] = sizes((source.rule,), self.engine), changes
+        return known[1]
 
     def keep(self, sources: Collection[Source]) -> None:
         """Forget the plans of other rules."""
@@ -103,16 +102,16 @@ class Library:
         self._changes.keep(sources.__contains__)
 
 
-class Shelf:
+class StratumPlans:
     """The plans of one stratum, at hand by step."""
 
-    def __init__(self, library: Library, sources: Sources) -> None:
-        self.library = library
+    def __init__(self, cache: ChangePlanCache, sources: Sources) -> None:
+        self.cache = cache
         self.sources = sources
         self._read = relations_read({source.rule for some in sources.values() for source in some})
         self._sizes = PlannedSizes(FRESHNESS)
         self._driven: dict[Step, Driven] = {}
-        self._beside_links: Driven | None = None
+        self._without_links: Driven | None = None  # one of plans that are not outdated
 
     def __getitem__(self, step: Step) -> Driven:
         """The plans of a step, by the relation that drives them."""
@@ -124,37 +123,47 @@ class Shelf:
     def _collect(self, step: Step) -> Driven:
         found: dict[str | None, tuple[Any, ...]] = {}
         for source in self.sources.get(step, ()):
-            for given, plan in self.library.plans(source, step):
+            for given, plan in self.cache.plans(source, step):
                 found[given] = (*found.get(given, ()), plan)
         return found
 
-    def lost_beside_links(self, stated: Collection[str]) -> Driven:
+    def lost_without_links(self, stated: Collection[str]) -> Driven:
         """The plans of `LOST` but for those driven by the first stated atom of their rule.
 
         They find all facts that lose an instance, but for those that lean on a stated fact that went.
         """
-        if self._beside_links is None:
+        if self._without_links is None:
             found: dict[str | None, tuple[Any, ...]] = {}
             for source in self.sources.get(Step.LOST, ()):
                 lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
                 first = next((place for place, name in enumerate(lower) if name in stated), None)
-                for place, (given, plan) in enumerate(self.library.plans(source, Step.LOST)):
+                for place, (given, plan) in enumerate(self.cache.plans(source, Step.LOST)):
                     if place != first:
                         found[given] = (*found.get(given, ()), plan)
-            self._beside_links = found
-        return self._beside_links
+            self._without_links = found
+        return self._without_links
 
     def renew(self) -> bool:
         """Drop the plans unless they fit the sizes of the relations; return whether they were dropped."""
-        size = self.library.engine.size
-        if self._sizes.are_known and not self._sizes.stale(size):
+        if self._sizes is not None and not is_outdated(self._sizes, self.cache.engine):
             return False
-        self._sizes.note(self._read, size)
+        self._sizes = sizes(self._rules, self.cache.engine)
         self._driven = {}
-        self._beside_links = None
+        self._without_links = None
         return True
 
 
-def relations_read(rules: Collection[Rule]) -> Collection[str]:
-    """The relations that the rules read."""
-    return dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))
+def sizes(rules: Collection[Rule], engine: Engine) -> dict[str, int]:
+    """The size of each relation that the rules read."""
+    read = dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))
+    return {relation: engine.storage.size(relation) for relation in read}
+
+
+def is_outdated(known: Mapping[str, int], engine: Engine) -> bool:
+    """Whether a relation has changed a lot in size."""
+    return any(_differs(size, engine.storage.size(relation)) for relation, size in known.items())
+
+
+def _differs(before: int, now: int) -> bool:
+    smaller, larger = (before, now) if before < now else (now, before)
+    return larger > SMALL and larger > GROWN * smaller

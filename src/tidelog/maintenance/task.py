@@ -1,6 +1,4 @@
-"""What an algorithm is asked to do in one stratum, and the means: deletion and insertion in rounds.
-Mutates itself.
-"""
+"""One stratum of one update, as an algorithm sees it: its plans, and deletion and insertion in rounds."""
 
 from __future__ import annotations
 
@@ -9,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidelog.engine.events import ChangePassed, Listener
-from tidelog.engine.protocol import Counters, Effect, Facts, Flag, Maintainable, Role, Where
+from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
+from tidelog.engine.protocol import Engine, Facts
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.step_plans import Driven, Shelf, Step
+from tidelog.maintenance.step_plans import Driven, Step, StratumPlans
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
-# ---- What an algorithm is asked to do in one stratum, and the means to do it. Mutates itself.
-#
-# When an algorithm begins, lower strata are settled, `removed` are no longer explicit (and counted so),
+# When an algorithm begins, lower strata are up to date, `removed` are no longer explicit (and counted so),
 # `added` are, and nothing else has changed in the stratum: all that was true before is still there.
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
@@ -25,8 +22,8 @@ IDLE = Where(Flag.PENDING, Flag.NONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A stratum of the rules before and after: what becomes of its rules, and their plans."""
+class ScheduledStratum:
+    """A stratum of the rules before and after an update: what becomes of its rules, and their plans."""
 
     number: int
     predicates: tuple[str, ...]
@@ -34,8 +31,8 @@ class Section:
     removed: tuple[Rule, ...]
     added: tuple[Rule, ...]
     is_aggregate: bool
-    shelf: Shelf
-    closure: ClosureModule | None = None  # that keeps the one predicate, in place of rules
+    plans: StratumPlans
+    closure: ClosureModule | None = None  # that maintains the one predicate, in place of rules
 
     @property
     def stratum(self) -> Stratum:
@@ -49,7 +46,7 @@ class Section:
 
     @property
     def is_revised(self) -> bool:
-        """Whether rules come or go."""
+        """Whether rules are added or removed."""
         return bool(self.removed or self.added)
 
 
@@ -58,23 +55,27 @@ class Task:
 
     def __init__(
         self,
-        engine: Maintainable,
-        section: Section,
+        engine: Engine,
+        section: ScheduledStratum,
         listen: Listener,
         check: Callable[[], None],
         *,
         removed: Facts,
         added: Facts,
-        went: Facts,
-        came: Facts,
+        deleted: Facts,
+        inserted: Facts,
+        on_found: Callable[[Facts], None] | None = None,
     ) -> None:
         self.engine = engine
+        self.changes = engine.changes
+        self.counters = engine.counters
         self.section = section
         self.removed = removed
         self.added = added
-        self.went = went
-        self.came = came
+        self.deleted = deleted  # below the stratum
+        self.inserted = inserted
         self.overdeleted = 0
+        self._on_found = on_found  # called with facts that plans derive or prove
         self._listen = listen
         self._check = check
 
@@ -82,33 +83,36 @@ class Task:
 
     def run(self, step: Step, given: Facts, effect: Effect) -> Facts:
         """The heads that the plans of a step find, driven by the given facts."""
-        return self.run_driven(step, self.section.shelf[step], given, effect)
+        return self.run_driven(step, self.section.plans[step], given, effect)
 
     def run_driven(self, step: Step, driven: Driven, given: Facts, effect: Effect) -> Facts:
         """The same for some plans of a step."""
         plans = self._plans(driven, given)
         if not plans:
-            return self.engine.none()
-        return self._told(step, len(given), self.engine.run(plans, given, effect))
+            return self.changes.none()
+        found = self._told(step, len(given), self.engine.change_plans.run(plans, given, effect))
+        if self._on_found is not None and effect.role in (Role.ORIGIN, Role.PROOF):
+            self._on_found(found)
+        return found
 
     def run_all(self, step: Step, effect: Effect) -> Facts:
         """The heads that the plans of a step find in all facts."""
-        plans = self.section.shelf[step].get(None, ())
+        plans = self.section.plans[step].get(None, ())
         if not plans:
-            return self.engine.none()
-        return self._told(step, 0, self.engine.run(plans, self.engine.none(), effect))
+            return self.changes.none()
+        return self._told(step, 0, self.engine.change_plans.run(plans, self.changes.none(), effect))
 
     def run_support(self, waiting: Facts) -> tuple[Facts, Facts]:
         """The facts to check next, from one instance for each waiting fact that has one, and which have."""
         plans = self.plans(Step.SUPPORT, waiting)
         if not plans:
-            return self.engine.none(), self.engine.none()
-        fresh, heads = self.engine.run_support(plans, waiting)
+            return self.changes.none(), self.changes.none()
+        fresh, heads = self.engine.change_plans.run_support(plans, waiting)
         return self._told(Step.SUPPORT, len(waiting), fresh), heads
 
     def plans(self, step: Step, given: Facts) -> list[Any]:
         """The plans of a step that facts of these relations drive."""
-        return self._plans(self.section.shelf[step], given)
+        return self._plans(self.section.plans[step], given)
 
     def _plans(self, driven: Driven, given: Facts) -> list[Any]:
         if not len(given):
@@ -125,35 +129,35 @@ class Task:
     def lost(self, effect: Effect) -> Facts:
         """The heads of instances that broke: of lower facts, and of rules that were removed."""
         return (
-            self.run(Step.LOST, self.went, effect)
-            | self.run(Step.LOST_UNDER_NEGATION, self.came, effect)
+            self.run(Step.LOST, self.deleted, effect)
+            | self.run(Step.LOST_UNDER_NEGATION, self.inserted, effect)
             | self.run_all(Step.RULES_REMOVED, effect)
         )
 
     def gained(self, effect: Effect) -> Facts:
         """The heads of instances that are new: of lower facts, and of rules that were added."""
         return (
-            self.run(Step.GAINED, self.came, effect)
-            | self.run(Step.GAINED_UNDER_NEGATION, self.went, effect)
+            self.run(Step.GAINED, self.inserted, effect)
+            | self.run(Step.GAINED_UNDER_NEGATION, self.deleted, effect)
             | self.run_all(Step.RULES_ADDED, effect)
         )
 
     def changed(self, effect: Effect) -> Facts:
         """The heads of all instances that broke or are new, through lower facts."""
         return (
-            self.run(Step.LOST, self.went, effect)
-            | self.run(Step.LOST_UNDER_NEGATION, self.came, effect)
-            | self.run(Step.GAINED, self.came, effect)
-            | self.run(Step.GAINED_UNDER_NEGATION, self.went, effect)
+            self.run(Step.LOST, self.deleted, effect)
+            | self.run(Step.LOST_UNDER_NEGATION, self.inserted, effect)
+            | self.run(Step.GAINED, self.inserted, effect)
+            | self.run(Step.GAINED_UNDER_NEGATION, self.deleted, effect)
         )
 
-    def stated(self) -> Facts:
+    def explicit(self) -> Facts:
         """The explicit facts that are to become true, from now on waiting for it."""
-        return self.waiting(self.engine.select(self.added, UNKNOWN))
+        return self.waiting(self.changes.select(self.added, UNKNOWN))
 
     def waiting(self, facts: Facts) -> Facts:
         """The facts, from now on waiting for their turn."""
-        self.engine.mark(facts, set=Flag.PENDING)
+        self.changes.mark(facts, set=Flag.PENDING)
         return facts
 
     def united(self, parts: Sequence[Facts]) -> Facts:
@@ -161,13 +165,13 @@ class Task:
         while len(parts) > 1:
             pairs = [parts[place] | parts[place + 1] for place in range(0, len(parts) - 1, 2)]
             parts = [*pairs, *parts[2 * len(pairs) :]]
-        return parts[0] if parts else self.engine.none()
+        return parts[0] if parts else self.changes.none()
 
     def without(self, facts: Facts, others: Facts) -> Facts:
         """The facts but for the others; none of them waits for its turn."""
-        self.engine.mark(others, set=Flag.PENDING)
-        left = self.engine.select(facts, IDLE)
-        self.engine.mark(others, clear=Flag.PENDING)
+        self.changes.mark(others, set=Flag.PENDING)
+        left = self.changes.select(facts, IDLE)
+        self.changes.mark(others, clear=Flag.PENDING)
         return left
 
 
@@ -179,7 +183,7 @@ class Algorithm(Protocol):
         """The name it is chosen by."""
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> CounterKind:
         """What it needs to be counted, and counts on."""
 
     @property
@@ -190,42 +194,40 @@ class Algorithm(Protocol):
         """Update the stratum, so that exactly its explicit and derived facts are true."""
 
 
-# ---- Deletion in rounds: doubtful facts are taken away, and what they supported is doubtful next.
+# ---- deletion in rounds
 #
-# Invariant: each instance among facts that were true is lost once, when the first of its facts goes.
-
-GONE = Flag.ALIVE | Flag.DELTA
+# Invariant: each instance among facts that were true is lost once, when the first of its facts is deleted.
 
 
-def every_one(doubtful: Facts) -> Facts:
-    """All of them."""
-    return doubtful
+def all_of(suspect: Facts) -> Facts:
+    """Return all of them."""
+    return suspect
 
 
 def overdelete(
-    task: Task, doubtful: Facts, effect: Effect, condemn: Callable[[Facts], Facts] = every_one
+    task: Task, suspect: Facts, effect: Effect, confirm: Callable[[Facts], Facts] = all_of
 ) -> Facts:
-    """The facts taken away, beginning with the doubtful ones that `condemn` does not spare."""
-    engine = task.engine
+    """Delete the suspect facts that `confirm` returns, then what they supported, round by round."""
+    changes = task.changes
     rounds = []
-    while len(doubtful):
-        doomed = condemn(doubtful)
-        if not task.section.shelf[Step.OVERDELETE]:
-            engine.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
+    while len(suspect):
+        doomed = confirm(suspect)
+        if not task.section.plans[Step.OVERDELETE]:
+            changes.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
             rounds.append(doomed)
             break
-        engine.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
-        doubtful = task.run(Step.OVERDELETE, doomed, effect)
-        engine.mark(doomed, clear=GONE)
+        changes.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
+        suspect = task.run(Step.OVERDELETE, doomed, effect)
+        changes.mark(doomed, clear=Flag.ALIVE | Flag.DELTA)
         rounds.append(doomed)
-    gone = task.united(rounds)
-    task.overdeleted = len(gone)
-    return gone
+    deleted = task.united(rounds)
+    task.overdeleted = len(deleted)
+    return deleted
 
 
-# ---- Insertion: what follows from new facts, semi-naively. The last part of every algorithm.
+# ---- insertion: what is derived from new facts, semi-naively; the last part of every algorithm
 #
-# Invariant: each instance with a new fact is found once, in the round of the last of its facts to come.
+# Invariant: each instance with a new fact is found once, in the round of the last of its facts.
 
 FOUND = Effect(UNKNOWN, create=True, role=Role.ORIGIN)
 COUNTED = Effect(UNKNOWN, create=True, count=1)
@@ -237,17 +239,17 @@ def insert(task: Task, again: Facts) -> None:
 
     Where instances are counted, gained ones are counted; where facts have ranks, new ones rank highest.
     """
-    engine = task.engine
-    effect = FOUND if engine.counters is Counters.NONE else COUNTED
-    fresh = again | task.stated()
+    changes, kind = task.changes, task.counters.kind
+    effect = FOUND if kind is CounterKind.NONE else COUNTED
+    fresh = again | task.explicit()
     fresh |= task.gained(effect)
-    if not task.section.shelf[Step.INSERT] and engine.counters is not Counters.RANK:
-        engine.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
+    if not task.section.plans[Step.INSERT] and kind is not CounterKind.RANK:
+        changes.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
         return
     while len(fresh):
-        engine.mark(fresh, set=NEW, clear=Flag.PENDING)
-        if engine.counters is Counters.RANK:
-            engine.raise_ranks(fresh)
+        changes.mark(fresh, set=NEW, clear=Flag.PENDING)
+        if kind is CounterKind.RANK:
+            task.counters.assign_next_rank(fresh)
         found = task.run(Step.INSERT, fresh, effect)
-        engine.mark(fresh, clear=Flag.DELTA)
+        changes.mark(fresh, clear=Flag.DELTA)
         fresh = found

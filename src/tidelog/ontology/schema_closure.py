@@ -127,7 +127,7 @@ def close(program: Program, triples: Sequence[Batch]) -> Closure:
     """All facts that the program derives from triples, inconsistent or not."""
     engine = settings_of("columnar").make(1, len(program.predicates))
     for predicate in program.predicates.values():
-        engine.define(predicate.name, predicate.arity)
+        engine.storage.define(predicate.name, predicate.arity)
     for batch in triples:
         engine.load(TRIPLE, batch)
     explicit = frozenset(_decoded(engine.rows(TRIPLE), engine.dictionary))

@@ -294,9 +294,9 @@ def rows_open_in(
     parts = []
     for batch in published.dataset(name, before.published).to_batches():
         table = pa.Table.from_batches([batch])
-        scratch = ColumnarEngine(1)
+        scratch = make(1)
         ids = tuple(
-            ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.dictionary)
+            ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.storage.dictionary)
             for place, column in enumerate(table.columns[layout.arguments :])
         )
         rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
@@ -566,7 +566,7 @@ class _Conversion:
     def __init__(self, folder: Path, published: Published) -> None:
         self._folder = folder
         self._published = published
-        self._engine = ColumnarEngine(1)
+        self._engine = make(1)
 
     def publish(self, manifest: Any, before: Any) -> int:
         """Publish a version; return its number in the new folder."""
@@ -630,7 +630,7 @@ class _Conversion:
         columns = encoded_columns(arguments, types[:count], names, self._engine)
         for column, kind in zip(found.columns[count:], types[count:], strict=True):
             plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-            columns.append(ids_in(plain, kind, self._engine.dictionary))
+            columns.append(ids_in(plain, kind, self._engine.storage.dictionary))
         return Rows(tuple(columns), found.num_rows)
 
     def _arrow(self, rows: Rows, table: Any, layout: TableLayout, schema: Any) -> Any:

@@ -128,7 +128,10 @@ class Records:
         operations = ["+"] * batch.rows
         if shape.has_op:
             operations = [text.strip().lower() for text in batch.columns[0].values.to_pylist()]
-        ids = tuple(self._engine.encode_column(column) for column in batch.columns[int(shape.has_op) :])
+        ids = tuple(
+            self._engine.storage.dictionary.encode_column(column)
+            for column in batch.columns[int(shape.has_op) :]
+        )
         known = np.array([text in INSERTS or text in DELETES for text in operations], bool)
         arity = shape.predicate.arity
         rows = Rows(ids[:arity], batch.rows)
@@ -174,7 +177,7 @@ class Records:
         """Return the places of records in their order, without those that come too late."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
-        values = self._engine.dictionary.decode_all(distinct.tolist())
+        values = self._engine.storage.dictionary.decode_all(distinct.tolist())
         keys = [order_key(value) for value in values]
         highest = None if self.tally.order is None else order_key(read_exact(self.tally.order))
         late = np.array([highest is not None and key < highest for key in keys], bool)[places]
@@ -205,7 +208,7 @@ class Records:
     ) -> None:
         if is_missing and self._ignores_missing:
             return
-        values = [self._engine.dictionary.decode(int(column[place])) for column in rows.columns]
+        values = [self._engine.storage.dictionary.decode(int(column[place])) for column in rows.columns]
         text = self._writing.fact(Fact(self._shape.predicate.name, tuple(values)))
         self._refuse(code, reason, f"{sign} {text}")
 
@@ -291,7 +294,7 @@ class TimedRecords(Records):
         self._refuse(NOT_THERE, "it is not given for all of that time", f"- {written}")
 
     def _written(self, ids: Any, left: int, right: int) -> str:
-        values = tuple(self._engine.dictionary.decode(int(one)) for one in ids)
+        values = tuple(self._engine.storage.dictionary.decode(int(one)) for one in ids)
         fact = self._writing.fact(Fact(self._shape.predicate.name, values)).removesuffix(" .")
         return f"{fact}@{self._time.store.timeline.decode(int(left), int(right))} ."
 

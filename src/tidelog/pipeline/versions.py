@@ -18,7 +18,7 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
 from tidelog.durable import write_text
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.data_file import EXTENSIONS, RDF
 from tidelog.io.python_data import from_python
@@ -49,7 +49,7 @@ class Version:
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store = store
         self.manifest = manifest
-        self._engine = ColumnarEngine(1)
+        self._engine = make(1)
 
     @property
     def number(self) -> int:
@@ -68,15 +68,15 @@ class Version:
         """Return all facts of a predicate."""
         table = self._table(name)
         rows = encoded(table, self.to_arrow(table), self.manifest, self._engine)
-        return relation_of(table, rows, self.manifest, self._engine.dictionary)
+        return relation_of(table, rows, self.manifest, self._engine.storage.dictionary)
 
     def pieces(self, name: str) -> Iterator[Relation]:
         """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
         table = self._table(name)
         for rows in self.store.published.pieces(table, PIECE, self.manifest.published):
-            engine = ColumnarEngine(1)
+            engine = make(1)
             known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
-            yield relation_of(table, known, self.manifest, engine.dictionary)
+            yield relation_of(table, known, self.manifest, engine.storage.dictionary)
 
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
@@ -113,11 +113,11 @@ class Version:
 
     def _by_kind(self, table: str, pieces: Iterator[Any]) -> Iterator[tuple[str, Relation]]:
         for piece in pieces:
-            engine = ColumnarEngine(1)
+            engine = make(1)
             for kind, rows in zip((INSERT, DELETE), by_kind(piece), strict=True):
                 if rows.num_rows:
                     known = encoded(table, rows, self.manifest, engine)
-                    yield kind, relation_of(table, known, self.manifest, engine.dictionary)
+                    yield kind, relation_of(table, known, self.manifest, engine.storage.dictionary)
 
     def changes(self, name: str) -> PredicateDelta:
         """Return what the version changed in a predicate, which it may have dropped."""
@@ -125,7 +125,7 @@ class Version:
         known = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
         table = find_predicate(name, known).written
         changed, of = _changed(self.store, table, earlier, self.manifest, self._engine)
-        dictionary = self._engine.dictionary
+        dictionary = self._engine.storage.dictionary
         both = (relation_of(table, rows, of, dictionary) for rows in (changed.added, changed.removed))
         return PredicateDelta(table, *both)
 
@@ -170,7 +170,7 @@ def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -
     arguments = table.select(range(predicate.arity))
     columns = encoded_columns(arguments, predicate.types, predicate.columns, engine)
     for column in table.columns[predicate.arity :]:
-        columns.append(ids_in(column, _TIMES[str(column.type)], engine.dictionary))
+        columns.append(ids_in(column, _TIMES[str(column.type)], engine.storage.dictionary))
     return Rows(tuple(columns), table.num_rows)
 
 
@@ -220,7 +220,7 @@ class VersionDelta(Delta):
             {name: changed.removed for name, (changed, _) in changes.items() if changed.removed.count},
         )
         self._manifests = {name: manifest for name, (_, manifest) in changes.items()}
-        super().__init__(net, known, engine.dictionary, number)
+        super().__init__(net, known, engine.storage.dictionary, number)
 
     def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
         rows, manifest = change.get(predicate.name), self._manifests[predicate.name]
@@ -233,7 +233,7 @@ def difference(store: Store, first: int | str, second: int | str) -> Delta:
     """Return what changed between two versions, whichever is the later one; each may be `failed`."""
     one, other = store.find(first), store.find(second)
     low, high = (one, other) if one.version <= other.version else (other, one)
-    engine = ColumnarEngine(1)
+    engine = make(1)
     known = {**predicates_of(low), **predicates_of(high)}
     changes = {}
     for name, predicate in known.items():

@@ -279,7 +279,7 @@ class KeptQueries:
         key = atom, frozenset(bound)
         if key not in self._costs:
             is_known = self._size(atom.predicate) > 0
-            self._costs[key] = expected_growth(self._engine)(atom, bound) if is_known else 0.0
+            self._costs[key] = expected_growth(self._engine.storage)(atom, bound) if is_known else 0.0
         return self._costs[key]
 
     def _size(self, name: str) -> int:

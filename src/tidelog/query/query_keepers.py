@@ -11,6 +11,7 @@ import numpy as np
 
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, without
+from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import Lock, locked
 from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, SourceText, counted, suggest

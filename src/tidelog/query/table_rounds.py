@@ -110,7 +110,7 @@ class TabledComponent:
     def bytes(self) -> int:
         """The memory that its tables hold."""
         if self._bytes is None:
-            self._bytes = sum(map(self.engine.bytes_of, self.relations))
+            self._bytes = sum(map(self.engine.storage.bytes_of, self.relations))
         return self._bytes
 
     def table(self, pattern: CallPattern) -> SubgoalTable:
@@ -119,22 +119,22 @@ class TabledComponent:
         if known is None:
             known = self.tables[pattern] = self._asking[pattern.asked] = SubgoalTable(pattern)
             arity = len(pattern.binding.bound)
-            self.engine.define(pattern.asked, arity, FEW_DENSE_BYTES)
-            self.engine.define(pattern.called, arity, FEW_DENSE_BYTES)
+            self.engine.storage.define(pattern.asked, arity, FEW_DENSE_BYTES)
+            self.engine.storage.define(pattern.called, arity, FEW_DENSE_BYTES)
             self._define(answers_of(pattern.predicate), len(pattern.adornment))
             self._group = None
         return known
 
     def _define(self, relation: str, arity: int) -> None:
         if relation not in self._relations:
-            self.engine.define(relation, arity, None if relation in self._mine else FEW_DENSE_BYTES)
+            self.engine.storage.define(relation, arity, None if relation in self._mine else FEW_DENSE_BYTES)
             self._relations[relation] = None
             self._group = None
 
     def drop(self) -> None:
         """Drop all tables."""
         for relation in self.relations:
-            self.engine.drop(relation)
+            self.engine.storage.drop(relation)
         self.tables, self._asking, self._relations, self._bytes = {}, {}, {}, None
         self._group, self._dispatch = None, [None, None]
         self.is_detached = False
@@ -142,15 +142,15 @@ class TabledComponent:
     def clear(self) -> None:
         """Empty the tables; their prepared rules stay."""
         for relation in self.relations:
-            self.engine.clear(relation)
+            self.engine.storage.clear(relation)
 
     # ---- rounds
 
     def advance(self) -> list[str]:
         """Begin a round: call what was asked, the most general first; returns the relations with new rows."""
         if self._group is None:
-            self._group = self.engine.group(self.relations)
-        fresh = self.engine.advance_group(self._group)
+            self._group = self.engine.rounds.group(self.relations)
+        fresh = self.engine.rounds.advance_group(self._group)
         if not fresh:
             return []
         self._bytes = None
@@ -170,7 +170,7 @@ class TabledComponent:
         for table in tables:
             if table.pattern.called in called:
                 self._use(table)
-                self.engine.reveal(table.pattern.called)
+                self.engine.rounds.extend_new(table.pattern.called)
         return called
 
     def _accepting(self, table: SubgoalTable) -> DrivenRule:
@@ -303,7 +303,7 @@ class TabledComponent:
             engine.define(name, len(called.terms), FEW_DENSE_BYTES)
             engine.clear(name)
             run_once(Rule(Atom(name, called.terms), (given, called)), engine)
-            engine.advance([name])
+            engine.rounds.advance([name])
             if run_once(replace(rule, body=(given, *rule.body)), engine):
                 self._use(table)
         return again
@@ -320,9 +320,9 @@ class TabledComponent:
         found = False
         for table in self.tables.values():
             for grouping in table.variant.groupings if table.variant is not None else ():
-                if self.engine.size(grouping.collected):
-                    self.engine.prepare(_grouping_plan(grouping))()
-                    self.engine.clear(grouping.collected)
+                if self.engine.storage.size(grouping.collected):
+                    self.engine.plans.prepare(_grouping_plan(grouping))()
+                    self.engine.storage.clear(grouping.collected)
                     found = True
         return found
 
@@ -381,8 +381,8 @@ class Retraction:
         """Delete all rows that an instance with a deleted fact has given."""
         rules = [self._retracting(rule) for rule in self._unskipped()]
         for rule in rules:
-            self.engine.define(rule.head.predicate, len(rule.head.terms))
-            self.engine.clear(rule.head.predicate)
+            self.engine.storage.define(rule.head.predicate, len(rule.head.terms))
+            self.engine.storage.clear(rule.head.predicate)
         for rule in rules:
             for places in _choices(self._with_deletions(rule)):
                 run_once(_reading(rule, places, self.deleted), self.engine)
@@ -390,8 +390,8 @@ class Retraction:
         names = {rule.head.predicate for rule in rules}
         driven = (step for rule in rules for step in self._driven(rule) if step.relation in names)
         steps = Dispatch(driven, self.engine)
-        group = self.engine.group(names)
-        while fresh := self.engine.advance_group(group):
+        group = self.engine.rounds.group(names)
+        while fresh := self.engine.rounds.advance_group(group):
             for step in steps.due(fresh):
                 step.run(self.check)
         self.retracted = {name.removeprefix(RETRACTED): name for name in names if self.engine.size(name)}

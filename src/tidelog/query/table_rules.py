@@ -429,7 +429,7 @@ class DrivenRule:
         self._generation = -1
         self.matches = 0  # instances of the rule that were found by `run`
         asked = ((column, term) for column, term in enumerate(atom.terms) if isinstance(term, Constant))
-        self._constants = {column: engine.identity(term.value) for column, term in asked}
+        self._constants = {column: engine.storage.dictionary.encode(term.value) for column, term in asked}
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -444,7 +444,7 @@ class DrivenRule:
     @property
     def is_idle(self) -> bool:
         """Whether no new row has the constants of the driving atom."""
-        columns, count = self._engine.new_rows(self.relation)
+        columns, count = self._engine.rounds.new_rows(self.relation)
         passed = np.ones(count, bool)
         for column, identity in self._constants.items():
             passed &= columns[column] == identity
@@ -471,7 +471,7 @@ class DrivenRule:
     def _prepared(self) -> Runnable | None:
         """A plan ready to run; None while a relation that it reads is empty: indexes would be wasted."""
         engine, rule = self._engine, self.rule
-        if not all(map(engine.size, self._read)):
+        if not all(map(engine.storage.size, self._read)):
             return None
         plan = delta_plan(rule, 0, self._own, self._place, GrowingStatistics(engine, self._own))
         self._generation = engine.generation
@@ -544,7 +544,7 @@ class Dispatch:
         for relation in fresh:
             by_columns = self._by_key.get(relation)
             if by_columns:
-                columns, count = self._engine.new_rows(relation)
+                columns, count = self._engine.rounds.new_rows(relation)
                 for places, by_key in by_columns.items():
                     if places and count <= MANY:
                         for key in _keys(columns, places):
@@ -582,7 +582,7 @@ def run_together(
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
     if not prepared:
         return []
-    news = engine.run_together([ready for _, ready in prepared])
+    news = engine.plans.run_together([ready for _, ready in prepared])
     check()
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
@@ -591,4 +591,4 @@ def run_once(rule: Rule, engine: ClosingEngine) -> int:
     """Derive all that a rule gives; returns how many facts are new."""
     if not all(engine.size(atom.predicate) for atom in rule.positive):
         return 0
-    return engine.prepare(full_plan(rule, 0, engine))().new
+    return engine.plans.prepare(full_plan(rule, 0, engine.storage))().new

@@ -235,14 +235,14 @@ class ProgramTables:
         if with_tombstones != shape.with_tombstones:
             shape.with_tombstones = with_tombstones
             shape.component.forget_plans()
-        ids = [np.array([engine.identity(value)], np.int32) for value in asked.values]
-        engine.add(shape.pattern.asked, ids, 1)
+        ids = [np.array([engine.storage.dictionary.encode(value)], np.int32) for value in asked.values]
+        engine.storage.add(shape.pattern.asked, ids, 1)
         members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
         relation = answers_of(shape.pattern.predicate)
         read = 0
         with closing(self._complete(members)) as rounds:
             for _ in rounds:
-                columns, rows = engine.rows(relation)
+                columns, rows = engine.storage.rows(relation)
                 if rows > read:
                     yield tuple(column[read:].copy() for column in columns[len(ids) :]), rows - read
                     read = rows
@@ -298,7 +298,9 @@ class ProgramTables:
         found = dict.fromkeys(first.asked)
         waiting = list(found)
         while waiting:
-            for each in variant(waiting.pop(), self._definitions, expected_growth(self._engine)).asked:
+            for each in variant(
+                waiting.pop(), self._definitions, expected_growth(self._engine.storage)
+            ).asked:
                 if each not in found:
                     found[each] = None
                     waiting.append(each)

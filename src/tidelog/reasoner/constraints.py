@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.equality.conflicts import REASONS, UNEQUAL
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, Inconsistent

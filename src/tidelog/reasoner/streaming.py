@@ -14,7 +14,7 @@ from tidelog.engine.interrupts import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, SourceText, TidelogError, codes
 from tidelog.logic.change_scripts import transactions
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
+from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, no_stream, none_known
 from tidelog.reasoner.delta import ADDED, REMOVED, Delta
 from tidelog.reasoner.transaction import Change, gc_disabled
 from tidelog.syntax.parser import parse
@@ -58,13 +58,14 @@ class TransactionStream(Iterator[Delta]):
     def _commit(self, change: Change) -> Delta:
         """Commit a transaction; meanwhile a maintainer that marks may read the next one."""
         self._after = change.program
-        if not looks_ahead(self._maintainer):
+        lookahead = self._maintainer.lookahead
+        if lookahead is None:
             return change.commit()
-        self._maintainer.peek, self._maintainer.waiting = self.peek, self.waiting
+        lookahead.peek, lookahead.waiting = self.peek, self.waiting
         try:
             return change.commit()
         finally:
-            self._maintainer.peek, self._maintainer.waiting = no_stream, none_known
+            lookahead.peek, lookahead.waiting = no_stream, none_known
 
     def peek(self) -> Update | None:
         """Return the facts of the next transaction; None if there is none, or it has rules or errors."""

@@ -316,7 +316,7 @@ class Change:
     @locked
     def replace_rows(self, name: str, parts: Sequence[Rows]) -> None:
         """The same for rows of ids."""
-        held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
+        held = Rows(*self._engine.storage.explicit(name)) if name in self.before.predicates else None
         wanted = distinct([rows for rows in parts if rows.count])
         if held is None or not held.count:
             self.insertions.note(name, wanted)
@@ -329,7 +329,7 @@ class Change:
         """Insert rows of ids that are not explicit facts yet, and delete others that are."""
         for rows, where, is_wanted in ((present, self.insertions, True), (absent, self.deletions, False)):
             if rows is not None and rows.count:
-                standing = self._engine.standing(name, rows.columns, rows.count)
+                standing = self._engine.storage.row_flags(name, rows.columns, rows.count)
                 is_explicit = (standing & int(Flag.EXPLICIT)) != 0
                 where.note(name, select(rows, is_explicit != is_wanted))
 
@@ -513,10 +513,13 @@ class Change:
         return keys
 
     def encode_batch(self, batch: Batch) -> Rows:
-        return Rows(tuple(self._engine.encode_column(column) for column in batch.columns), batch.rows)
+        return Rows(
+            tuple(self._engine.storage.dictionary.encode_column(column) for column in batch.columns),
+            batch.rows,
+        )
 
     def _encode_facts(self, facts: Sequence[Fact]) -> Rows:
-        encode = self._engine.dictionary.encode_values
+        encode = self._engine.storage.dictionary.encode_values
         places = range(len(facts[0].values))
         columns = ([fact.values[place] for fact in facts] for place in places)
         return Rows(tuple(encode(column) for column in columns), len(facts))

@@ -29,7 +29,7 @@ from tidelog.engine.columnar.storage.engine_state import (
     EngineState,
     TableState,
 )
-from tidelog.engine.protocol import Counters
+from tidelog.engine.flags import CounterKind
 from tidelog.equality.rewriting import TREATMENTS
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.logic.program import Variable
@@ -97,7 +97,7 @@ TABLE = fields(
 )
 ENGINE = fields(
     {
-        "counters": one_of(*(each.value for each in Counters)),
+        "counters": one_of(*(each.value for each in CounterKind)),
         **dict.fromkeys(("clock", "epoch", "counts"), natural),
         "instances": integer,
         "counted": many(row(anything, natural)),
@@ -348,7 +348,7 @@ class Snapshot:
         return EngineState(
             self.dictionary(),
             tuple(self.table(each) for each in index["tables"]),
-            Counters(form["counters"]),
+            CounterKind(form["counters"]),
             form["clock"],
             form["epoch"],
             form["counts"],

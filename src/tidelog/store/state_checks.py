@@ -208,7 +208,7 @@ def arities_of(program: Program, asked: Iterable[KeptQuery]) -> dict[str, int]:
     """Return the columns of all relations that a program and kept queries need, auxiliary ones too."""
     arities = {name: each.arity for name, each in program.predicates.items()}
     for rule in split_rules((*program.rules, *(each.rule for each in asked))):
-        atoms = (rule.head, *(scratch_relations(rule) if rule.aggregations else ()))
+        atoms = (rule.head, *(temporary_relations(rule) if rule.aggregations else ()))
         arities |= {atom.predicate: len(atom.terms) for atom in atoms}
     return arities
 

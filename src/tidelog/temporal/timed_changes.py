@@ -55,7 +55,6 @@ def times_of(intervals: Sequence[Interval], is_integer: bool) -> RowTimes:
     return RowTimes(timeline, *timeline.encode(intervals))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class TimedRows(Rows):
     """Rows of ids that hold in intervals; if some repeat, with the period of each: 0 for the others."""
 

@@ -23,7 +23,7 @@ from tidelog.data import memory
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange.ids import (
     PARTS,
@@ -75,7 +75,7 @@ class ExchangeTask:
         bits: int = 64,
         sizes: Sizes | None = None,
         dictionary: Dictionary | None = None,
-        reader: ClosingEngine | None = None,
+        reader: ColumnarEngine | None = None,
     ) -> None:
         self.program = program
         self.mesh = mesh
@@ -84,16 +84,16 @@ class ExchangeTask:
         self.rounds = 0
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = ClosingEngine(1, binary)
+        self._engine = make(1, binary)
         # With more than two owners, most values that a task reads belong to others: they are in a dictionary
         # that is dropped when given facts have been sent.
         shares = self.owners <= 2 or dictionary is not None
-        self._reader = reader or (self._engine if shares else ClosingEngine(1))
+        self._reader = reader or (self._engine if shares else make(1))
         if dictionary is not None:
-            self._engine.dictionary = dictionary
+            self._engine.storage.dictionary = dictionary
         self._seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
         self._bits = bits
-        self._values = self.values_of(self._engine.dictionary)
+        self._values = self.values_of(self._engine.storage.dictionary)
         self._read = self._values
         if self._reader.dictionary is not self._engine.dictionary:
             self._read = self.values_of(self._reader.dictionary)
@@ -117,7 +117,7 @@ class ExchangeTask:
     @property
     def dictionary(self) -> Dictionary:
         """What the ids of derived facts stand for."""
-        return self._engine.dictionary
+        return self._engine.storage.dictionary
 
     def translated(self, part: IdRows, values: Values) -> IdRows:
         """Return rows of another dictionary's ids as ids of this task's own."""
@@ -149,7 +149,7 @@ class ExchangeTask:
 
     def encode(self, batch: Batch) -> list[Ids]:
         """Return given rows as ids of the dictionary, such as `add` and `spread` take before `run`."""
-        return [self._reader.encode_column(column) for column in batch.columns]
+        return [self._reader.storage.dictionary.encode_column(column) for column in batch.columns]
 
     def add(self, predicate: str, columns: Sequence[Ids], rows: int) -> None:
         """Take given facts as ids of the dictionary."""
@@ -206,7 +206,7 @@ class ExchangeTask:
         self._sources = sorted(plan.routes, key=lambda name: (name not in plan.outboxes, name))
         self._homes = [copies[0] for copies in plan.copies.values()]
         for predicate in plan.program.predicates.values():
-            self._engine.define(predicate.name, predicate.arity, is_large=False)
+            self._engine.storage.define(predicate.name, predicate.arity, is_large=False)
         kept = [name for name in self._names if name not in plan.outboxes]
         self._fed = Fed(plan.program.rules, kept, self._engine, self._check)
         self.check_same(repr((plan.program.rules, plan.copies, plan.auxiliaries, plan.routes, plan.gates)))
@@ -243,8 +243,8 @@ class ExchangeTask:
             self._add_heavy(heavy)
             if self.plan.is_numbered:
                 number = self.dictionary.encode(integer(self.mesh.number))
-                self._engine.add(NUMBER, [np.array([number], np.int32)], 1)
-        self._sent = {name: self._engine.size(name) for name in self._sources}
+                self._engine.storage.add(NUMBER, [np.array([number], np.int32)], 1)
+        self._sent = {name: self._engine.storage.size(name) for name in self._sources}
 
     def _deliver(self, parcels: Mapping[int, Sequence[ParcelRows]]) -> None:
         """Send given facts in one pass, and add those that arrive."""
@@ -266,8 +266,8 @@ class ExchangeTask:
         for rows in several:
             counts[rows.relation] += rows.count
         for relation, count in counts.items():
-            table = self._engine.table(self._names[relation])
-            table.reserve(count, len(self._engine.dictionary), given=True)
+            table = self._engine.catalog.table(self._names[relation])
+            table.reserve(count, len(self._engine.storage.dictionary), given=True)
 
     def _add_heavy(self, heavy: Mapping[PredicateColumn, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""
@@ -358,11 +358,11 @@ class ExchangeTask:
     def _empty_outboxes(self) -> None:
         """Forget what has been sent; no rule reads it."""
         for outbox in self.plan.outboxes if self.is_owner else ():
-            size = self._engine.size(outbox)
+            size = self._engine.storage.size(outbox)
             if size > LARGE:
-                self._engine.table(outbox).empty()
+                self._engine.catalog.table(outbox).empty()
             elif size:
-                self._engine.clear(outbox)
+                self._engine.storage.clear(outbox)
 
     def _route(self, source: str, parcels: dict[int, list[ParcelRows]]) -> int:
         """Add new rows of a relation to relations here, and to the parcels of others; return how many."""
@@ -389,13 +389,13 @@ class ExchangeTask:
         if not self.is_owner or (home.place is EVERYWHERE and self.mesh.number):
             arity = self.program.predicates[predicate].arity
             return tuple(np.zeros(0, np.int32) for _ in range(arity)), 0
-        return self._engine.rows(home.relation)
+        return self._engine.storage.rows(home.relation)
 
     def relation(self, predicate: str) -> Relation:
         """Return this task's part of a predicate's facts; the parts of all tasks are disjoint."""
         columns, count = self.columns(predicate)
         names = column_names(self.program.predicates[predicate])
-        return Relation(predicate, names, columns, count, self._engine.dictionary)
+        return Relation(predicate, names, columns, count, self._engine.storage.dictionary)
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[tuple[Sequence[Ids], int]]]:
         """Send all facts of predicates to the task behind the owners; return them there, as ids."""
@@ -509,7 +509,7 @@ class ExchangeTask:
         )
 
     @property
-    def engine(self) -> ClosingEngine:
+    def engine(self) -> ColumnarEngine:
         """The engine that has this task's facts."""
         return self._engine
 

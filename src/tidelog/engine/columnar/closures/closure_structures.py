@@ -1,4 +1,17 @@
-"""Closures kept by structures of their own instead of by rules, and their external pairs. Mutates itself."""
+"""Closures computed by structures instead of rules, and the external pairs that they close. Mutable.
+
+A closure is given *external* pairs, those that facts and other rules derive, and owns what a rule of
+transitivity, or one of symmetry and one of transitivity, derive from them. It returns exactly which pairs
+became true and which ceased to be. The cost is that of what changes, where rules pay for each instance: n³
+in a clique.
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015, names the problem; Italiano: Amortized Efficiency of a Path Retrieval
+Data Structure, Theoretical Computer Science 1986, for rows of reached nodes.
+
+Invariant: the pairs are the closure of the external pairs, before and after each call. External pairs are a
+set: to add one that exists, or delete one that does not, changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +26,6 @@ import numpy.typing as npt
 from tidelog.data import memory
 from tidelog.engine.columnar.closures import closure_kernels, reach_kernels
 from tidelog.engine.columnar.closures import closure_kernels as kernels
-
-# ---- External pairs of a closure, their nodes, and the journal of a transaction over them. Mutates itself.
-#
-# Whatever kind of closure stands on them owns the memory here that kernels reach by address.
 
 Ids = npt.NDArray[np.int32]
 Pairs = tuple[Ids, Ids]
@@ -37,8 +46,8 @@ def columns(count: int) -> Pairs:
 
 
 @dataclass(slots=True)
-class Change:
-    """One call within a transaction: external pairs that came or went, and its effect, if it got so far."""
+class PairChange:
+    """One call within a transaction: external pairs inserted or deleted, and its effect, if it got so far."""
 
     added: bool
     external: Pairs
@@ -52,7 +61,7 @@ class ExternalPairs(ABC):
         self.words = np.zeros(kernels.C_SIZE, np.int64)
         self.vectors = np.zeros((vectors, 0), np.int32)
         self.pools = [NOTHING, NOTHING]
-        self.journal: list[Change] | None = None
+        self.journal: list[PairChange] | None = None
         self.count = 0
         self.check: Check = proceed  # told how many pairs come, and called while they are written
         self.tidied = FIRST_NODES
@@ -112,14 +121,14 @@ class ExternalPairs(ABC):
         self._undo(changes)
 
     @abstractmethod
-    def _undo(self, changes: list[Change]) -> None:
+    def _undo(self, changes: list[PairChange]) -> None:
         """Restore the closure of the external pairs, which are already those before the changes."""
 
     def _note(self, added: bool, sources: Ids, targets: Ids) -> None:
         """Enter into the journal, if one is kept, that external pairs have come or gone."""
         if self.journal is not None:
             ids = self.vectors[kernels.IDS]
-            self.journal.append(Change(added, (ids[sources], ids[targets])))
+            self.journal.append(PairChange(added, (ids[sources], ids[targets])))
 
     def _note_effect(self, effect: Any) -> None:
         """Complete the latest entry of the journal: what undoes the change of the closure."""
@@ -178,7 +187,7 @@ class ExternalPairs(ABC):
             kernels.enter_nodes(words)
 
     def _tidy(self) -> None:
-        """Number the nodes anew if they have doubled since last time and most have no pair left."""
+        """Number the nodes again if they have doubled since last time and most have no pair left."""
         if self.nodes < 2 * self.tidied:
             return
         self.tidied = self.nodes
@@ -190,7 +199,7 @@ class ExternalPairs(ABC):
 
     @abstractmethod
     def _refresh(self, check: Check) -> None:
-        """Write the whole closure anew, from the external pairs."""
+        """Write the whole closure again, from the external pairs."""
 
     def _forget_nodes(self, kept: int) -> None:
         """Forget the nodes numbered last, which have no pairs, until no more than `kept` are left."""
@@ -217,25 +226,11 @@ def proceed(count: int) -> None:
     """The check that never stops anything."""
 
 
-# ---- Closures kept by structures of their own instead of by rules. Mutates itself.
-#
-# A closure is given *external* pairs, those that facts and other rules derive, and owns what a rule of
-# transitivity, or one of symmetry and one of transitivity, make of them. It tells exactly which pairs became
-# true and which ceased to be. The cost is that of what changes, where rules pay for each instance: n³ in a
-# clique.
-#
-# Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-# Programs with Equality, IJCAI 2015, names the problem; Italiano: Amortized Efficiency of a Path Retrieval
-# Data Structure, Theoretical Computer Science 1986, for rows of reached nodes.
-#
-# Invariant: the pairs are the closure of the external pairs, before and after each call. External pairs are a
-# set: adding one that is there, or deleting one that is not, changes nothing.
-
 MOST_MATRIX_BYTES = 256 << 20
 BYTES_PER_PAIR = 1 << 11  # a matrix much larger than its pairs is mostly empty: rules need less
 FEW_PAIRS = 1 << 12  # so few are never too few
 SEARCHES = 4  # how often searches after a deletion may look at each pair, before they are given up
-FEW_COLUMNS = 64  # nodes that a deletion may lose before rows are written anew
+FEW_COLUMNS = 64  # nodes that a deletion may lose before rows are written again
 
 Words = npt.NDArray[np.int64]
 NO_WORDS: Words = np.empty(0, np.int64)
@@ -338,7 +333,7 @@ class TransitiveClosure(ExternalPairs):
         return left, right
 
     def _rewrite(self, sources: Ids) -> Pairs:
-        """Add many pairs by writing the rows of all that reach their sources anew; what becomes true."""
+        """Add many pairs by writing the rows of all that reach their sources again; what becomes true."""
         listed, old_words, _ = reach_kernels.list_reaching(self.words, sources, len(sources))
         old = memory.empty(old_words, np.int64)
         gained, _ = self._recompute(listed, old, self.check)
@@ -346,7 +341,7 @@ class TransitiveClosure(ExternalPairs):
         return self._written(reach_kernels.write_gained, listed, old, gained, are_new=True)
 
     def _recompute(self, listed: int, old: Words, check: Check) -> tuple[int, int]:
-        """Write the listed rows anew and the old ones into `old`; how many pairs are gained and lost."""
+        """Write the listed rows again and the old ones into `old`; how many pairs are gained and lost."""
         reach_kernels.keep_rows(self.words, listed, old)
         reach_kernels.begin_closing(self.words, listed)
         index = visited = depth = top = 0
@@ -375,7 +370,7 @@ class TransitiveClosure(ExternalPairs):
         """Take what hung on broken pairs out of the rows; what ceases to be true.
 
         Column by column if few nodes are lost and searches for them are cheap, else, or for the rest, by
-        writing the rows of all that reached the sources anew.
+        writing the rows of all that reached the sources again.
         """
         words = self.words
         listed, old_words, pairs = reach_kernels.list_reaching(words, sources, len(sources))
@@ -398,7 +393,7 @@ class TransitiveClosure(ExternalPairs):
         rest = self._written(reach_kernels.write_lost, listed, old, fewer, are_new=False)
         return _joined([cleared, rest]) if len(cleared[0]) else rest
 
-    def _undo(self, changes: list[Change]) -> None:
+    def _undo(self, changes: list[PairChange]) -> None:
         if any(change.effect is None for change in changes):  # the last call did not end
             self._forget_nodes(len(self.matrix))
             self._refresh(proceed)
@@ -498,7 +493,7 @@ class EquivalenceClosure(ExternalPairs):
             self.check(written if are_new else 0)
         return left, right
 
-    def _undo(self, changes: list[Change]) -> None:
+    def _undo(self, changes: list[PairChange]) -> None:
         for change in changes:
             if change.effect is None:  # the last call did not end
                 self._refresh(proceed)
@@ -517,7 +512,7 @@ class EquivalenceClosure(ExternalPairs):
 
 
 def _steps(words: int, pairs: int) -> int:
-    """What it costs to write rows of so many words and pairs anew, in steps of a search."""
+    """What it costs to write rows of so many words and pairs again, in steps of a search."""
     return 4 * pairs + words // 4
 
 

@@ -1,17 +1,17 @@
-"""The columnar engine with structures for closures: they derive a predicate's facts, and keep them right.
+"""Structures for closures: they derive a predicate's facts, and maintain them. Mutable.
 
-A closed relation has no counters. Its structure knows the external pairs and tells which facts come and go;
-it is made when it is first needed, and takes part in the engine's transactions. Mutates itself.
+A closed relation has no counters. Its structure knows the external pairs and tells which facts are inserted
+and deleted; it is made when it is first needed, and takes part in transactions. See
+`engine.protocol.Closures` for what the methods promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.closures import closure_kernels
@@ -22,21 +22,18 @@ from tidelog.engine.columnar.closures.closure_structures import (
     Pairs,
     TransitiveClosure,
 )
-from tidelog.engine.columnar.interpreter.executor import GIVEN, LookUps
-from tidelog.engine.columnar.interpreter.plan_runner import ANSWERS
-from tidelog.engine.columnar.transactions.change_runner import RowSet
-from tidelog.engine.columnar.transactions.counters import MaintainedEngine
-from tidelog.engine.events import Listener
-from tidelog.engine.fixpoint import materialise
-from tidelog.engine.protocol import Counters, Flag, Outgrown
-from tidelog.logic.program import Rule
-from tidelog.logic.strata import Stratum
-from tidelog.plan.compile import full_plan
+from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
+from tidelog.engine.columnar.storage.storage import ColumnarStorage
+from tidelog.engine.columnar.storage.table import Table
+from tidelog.engine.columnar.transactions.row_sets import RowSet
+from tidelog.engine.columnar.transactions.transactions import Participant, Transactions
+from tidelog.engine.flags import Flag
+from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.protocol import StructureTooLarge
 from tidelog.rewrite.auxiliary_relations import ClosureKind, ClosureModule, is_auxiliary
 
-Ids = npt.NDArray[np.int32]
 Structure = TransitiveClosure | EquivalenceClosure
-FEWEST = 128  # external pairs from which a structure is worth the code that must be loaded for it
+MIN_PAIRS = 128  # external pairs from which a structure is worth the code that must be loaded for it
 STRUCTURES: dict[ClosureKind, type[Structure]] = {
     ClosureKind.TRANSITIVE: TransitiveClosure,
     ClosureKind.EQUIVALENCE: EquivalenceClosure,
@@ -44,7 +41,7 @@ STRUCTURES: dict[ClosureKind, type[Structure]] = {
 
 
 @dataclass(slots=True, eq=False)
-class Closed:
+class ClosedRelation:
     """A closed relation's module, and its structure, if that has been made."""
 
     module: ClosureModule
@@ -52,37 +49,26 @@ class Closed:
 
 
 @dataclass(slots=True)
-class Transaction:
-    """The structures that a transaction uses: those that were there, and those that it has made."""
+class UsedStructures:
+    """The structures that a transaction uses: those that existed, and the relations whose it has made."""
 
     known: list[Structure] = field(default_factory=list)
-    made: list[Closed] = field(default_factory=list)
+    made: list[ClosedRelation] = field(default_factory=list)
 
 
-class ClosingEngine(MaintainedEngine):
-    """All facts in this process, what follows from their changes, and structures for closures."""
+class ColumnarClosures(Participant, CatalogObserver):
+    """The closed relations and their structures."""
 
-    def __init__(self, threads: int | None = None, relations: int = 8) -> None:
-        super().__init__(threads, relations)
-        self.fewest = FEWEST
-        self.has_incomplete = False  # tables were put in whose sets are not made yet
-        self._closed: dict[str, Closed] = {}
-        self._transaction = Transaction()
-        self._look_ups = LookUps()
-
-    def renew(self) -> None:
-        """Forget all relations, and whatever was made for them, in whatever state; values keep their ids."""
-        made = ClosingEngine(self.threads)
-        kept = ("dictionary", "pool", "check", "dense_bytes", "fewest")
-        state = {**vars(made), **{name: getattr(self, name) for name in (*kept, "plan_listener")}}
-        state.update(epoch=self.epoch + 1, generation=self.generation + 1, _instances=self._instances)
-        self.dictionary.publish()
-        self.__dict__ = state  # all or none
-
-    @property
-    def closing(self) -> ClosingEngine:
-        """The engine itself."""
-        return self
+    def __init__(
+        self, catalog: Catalog, storage: ColumnarStorage, transactions: Transactions, limits: ActiveLimits
+    ) -> None:
+        self.catalog = catalog
+        self.storage = storage
+        self.transactions = transactions
+        self.limits = limits
+        self.min_pairs = MIN_PAIRS
+        self._closed: dict[str, ClosedRelation] = {}
+        self._used = UsedStructures()
 
     @property
     def closed(self) -> Collection[str]:
@@ -90,57 +76,18 @@ class ClosingEngine(MaintainedEngine):
         return self._closed.keys()
 
     def module_of(self, relation: str) -> ClosureModule | None:
-        """The module by which a relation is closed, None if it is not."""
+        """Return the module by which a relation is closed, None if it is not."""
         closed = self._closed.get(relation)
         return None if closed is None else closed.module
 
-    # ---- what reasoners ask for
-
-    def derive(
-        self,
-        strata: Sequence[Stratum],
-        numbers: dict[int, int],
-        listen: Listener,
-        check: Callable[[], None],
-        modules: bool,
-    ) -> None:
-        """Derive all that follows from the facts that are there, closures by structures if `modules`.
-
-        `numbers` gives the place of each rule (by identity) in the program; `check` raises to stop.
-        """
-        self.begin(self.relations())
-        materialise(strata, numbers, self, listen, check, self if modules else None)
-
-    def answer(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
-        """The heads of a rule's instances, in columns of ids, and how many they are."""
-        joined = self._look_ups.joined(rule, self)
-        if joined is None:
-            return self._heads(rule)
-        self.define(GIVEN, len(joined.constants))
-        try:
-            self.add(GIVEN, tuple(np.array([self.identity(each)], np.int32) for each in joined.constants), 1)
-            self.begin([GIVEN])
-            return self._heads(joined.rule)
-        finally:
-            self.drop(GIVEN)
-
-    def _heads(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
-        """The heads of a rule's instances, by its best plan."""
-        self.define(ANSWERS, len(rule.head.terms))
-        try:
-            self.prepare(full_plan(rule, -1, self, ANSWERS))()
-            return self.rows(ANSWERS)
-        finally:
-            self.drop(ANSWERS)
-
     # ---- relations that are closed, and no longer
 
-    def close(self, module: ClosureModule, given: str) -> int | None:
-        """Close a predicate whose external facts are its own and those of `given`; how many are new."""
-        left, right = self.rows(given)[0]
+    def build(self, module: ClosureModule, given: str) -> int | None:
+        """Close a predicate over its own external facts and those of `given`; return how many are new."""
+        left, right = self.storage.rows(given).columns
         if not self._fits(module.kind, (left, right)):
             return None
-        table = self.table(module.predicate)
+        table = self.catalog.table(module.predicate)
         structure = STRUCTURES[module.kind]()
         self._watch(structure, len(table))
         pairs = structure.add(left, right)
@@ -148,79 +95,84 @@ class ClosingEngine(MaintainedEngine):
         if len(table):
             is_new = np.concatenate([table.find(part, len(part[0])) < 0 for part in self._parts(pairs)])
             pairs = pairs[0][is_new], pairs[1][is_new]
-        table.append(pairs, len(pairs[0]), len(self.dictionary))
+        table.append(pairs, len(pairs[0]), len(self.catalog.dictionary))
+        self.catalog.incomplete.append(table)
         table.rounds_of = -1, frozenset()  # its rows are not in the order of rounds
-        self._closed[module.predicate] = Closed(module, structure)
+        self._closed[module.predicate] = ClosedRelation(module, structure)
         return len(pairs[0])
 
-    def close_later(self, module: ClosureModule) -> bool:
-        """Whether a structure keeps the relation from now on; it and its source are as they should be."""
-        if module.is_linear and self.explicit(module.predicate)[1]:
+    def adopt(self, module: ClosureModule) -> bool:
+        """Return whether a structure keeps the relation from now on; its facts and its source's are right."""
+        if module.is_linear and self.storage.explicit(module.predicate).count:
             return False
-        pairs = self._externals(module, layout.ALIVE)
+        pairs = self.externals(module, layout.ALIVE)
         if not self._fits(module.kind, pairs):
             return False
-        self.table(module.predicate).drop_counters()
-        self._closed[module.predicate] = Closed(module)
+        self.catalog.table(module.predicate).drop_counters()
+        self.keep(module)
         return True
 
-    def open(self, relation: str) -> None:
+    def keep(self, module: ClosureModule) -> None:
+        """Keep the relation by a structure, which is made when it is first needed."""
+        self._closed[module.predicate] = ClosedRelation(module)
+
+    def release(self, relation: str) -> None:
         """Drop the closure structure of the relation."""
-        self.table(relation).complete()
+        self.catalog.table(relation).complete()
         source = self._closed.pop(relation).module.source
-        if is_auxiliary(source) and source in self._numbers:
-            self.table(source).drop_counters()  # nobody reads it any more: it may go, and others stay counted
+        if is_auxiliary(source) and source in self.catalog:
+            # No rule reads it any more: it may be dropped, and the counters of others stay.
+            self.catalog.table(source).drop_counters()
 
     def _fits(self, kind: ClosureKind, pairs: Pairs) -> bool:
-        """Whether a structure is for a graph of this size."""
+        """Return whether a structure is for a graph of this size."""
         fits = STRUCTURES[kind].fits
         edges = len(pairs[0])
-        if edges < self.fewest:
+        if edges < self.min_pairs:
             return False
-        return fits(min(2 * edges, len(self.dictionary)), edges) or fits(self._count_nodes(pairs), edges)
+        values = len(self.catalog.dictionary)
+        return fits(min(2 * edges, values), edges) or fits(self._count_nodes(pairs), edges)
 
     def _count_nodes(self, pairs: Pairs) -> int:
-        """How many ids there are in pairs."""
-        is_node = np.zeros(len(self.dictionary), np.bool_)
+        """Return how many ids there are in pairs."""
+        is_node = np.zeros(len(self.catalog.dictionary), np.bool_)
         for column in pairs:
             is_node[column] = True
         return int(np.count_nonzero(is_node))
 
-    def _externals(self, module: ClosureModule, flag: int) -> Pairs:
-        """The external pairs: facts of the source that have a flag, and explicit facts of the predicate."""
-        source, own = self.table(module.source), self.table(module.predicate)
+    def externals(self, module: ClosureModule, flag: int) -> Pairs:
+        """Return the external pairs: facts of the source with a flag, and explicit facts of the predicate."""
+        source, own = self.catalog.table(module.source), self.catalog.table(module.predicate)
         derived = (source.flags[: len(source)] & flag) != 0
-        stated = (own.flags[: len(own)] & layout.EXPLICIT) != 0
+        explicit = (own.flags[: len(own)] & layout.EXPLICIT) != 0
         left, right = (
-            np.concatenate((source.column(place)[derived], own.column(place)[stated])) for place in range(2)
+            np.concatenate((source.column(place)[derived], own.column(place)[explicit])) for place in range(2)
         )
         return left, right
 
-    def drop(self, relation: str) -> None:
-        """Forget a relation, its memory and its structure."""
-        super().drop(relation)
+    def on_drop(self, relation: str, table: Table) -> None:
+        """Drop the structure of a relation."""
         self._closed.pop(relation, None)
 
-    def rename(self, relation: str, name: str) -> None:
-        """Give a relation another name."""
-        super().rename(relation, name)
+    def on_rename(self, relation: str, name: str) -> None:
+        """Keep the structure under the relation's new name."""
         if relation in self._closed:
             self._closed[name] = self._closed.pop(relation)
 
     # ---- changes
 
-    def maintain_closure(self, relation: str, removed: Any, added: Any, went: Any, came: Any) -> None:
+    def maintain(self, relation: str, removed: Any, added: Any, deleted: Any, inserted: Any) -> None:
         """Update the facts of a closed relation to the closure of its changed external pairs.
 
-        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are the
-        facts deleted and inserted below. Raises Outgrown if the structure would become too large.
+        `removed` and `added` are its facts that are no longer, or newly, explicit; `deleted` and `inserted`
+        are the facts deleted and inserted below. Raises StructureTooLarge.
         """
         module = self._closed[relation].module
         structure = self._structure(relation)
-        self.mark(removed, clear=Flag.EXPLICIT)
-        self.mark(added, set=Flag.EXPLICIT)
-        lost = _joined(self._lost_below(module, went), self._lost_here(module, removed))
-        gained = _joined(self._pairs(module.source, came), self._pairs(relation, added))
+        self.transactions.mark(removed, clear=Flag.EXPLICIT)
+        self.transactions.mark(added, set=Flag.EXPLICIT)
+        lost = _concatenated(self._lost_below(module, deleted), self._lost_here(module, removed))
+        gained = _concatenated(self._pairs(module.source, inserted), self._pairs(relation, added))
         self._check_size(module, structure, gained)
         if len(lost[0]):
             self._mark_pairs(relation, structure.delete(*lost), set=Flag.NONE, clear=Flag.ALIVE)
@@ -228,42 +180,44 @@ class ClosingEngine(MaintainedEngine):
             self._mark_pairs(relation, structure.add(*gained), set=Flag.ALIVE, clear=Flag.NONE)
 
     def _pairs(self, relation: str, facts: RowSet) -> Pairs:
-        """The ids of the facts of one relation."""
+        """Return the ids of the facts of one relation."""
         rows = facts.rows.get(relation)
         if rows is None:
             return NO_PAIRS
-        left, right = self.table(relation).columns
+        left, right = self.catalog.table(relation).columns
         return left[rows], right[rows]
 
-    def _lost_below(self, module: ClosureModule, went: RowSet) -> Pairs:
-        """The pairs that no rule derives any more and that are not explicit."""
-        pairs = self._pairs(module.source, went)
+    def _lost_below(self, module: ClosureModule, deleted: RowSet) -> Pairs:
+        """Return the pairs that no rule derives any more and that are not explicit."""
+        pairs = self._pairs(module.source, deleted)
         if not len(pairs[0]):
             return pairs
-        table = self.table(module.predicate)
+        table = self.catalog.table(module.predicate)
         found = table.find(pairs, len(pairs[0]))
-        lost = (table.flags[found] & layout.EXPLICIT) == 0  # found they are: they were in the closure
+        lost = (table.flags[found] & layout.EXPLICIT) == 0  # all are found: they were in the closure
         return pairs[0][lost], pairs[1][lost]
 
     def _lost_here(self, module: ClosureModule, removed: RowSet) -> Pairs:
-        """The pairs that are no longer explicit and that no rule derives."""
+        """Return the pairs that are no longer explicit and that no rule derives."""
         pairs = self._pairs(module.predicate, removed)
         if not len(pairs[0]):
             return pairs
-        lost = (self.standing(module.source, pairs, len(pairs[0])) & layout.ALIVE) == 0
+        lost = (self.storage.row_flags(module.source, pairs, len(pairs[0])) & layout.ALIVE) == 0
         return pairs[0][lost], pairs[1][lost]
 
     def _mark_pairs(self, relation: str, pairs: Pairs, set: Flag, clear: Flag) -> None:
+        changes = self.transactions
         for part in self._parts(pairs):
-            self.mark(self.facts(relation, part, len(part[0]), create=True), set, clear)
+            changes.mark(changes.facts(relation, part, len(part[0]), create=True), set, clear)
 
     def _parts(self, pairs: Pairs) -> Iterator[Pairs]:
-        """The pairs, so many at a time that limits hold."""
+        """Yield the pairs in parts, checking the limits before each."""
         for start in range(0, len(pairs[0]), PART):
-            self.check()
+            self.limits.check()
             yield pairs[0][start : start + PART], pairs[1][start : start + PART]
 
     def _check_size(self, module: ClosureModule, structure: Structure, gained: Pairs) -> None:
+        """Raise StructureTooLarge if the structure does not fit with these pairs."""
         count = len(gained[0])
         edges = structure.edges + count
         if not count or structure.fits(structure.nodes + 2 * count, edges):
@@ -271,68 +225,48 @@ class ClosingEngine(MaintainedEngine):
         known = structure.vectors[closure_kernels.IDS, : structure.nodes]
         more = len(np.setdiff1d(np.concatenate(gained), known))
         if more and not structure.fits(structure.nodes + more, edges):
-            raise Outgrown(module.predicate)
+            raise StructureTooLarge(module.predicate)
 
     # ---- transactions
 
     def _watch(self, structure: Structure, known: int) -> None:
         """Check the limits inside a structure; `known` of the pairs that it adds are facts already."""
-        structure.check = lambda count: self.check(max(0, count - known))
+        structure.check = lambda count: self.limits.check(max(0, count - known))
 
     def _structure(self, relation: str) -> Structure:
-        """The structure of a relation, as it was before the transaction unless the transaction changed it."""
-        closed = self._closed[relation]
-        transaction = self._transaction
+        """Return the structure of a relation as it was before the transaction, or as that has changed it."""
+        closed, used = self._closed[relation], self._used
         if closed.structure is None:
             structure = STRUCTURES[closed.module.kind]()
             self._watch(structure, 0)
-            structure.fill(*self._externals(closed.module, layout.BEFORE))
+            structure.fill(*self.externals(closed.module, layout.BEFORE))
             closed.structure = structure
-            transaction.made.append(closed)
-        elif closed.structure.journal is None and closed not in transaction.made:
+            used.made.append(closed)
+        elif closed.structure.journal is None and closed not in used.made:
             closed.structure.checkpoint()
-            transaction.known.append(closed.structure)
+            used.known.append(closed.structure)
         return closed.structure
 
-    def _complete_sets(self) -> None:
-        """Build the missing sets of relations whose rows were appended without one."""
-        for relation in self._numbers if self.has_incomplete else self._closed:
-            self.table(relation).complete(self.check)
-        self.has_incomplete = False
+    def on_begin(self) -> None:
+        """Build the sets that are missing, and use no structure yet."""
+        self.catalog.complete_sets(self.limits.check)
+        self._used = UsedStructures()
 
-    def begin_transaction(self) -> None:
-        """Begin a journal."""
-        self._complete_sets()
-        self._transaction = Transaction()
-        super().begin_transaction()
-
-    def commit(self) -> tuple[RowSet, RowSet]:
-        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
-        changed = super().commit()
-        for structure in self._transaction.known:
+    def on_commit(self) -> None:
+        """Keep what the transaction did to structures."""
+        for structure in self._used.known:
             structure.commit()
-        return changed
 
-    def roll_back(self) -> None:
-        """Put flags, counters and structures back as they were when the transaction began."""
-        super().roll_back()
-        for structure in self._transaction.known:
+    def on_roll_back(self) -> None:
+        """Restore the structures as they were when the transaction began."""
+        for structure in self._used.known:
             structure.roll_back()
-        for closed in self._transaction.made:
-            closed.structure = None  # made between two acts it would not be what was before
-
-    def recount(self, counters: Counters, strata: Any) -> RowSet:
-        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
-        self._complete_sets()
-        return super().recount(counters, strata)
+        for closed in self._used.made:
+            closed.structure = None  # made between two phases it would not be what was before
 
 
-def _proceed() -> None:
-    """Nothing needs to be prepared."""
-
-
-def _joined(first: Pairs, second: Pairs) -> Pairs:
-    """The pairs of both."""
+def _concatenated(first: Pairs, second: Pairs) -> Pairs:
+    """Return the pairs of both."""
     if not len(second[0]):
         return first
     if not len(first[0]):

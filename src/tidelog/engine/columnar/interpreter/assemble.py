@@ -9,7 +9,7 @@ from typing import Protocol
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.interpreter.expression_kernels import DEEPEST
 from tidelog.engine.columnar.storage.table import IndexKey
-from tidelog.engine.protocol import PARTS, PRESENT, Notes, Noting
+from tidelog.engine.flags import PARTS, PRESENT, MarkConfig, MarkKind
 from tidelog.errors import Diagnostic, EvaluationError, Span
 from tidelog.logic.program import (
     Apply,
@@ -60,25 +60,25 @@ LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 # What a step hands on beside the variables of a rule: numbers that are no ids.
 HIGHEST_RANK = Variable("highest rank of own facts")  # no variable of a rule has a space
 GIVEN_ROW = Variable("number of the given row")
-LINKED_ROW = Variable("number of the fact to lean on")
+LINKED_ROW = Variable("number of the supporting fact")
 HIGHEST_MARK = Variable("marks in the body")
-STATED = Variable("whether facts stay by themselves")  # beside it: never handed on
+STAYING = Variable("whether facts stay")  # beside it: never handed on
 
 
-class Store(Protocol):
-    """What the assembler asks of the engine."""
+class PlanCatalog(Protocol):
+    """What the assembler asks of a catalogue."""
 
     def table_number(self, relation: str) -> int:
-        """The row of T that describes a relation."""
+        """Return the row of T that describes a relation."""
 
     def index_number(self, key: IndexKey) -> int:
-        """The row of X that describes an index, made now if it is not there."""
+        """Return the row of X that describes an index, created now if it does not exist."""
 
     def identity(self, value: Value) -> int:
-        """The id of a value."""
+        """Return the id of a value."""
 
-    def has_dead(self, relation: str) -> bool:
-        """Whether some rows of a relation are no facts."""
+    def has_tombstones(self, relation: str) -> bool:
+        """Return whether some rows of a relation are deleted facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +104,33 @@ def step_of(
     node: Node,
     given: list[Term],
     outputs: list[Term],
-    store: Store,
+    catalog: PlanCatalog,
     numbers: tuple[Variable, ...] | None,
 ) -> tuple[list[int], PythonStep | None]:
     """The words of one step, and what Python computes of it; its rows' numbers are called `numbers`."""
     match node:
         case Unit():
-            return _words(layout.UNIT, outputs=_outputs(outputs, given, (), None, store)), None
+            return _words(layout.UNIT, outputs=_outputs(outputs, given, (), None, catalog)), None
         case Scan() | Witness():
-            return _first(node, given, _row_outputs(node, given, outputs, store, numbers), store), None
+            return _first(node, given, _row_outputs(node, given, outputs, catalog, numbers), catalog), None
         case Join(_, scan):
-            return _join(scan, given, _row_outputs(node, given, outputs, store, numbers), store), None
+            return _join(scan, given, _row_outputs(node, given, outputs, catalog, numbers), catalog), None
         case AntiJoin(_, scan):
-            return _absent(scan, given, outputs, store), None
+            return _absent(scan, given, outputs, catalog), None
         case Filter(_, test):
-            return _expression_step(layout.SELECT, test, None, given, outputs, store)
+            return _expression_step(layout.SELECT, test, None, given, outputs, catalog)
         case Extend(_, variable, expression):
-            return _expression_step(layout.COMPUTE, expression, variable, given, outputs, store)
+            return _expression_step(layout.COMPUTE, expression, variable, given, outputs, catalog)
         case _:
             raise AssertionError(node)
 
 
 def _row_outputs(
-    node: Node, given: list[Term], outputs: list[Term], store: Store, numbers: tuple[Variable, ...] | None
+    node: Node,
+    given: list[Term],
+    outputs: list[Term],
+    catalog: PlanCatalog,
+    numbers: tuple[Variable, ...] | None,
 ) -> list[tuple[int, int]]:
     """Where each output of a step that matches rows comes from."""
     scan = scan_of(node)
@@ -137,33 +141,33 @@ def _row_outputs(
         if output == HIGHEST_RANK and scan.own:
             sources.append((layout.FROM_RANK, inputs.get(output, -1)))
         elif output == HIGHEST_MARK and numbers is not None:
-            origin = layout.FROM_STATED_MARK if STATED in numbers else layout.FROM_MARK
+            origin = layout.FROM_STATED_MARK if STAYING in numbers else layout.FROM_MARK
             sources.append((origin, inputs.get(output, -1)))
         elif numbers is not None and output in numbers:
             sources.append((layout.FROM_NUMBER, 0))
         else:
-            sources.append(_output(output, inputs, columns, None, store))
+            sources.append(_output(output, inputs, columns, None, catalog))
     return sources
 
 
 def _first(
-    node: Scan | Witness, given: list[Term], outputs: list[tuple[int, int]], store: Store
+    node: Scan | Witness, given: list[Term], outputs: list[tuple[int, int]], catalog: PlanCatalog
 ) -> list[int]:
     """The words of the step that scans rows, or takes those that are given."""
     scan = node if isinstance(node, Scan) else node.scan
-    table = store.table_number(scan.relation)
-    mask, want = _wanted(scan, store)
+    table = catalog.table_number(scan.relation)
+    mask, want = _wanted(scan, catalog)
     if isinstance(node, Witness):
         wild = {scan.terms[column] for column in range(len(scan.terms)) if column not in node.bound}
-        checks = _filters(scan.terms, [], store)
+        checks = _filters(scan.terms, [], catalog)
         columns = tuple(
             c for c, term in enumerate(scan.terms) if isinstance(term, Variable) and term not in wild
         )
-        index = store.index_number(IndexKey(table, columns, tuple(checks)))
+        index = catalog.index_number(IndexKey(table, columns, tuple(checks)))
         unless = int(PRESENT[node.unless])
         peer = layout.ALIVE if node.unless is Part.BEFORE else layout.BEFORE
     else:
-        checks, index, unless, peer = _filters(scan.terms, given, store), 0, 0, 0
+        checks, index, unless, peer = _filters(scan.terms, given, catalog), 0, 0, 0
     keys = [word for column, wanted in checks for word in (column, -1 - wanted)]
     step = _words(layout.SCAN, table=table, index=index, keys=keys, key_count=len(checks), outputs=outputs)
     step[layout.S_MASK], step[layout.S_WANT] = mask, want
@@ -171,12 +175,12 @@ def _first(
     return step
 
 
-def _wanted(scan: Scan, store: Store) -> tuple[int, int]:
+def _wanted(scan: Scan, catalog: PlanCatalog) -> tuple[int, int]:
     """The flags that a scan looks at, and what they must be."""
     where = PARTS.get(scan.part)
     if where is not None:
         return int(where.mask), int(where.want)
-    if scan.part is not Part.GIVEN and store.has_dead(scan.relation):
+    if scan.part is not Part.GIVEN and catalog.has_tombstones(scan.relation):
         return layout.ALIVE, layout.ALIVE
     return 0, 0
 
@@ -198,14 +202,14 @@ def _words(
     return [*head, *keys, *(word for pair in outputs for word in pair), *expression]
 
 
-def _filters(terms: tuple[Term, ...], given: list[Term], store: Store) -> list[tuple[int, int]]:
+def _filters(terms: tuple[Term, ...], given: list[Term], catalog: PlanCatalog) -> list[tuple[int, int]]:
     """(column, id) for constants, (column, -1 - earlier column) for variables that occur twice."""
     first: dict[Variable, int] = {}
     known = frozenset(given)
     filters = []
     for column, term in enumerate(terms):
         if isinstance(term, Constant):
-            filters.append((column, store.identity(term.value)))
+            filters.append((column, catalog.identity(term.value)))
         elif term not in known:
             if term in first:
                 filters.append((column, -1 - first[term]))
@@ -218,11 +222,11 @@ def _outputs(
     given: list[Term],
     terms: tuple[Term, ...],
     computed: Variable | None,
-    store: Store,
+    catalog: PlanCatalog,
 ) -> list[tuple[int, int]]:
     """Where each output comes from."""
     inputs, columns = _places(given), _places(terms)
-    return [_output(output, inputs, columns, computed, store) for output in outputs]
+    return [_output(output, inputs, columns, computed, catalog) for output in outputs]
 
 
 def _output(
@@ -230,11 +234,11 @@ def _output(
     inputs: Mapping[Term, int],
     columns: Mapping[Term, int],
     computed: Variable | None,
-    store: Store,
+    catalog: PlanCatalog,
 ) -> tuple[int, int]:
     """Where an output comes from: the input, the matched row, a constant, or the computed column."""
     if isinstance(output, Constant):
-        return layout.FROM_CONSTANT, store.identity(output.value)
+        return layout.FROM_CONSTANT, catalog.identity(output.value)
     if output == computed:
         return layout.FROM_RESULT, 0
     if output in inputs:
@@ -247,47 +251,47 @@ def _places(terms: Sequence[Term]) -> dict[Term, int]:
     return {term: place for place, term in reversed(list(enumerate(terms)))}
 
 
-def _source(term: Term, given: list[Term], store: Store) -> int:
+def _source(term: Term, given: list[Term], catalog: PlanCatalog) -> int:
     """An input column, or -1 - id for a constant."""
-    return -1 - store.identity(term.value) if isinstance(term, Constant) else given.index(term)
+    return -1 - catalog.identity(term.value) if isinstance(term, Constant) else given.index(term)
 
 
-def _join(scan: Scan, given: list[Term], outputs: list[tuple[int, int]], store: Store) -> list[int]:
-    table = store.table_number(scan.relation)
+def _join(scan: Scan, given: list[Term], outputs: list[tuple[int, int]], catalog: PlanCatalog) -> list[int]:
+    table = catalog.table_number(scan.relation)
     if all(isinstance(term, Constant) or term in given for term in scan.terms):
         limit = LIMITS.get(scan.part, layout.ALL_ROWS)
-        keys = [_source(term, given, store) for term in scan.terms]
+        keys = [_source(term, given, catalog) for term in scan.terms]
         step = _words(layout.MEMBER, table=table, limit=limit, keys=keys, outputs=outputs)
     else:
-        index, keys = _lookup(scan, table, given, store)
+        index, keys = _lookup(scan, table, given, catalog)
         # An index holds the rows up to the current round: only the older part needs a look at row numbers.
         limit = layout.OLD_ROWS if scan.part is Part.OLD else layout.ALL_ROWS
         step = _words(layout.PROBE, table=table, index=index, limit=limit, keys=keys, outputs=outputs)
-    step[layout.S_MASK], step[layout.S_WANT] = _wanted(scan, store)
+    step[layout.S_MASK], step[layout.S_WANT] = _wanted(scan, catalog)
     return step
 
 
-def _absent(scan: Scan, given: list[Term], outputs: list[Term], store: Store) -> list[int]:
-    table = store.table_number(scan.relation)
-    outs = _outputs(outputs, given, (), None, store)
+def _absent(scan: Scan, given: list[Term], outputs: list[Term], catalog: PlanCatalog) -> list[int]:
+    table = catalog.table_number(scan.relation)
+    outs = _outputs(outputs, given, (), None, catalog)
     if all(isinstance(term, Constant) or term in given for term in scan.terms):
         limit = LIMITS.get(scan.part, layout.ALL_ROWS)
-        keys = [_source(term, given, store) for term in scan.terms]
+        keys = [_source(term, given, catalog) for term in scan.terms]
         step = _words(layout.ABSENT, table=table, limit=limit, keys=keys, outputs=outs)
     else:
-        index, keys = _lookup(scan, table, given, store)
+        index, keys = _lookup(scan, table, given, catalog)
         step = _words(layout.ABSENT_INDEX, table=table, index=index, keys=keys, outputs=outs)
     present = PRESENT.get(scan.part)
-    step[layout.S_MASK] = int(present) if present is not None else _wanted(scan, store)[0]
+    step[layout.S_MASK] = int(present) if present is not None else _wanted(scan, catalog)[0]
     return step
 
 
-def _lookup(scan: Scan, table: int, given: list[Term], store: Store) -> tuple[int, list[int]]:
+def _lookup(scan: Scan, table: int, given: list[Term], catalog: PlanCatalog) -> tuple[int, list[int]]:
     """The index that answers a scan whose variables in `given` are known, and the key to ask it for."""
     columns = tuple(column for column, term in enumerate(scan.terms) if term in given)
-    filters = tuple(_filters(scan.terms, given, store))
-    index = store.index_number(IndexKey(table, columns, filters))
-    return index, [_source(scan.terms[column], given, store) for column in columns]
+    filters = tuple(_filters(scan.terms, given, catalog))
+    index = catalog.index_number(IndexKey(table, columns, filters))
+    return index, [_source(scan.terms[column], given, catalog) for column in columns]
 
 
 # ---- expressions
@@ -299,51 +303,51 @@ def _expression_step(
     computed: Variable | None,
     given: list[Term],
     outputs: list[Term],
-    store: Store,
+    catalog: PlanCatalog,
 ) -> tuple[list[int], PythonStep]:
-    words = _compiled(expression, given, store) or [layout.X_PYTHON, 0]
+    words = _compiled(expression, given, catalog) or [layout.X_PYTHON, 0]
     variables: Iterable[Variable] = (
         literal_variables(expression)
         if isinstance(expression, Comparison | Condition)
         else variables_of(expression)
     )
     slots = tuple((variable, given.index(variable)) for variable in dict.fromkeys(variables))
-    step = _words(kind, outputs=_outputs(outputs, given, (), computed, store), expression=words)
+    step = _words(kind, outputs=_outputs(outputs, given, (), computed, catalog), expression=words)
     return step, PythonStep(expression, slots)
 
 
 def _compiled(
-    expression: Expression | Comparison | Condition, given: list[Term], store: Store
+    expression: Expression | Comparison | Condition, given: list[Term], catalog: PlanCatalog
 ) -> list[int] | None:
     """The expression in postfix words, or None if kernels cannot compute it."""
     match expression:
         case Comparison(operator, left, right):
-            words = _postfix((left, right), OPERATIONS[operator], given, store)
+            words = _postfix((left, right), OPERATIONS[operator], given, catalog)
         case Variable() | Constant() | Apply():
-            words = _operand(expression, given, store)
+            words = _operand(expression, given, catalog)
         case _:
             return None
     return words if words is not None and len(words) // 2 < DEEPEST else None
 
 
-def _operand(expression: Expression, given: list[Term], store: Store) -> list[int] | None:
+def _operand(expression: Expression, given: list[Term], catalog: PlanCatalog) -> list[int] | None:
     match expression:
         case Variable():
             return [layout.X_LOAD, given.index(expression)]
         case Constant(value):
-            return [layout.X_CONSTANT, store.identity(value)]
+            return [layout.X_CONSTANT, catalog.identity(value)]
         case Apply(function, arguments) if function in ("+", "-", "*", "/", "NEG"):
-            return _postfix(arguments, OPERATIONS[function], given, store)
+            return _postfix(arguments, OPERATIONS[function], given, catalog)
         case _:
             return None
 
 
 def _postfix(
-    operands: tuple[Expression, ...], operation: int, given: list[Term], store: Store
+    operands: tuple[Expression, ...], operation: int, given: list[Term], catalog: PlanCatalog
 ) -> list[int] | None:
     words: list[int] = []
     for operand in operands:
-        part = _operand(operand, given, store)
+        part = _operand(operand, given, catalog)
         if part is None:
             return None
         words += part
@@ -360,12 +364,12 @@ INDEXED = (layout.PROBE, layout.ABSENT_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """What a plan hands on for notes of heads, and the scans that it comes from."""
+class HeadMarks:
+    """What a plan passes on for marks of its heads, and the scans that it comes from."""
 
     column: Variable  # LINKED_ROW or HIGHEST_MARK
     scans: tuple[Scan, ...]
-    staying: frozenset[str] = frozenset()  # of marks: the relations whose facts stay by themselves
+    staying: frozenset[str] = frozenset()  # of marks: the relations whose facts stay unless they are deleted
     returns: bool = False  # whether heads may return
 
 
@@ -389,9 +393,9 @@ class Assembled:
 def assemble(
     relation: str,
     root: Project | Support,
-    store: Store,
+    catalog: PlanCatalog,
     ranked: bool = False,
-    noted: Noted | None = None,
+    marked: HeadMarks | None = None,
     span: Span | None = None,
 ) -> Assembled:
     """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared.
@@ -403,15 +407,15 @@ def assemble(
         message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
         raise EvaluationError(Diagnostic("E604", message, span, help="let another rule derive a part of it"))
     is_recursive = any(_is_own(node) for node in chain)
-    terms = _results(root, ranked and is_recursive, noted)
-    numbered = _numbered(chain, root, noted)
+    terms = _results(root, ranked and is_recursive, marked)
+    numbered = _numbered(chain, root, marked)
     needed = _needed_after(chain, terms, numbered)
     layout_now: list[Term] = []
     steps: list[list[int]] = []
     python: dict[int, PythonStep] = {}
     for level, node in enumerate(chain):
         outputs = list(terms) if level == len(chain) - 1 else needed[level]
-        step, python_step = step_of(node, layout_now, outputs, store, numbered.get(level))
+        step, python_step = step_of(node, layout_now, outputs, catalog, numbered.get(level))
         if GIVEN_ROW in layout_now:
             step[layout.S_GIVEN] = layout_now.index(GIVEN_ROW)
         steps.append(step)
@@ -421,14 +425,14 @@ def assemble(
     first = scan_of(chain[0])
     widths = [len(terms), *map(len, needed), 1]
     return Assembled(
-        tuple(_joined(relation, root, steps, _rank_word(root, is_recursive, ranked), noted, store)),
+        tuple(_joined(relation, root, steps, _rank_word(root, is_recursive, ranked), marked, catalog)),
         relation,
         max(widths),
         len(steps),
-        store.table_number(first.relation) if first is not None else None,
+        catalog.table_number(first.relation) if first is not None else None,
         first.part if first is not None else Part.ALL,
-        frozenset((store.table_number(relation), *(step[layout.S_TABLE] for step in steps))),
-        _own_tables(relation, chain, store) if is_recursive else frozenset(),
+        frozenset((catalog.table_number(relation), *(step[layout.S_TABLE] for step in steps))),
+        _own_tables(relation, chain, catalog) if is_recursive else frozenset(),
         frozenset(step[layout.S_TABLE] for step in steps if step[layout.S_KIND] in LOOKING_UP),
         tuple({step[layout.S_INDEX] for step in steps if _has_index(step)}),
         python,
@@ -440,8 +444,8 @@ def _joined(
     root: Project | Support,
     steps: list[list[int]],
     rank: int,
-    noted: Noted | None,
-    store: Store,
+    marked: HeadMarks | None,
+    catalog: PlanCatalog,
 ) -> Iterator[int]:
     """The words of the whole plan: what stands before the steps, the steps, the tables of the support."""
     atoms = root.atoms if isinstance(root, Support) else ()
@@ -451,14 +455,14 @@ def _joined(
         offsets.append(offset)
         offset += len(step)
     note = (-1, 0)
-    if noted is not None and isinstance(root, Project):
-        is_link = noted.column == LINKED_ROW
-        about = store.table_number(noted.scans[0].relation) if is_link else int(noted.returns)
+    if marked is not None and isinstance(root, Project):
+        is_link = marked.column == LINKED_ROW
+        about = catalog.table_number(marked.scans[0].relation) if is_link else int(marked.returns)
         note = len(root.terms) + (rank >= 0), about
-    yield from (store.table_number(relation), len(steps), rank, *note, len(atoms), offset, *offsets)
+    yield from (catalog.table_number(relation), len(steps), rank, *note, len(atoms), offset, *offsets)
     for step in steps:
         yield from step
-    yield from (store.table_number(atom.relation) for atom in atoms)
+    yield from (catalog.table_number(atom.relation) for atom in atoms)
 
 
 def _rank_word(root: Project | Support, is_recursive: bool, ranked: bool) -> int:
@@ -477,16 +481,16 @@ def _is_own(node: Node) -> bool:
     return scan is not None and scan.own
 
 
-def _own_tables(relation: str, chain: list[Node], store: Store) -> frozenset[int]:
+def _own_tables(relation: str, chain: list[Node], catalog: PlanCatalog) -> frozenset[int]:
     scans = [scan for node in chain if (scan := scan_of(node)) is not None and scan.own]
-    return frozenset(store.table_number(name) for name in (relation, *(scan.relation for scan in scans)))
+    return frozenset(catalog.table_number(name) for name in (relation, *(scan.relation for scan in scans)))
 
 
-def _results(root: Project | Support, ranked: bool, noted: Noted | None) -> tuple[Term, ...]:
+def _results(root: Project | Support, ranked: bool, marked: HeadMarks | None) -> tuple[Term, ...]:
     """What the last step hands to what becomes of heads."""
     if isinstance(root, Project):
         ranks = (HIGHEST_RANK,) if ranked else ()
-        return (*root.terms, *ranks, *(() if noted is None else (noted.column,)))
+        return (*root.terms, *ranks, *(() if marked is None else (marked.column,)))
     return (GIVEN_ROW, *(_number_of(place) for place in range(len(root.atoms))))
 
 
@@ -495,13 +499,13 @@ def _number_of(place: int) -> Variable:
 
 
 def _numbered(
-    chain: list[Node], root: Project | Support, noted: Noted | None
+    chain: list[Node], root: Project | Support, marked: HeadMarks | None
 ) -> dict[int, tuple[Variable, ...]]:
     """The steps whose row numbers or marks are asked for, and what they are called."""
     if isinstance(root, Project):
-        scans = () if noted is None else noted.scans
+        scans = () if marked is None else marked.scans
         levels = (level for level, node in enumerate(chain) if _matches_one_of(node, scans))
-        return {level: _noted_columns(chain[level], noted) for level in levels if noted is not None}
+        return {level: _marked_columns(chain[level], marked) for level in levels if marked is not None}
     numbered: dict[int, tuple[Variable, ...]] = {0: (GIVEN_ROW,)}
     matched = [scan_of(node) for node in chain]
     for place, atom in enumerate(root.atoms):
@@ -510,9 +514,11 @@ def _numbered(
     return numbered
 
 
-def _noted_columns(node: Node, noted: Noted) -> tuple[Variable, ...]:
+def _marked_columns(node: Node, marked: HeadMarks) -> tuple[Variable, ...]:
     scan = scan_of(node)
-    return (noted.column, STATED) if scan is not None and scan.relation in noted.staying else (noted.column,)
+    return (
+        (marked.column, STAYING) if scan is not None and scan.relation in marked.staying else (marked.column,)
+    )
 
 
 def _matches_one_of(node: Node, scans: tuple[Scan, ...]) -> bool:
@@ -566,40 +572,38 @@ def _bound_since(chain: list[Node], numbered: dict[int, tuple[Variable, ...]]) -
     return since
 
 
-# ---- What plans hand on so that something can be noted of the heads they find.
-
-NOTHING = Noting()
+# ---- what plans pass on so that the heads they find can be marked
 
 
-def noted_by(plan: ChangePlan, noting: Noting) -> Noted | None:
-    """What a plan hands on, None if it has nothing that could be noted."""
-    if plan.relation not in noting.heads or isinstance(plan.root, Support):
+def marked_heads(plan: ChangePlan, config: MarkConfig) -> HeadMarks | None:
+    """Return what a plan passes on for marks of its heads, None if it has nothing."""
+    if plan.relation not in config.heads or isinstance(plan.root, Support):
         return None
-    if noting.notes is Notes.LINKS:
-        leant_on = first_source(plan, noting)
-        return None if leant_on is None else Noted(LINKED_ROW, (leant_on,))
-    passing = tuple(_passing_marks(plan, plan.root, noting))
+    if config.kind is MarkKind.LINKS:
+        source = first_source(plan, config)
+        return None if source is None else HeadMarks(LINKED_ROW, (source,))
+    passing = tuple(_passing_marks(plan, plan.root, config))
     if not passing:
         return None
     # A negation that broke, or may break, is not known to hold next time.
-    returns = bool(noting.staying) and not plan.rule.negated
-    return Noted(HIGHEST_MARK, passing, noting.staying, returns)
+    returns = bool(config.staying) and not plan.rule.negated
+    return HeadMarks(HIGHEST_MARK, passing, config.staying, returns)
 
 
-def first_source(plan: ChangePlan, noting: Noting) -> Scan | None:
-    """The scan of the first atom in the rule's body whose facts are leant on."""
-    atom = next((atom for atom in plan.rule.positive if atom.predicate in noting.sources), None)
+def first_source(plan: ChangePlan, config: MarkConfig) -> Scan | None:
+    """The scan of the first atom in the rule's body whose facts support heads."""
+    atom = next((atom for atom in plan.rule.positive if atom.predicate in config.sources), None)
     if atom is None:
         return None
     matched = matched_in(plan.root.input)
     return next(scan for scan in matched if scan.relation == atom.predicate and scan.terms == atom.terms)
 
 
-def _passing_marks(plan: ChangePlan, root: Project, noting: Noting) -> Iterator[Scan]:
+def _passing_marks(plan: ChangePlan, root: Project, config: MarkConfig) -> Iterator[Scan]:
     """The scans of body facts whose marks are passed on: not that of given heads."""
     for scan in matched_in(root.input):
         is_head = scan.part is Part.GIVEN and scan.relation == plan.relation and not scan.own
-        if scan.relation in noting.sources and not is_head:
+        if scan.relation in config.sources and not is_head:
             yield scan
 
 

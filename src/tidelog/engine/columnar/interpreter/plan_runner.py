@@ -1,5 +1,8 @@
-"""Running assembled plans, one or a round of them: batches and state per thread, growing what kernels ask
-for, functions in Python.
+"""Runs assembled plans, one or a whole round in a call; grows what kernels ask for, evaluates functions.
+
+Mutates tables. With several threads a plan runs in turns: first all threads match and hand each head row to
+the thread that owns its place in the set, then each inserts what it owns. Threads never share a place they
+write to, and the outcome does not depend on their number.
 """
 
 from __future__ import annotations
@@ -7,33 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.data import memory
 from tidelog.data.arrow import flags_of
-from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.interpreter.assemble import Assembled, PythonStep
 from tidelog.engine.columnar.interpreter.head_kernels import close_gaps, insert_emitted
 from tidelog.engine.columnar.interpreter.interpreter import run_plan
 from tidelog.engine.columnar.interpreter.round_kernels import E_TABLE, run_round, run_rounds
-from tidelog.engine.columnar.storage.table import Index, Table
-from tidelog.engine.protocol import NOTHING, Outcome, Runnable
+from tidelog.engine.columnar.storage.catalog import Catalog
+from tidelog.engine.columnar.storage.table import Table
+from tidelog.engine.events import NOTHING, Outcome
+from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.protocol import Runnable
 from tidelog.logic.functions.builtins import Overflow, evaluate, holds, lookup
 from tidelog.logic.functions.strings import RegularExpression, pattern_of
 from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import Part
-
-# ---- Running assembled plans: batches and state per thread, growing what kernels ask for, functions in
-# Python.
-#
-# Mutates the engine's tables. With several threads a plan runs in turns: first all threads match and hand
-# each head row to the thread that owns its place in the set, then each inserts what it owns. Threads never
-# share a place they write to, and the outcome does not depend on their number.
 
 BATCH = 4096
 LEAST_BATCH = 16
@@ -49,23 +47,6 @@ KINDS = max(Kind) + 1
 FEW = 256  # values that are computed in Python between two checks
 
 Words = npt.NDArray[np.int64]
-
-
-class Store(Protocol):
-    """What running a plan needs of the engine."""
-
-    tables: list[Table]
-    dictionary: Dictionary
-    threads: int
-    descriptors: Words
-    indexes: Words
-    check: Callable[..., None]
-    budget: Callable[..., int]
-    workspaces: list[Workspace]
-    pool: ThreadPoolExecutor
-
-    def index(self, number: int) -> Index:
-        """The index that a row of X describes."""
 
 
 class Workspace:
@@ -146,17 +127,36 @@ class Workspace:
         return self.buffer[start : start + batch]
 
 
+class Workers:
+    """The threads that run plans, a workspace for each, and the limits on their work."""
+
+    def __init__(self, threads: int, limits: ActiveLimits) -> None:
+        self.threads = threads
+        self.limits = limits
+        self.workspaces = [Workspace() for _ in range(threads)]
+        self.pool = ThreadPoolExecutor(max(1, threads - 1))  # starts no thread before it has work
+
+    @property
+    def state(self) -> Words:
+        """The state of the first workspace, which all plans over changes share."""
+        return self.workspaces[0].state
+
+
 class Runner:
     """A plan that can be run any number of times."""
 
-    def __init__(self, plan: Assembled, store: Store, head: Table) -> None:
+    def __init__(self, plan: Assembled, catalog: Catalog, workers: Workers, head: Table) -> None:
         self.plan = plan
-        self.store = store
+        self.catalog = catalog
+        self.workers = workers
+        self.limits = workers.limits
         self.head = head
         self.words = np.array(plan.words, np.int64)
-        self.indexes = [store.index(number) for number in plan.indexes]
+        self.indexes = [catalog.index(number) for number in plan.indexes]
         self.constants = _scanned_constants(self.words)
-        self.python = {level: PythonFunction(step, store) for level, step in plan.python.items()}
+        self.python = {
+            level: PythonFunction(step, catalog, workers.limits) for level, step in plan.python.items()
+        }
         self.are_answers = head.name == ANSWERS
         self.is_counted = " #" not in head.name  # what is gathered for an aggregate are no facts
 
@@ -169,8 +169,8 @@ class Runner:
             if self._is_idle(first, count):
                 return NOTHING
             for index in self.indexes:
-                index.update(len(self.store.dictionary))
-        threads = min(self.store.threads, MOST_THREADS)
+                index.update(len(self.catalog.dictionary))
+        threads = min(self.workers.threads, MOST_THREADS)
         if threads > 1 and count >= PARALLEL_FROM and not self.python and self.head.arity:
             return ParallelRun(self, threads).run(first, count)
         return self._run_alone(first, count)
@@ -179,7 +179,7 @@ class Runner:
         """The rows that the first step reads."""
         if self.plan.pivot is None:
             return 0, 1
-        words = self.store.descriptors[self.plan.pivot]
+        words = self.catalog.descriptors[self.plan.pivot]
         old, current = int(words[layout.OLD_END]), int(words[layout.CURRENT_END])
         match self.plan.part:
             case Part.NEW:
@@ -193,14 +193,14 @@ class Runner:
         """Whether no row to scan has the constants that the first step asks for."""
         if self.plan.pivot is None or not self.constants:
             return False
-        columns = self.store.tables[self.plan.pivot].columns
+        columns = self.catalog.tables[self.plan.pivot].columns
         passed = np.ones(count, bool)
         for column, identity in self.constants:
             passed &= columns[column][first : first + count] == identity
         return not passed.any()
 
     def _run_alone(self, first: int, count: int) -> Outcome:
-        workspace = self.store.workspaces[0]
+        workspace = self.workers.workspaces[0]
         workspace.fit(self.plan)
         workspace.scan(first, count)
         state = workspace.state
@@ -211,25 +211,25 @@ class Runner:
 
     def budget(self, found: int) -> int:
         """How many matches may be looked at before the next check, this run having found so many facts."""
-        return self.store.budget(found if self.is_counted else 0, self.are_answers)
+        return self.limits.budget(found if self.is_counted else 0, self.are_answers)
 
     def check(self, found: int) -> None:
         """Raise if a limit is reached, this run having found so many facts."""
-        self.store.check(found if self.is_counted else 0, self.are_answers)
+        self.limits.check(found if self.is_counted else 0, self.are_answers)
 
     def step(self, workspace: Workspace) -> Any:
         """Run until the plan is done or asks for something."""
-        store = self.store
+        catalog = self.catalog
         return run_plan(
-            store.descriptors, store.indexes, store.dictionary.words, self.words, 0, workspace.state
+            catalog.descriptors, catalog.indexes, catalog.dictionary.words, self.words, 0, workspace.state
         )
 
     def grant(self, wish: int, workspace: Workspace, found: int) -> None:
         """Do what a kernel has asked for, which has found so many facts."""
         if wish == layout.GROW_TABLE:
-            self.head.reserve(BATCH, len(self.store.dictionary))
+            self.head.reserve(BATCH, len(self.catalog.dictionary))
         elif wish == layout.GROW_DICTIONARY:
-            self.store.dictionary.grow(BATCH)
+            self.catalog.dictionary.grow(BATCH)
         elif wish == layout.EVALUATE:
             level = int(workspace.state[layout.Z_LEVEL])
             rows = int(workspace.state[layout.Z_ROWS + level - 1])
@@ -254,9 +254,9 @@ class PythonFunction:
     A test of what kind a value is needs no value: ids have kinds.
     """
 
-    def __init__(self, step: PythonStep, store: Store) -> None:
-        self.store = store
-        self.dictionary = store.dictionary
+    def __init__(self, step: PythonStep, catalog: Catalog, limits: ActiveLimits) -> None:
+        self.limits = limits
+        self.dictionary = catalog.dictionary
         self.places = [place for _, place in step.slots]
         self.variables = [variable for variable, _ in step.slots]
         self.expression = step.expression
@@ -276,7 +276,7 @@ class PythonFunction:
             return
         keys = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(asking)
         for first in range(0, len(keys), FEW):
-            self.store.check()
+            self.limits.check()
             places = asking[first : first + FEW]
             workspace.result[places] = [self._compute(key) for key in keys[first : first + FEW]]
 
@@ -339,14 +339,14 @@ class ParallelRun:
         self.runner = runner
         self.threads = threads
         self.head = runner.head
-        self.workspaces = runner.store.workspaces[:threads]
+        self.workspaces = runner.workers.workspaces[:threads]
         self.waiting: list[tuple[int, int]] = []
         self.suspended = [False] * threads
 
     def run(self, first: int, count: int) -> Outcome:
         """Match all scanned rows and insert what follows."""
         head = self.head
-        head.reserve(max(BATCH, BLOCK * self.threads), len(self.runner.store.dictionary))
+        head.reserve(max(BATCH, BLOCK * self.threads), len(self.runner.catalog.dictionary))
         head.reserve_segments()
         size = max(count // (8 * self.threads), 1024)
         self.waiting = [
@@ -375,11 +375,11 @@ class ParallelRun:
 
     def _together(self, work: Callable[[int], Any]) -> list[Any]:
         """What each thread's work gives; this thread does its share."""
-        others = [self.runner.store.pool.submit(work, thread) for thread in range(1, self.threads)]
+        others = [self.runner.workers.pool.submit(work, thread) for thread in range(1, self.threads)]
         try:
             first = work(0)
         finally:
-            wait(others)  # whatever happens, nobody works on when this returns
+            wait(others)  # whatever happens, no thread is at work when this returns
         return [first, *(other.result() for other in others)]
 
     def _found(self, base: int) -> int:
@@ -439,16 +439,14 @@ class ParallelRun:
                 )
 
 
-# ---- Running many small plans at once: a round of rules, or all rounds, is one call of a kernel.
-#
-# Mutates the engine's tables.
+# ---- many small plans in one call of a kernel: a round of rules, or all rounds
 
 FIRST_WORDS = 1 << 12
 MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # that are kept: some are of plans that nobody has any more
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlanBatch:
     """What the kernel must know of plans that run together."""
 
     entries: Words
@@ -459,12 +457,13 @@ class Batch:
 class RoundRunner:
     """Plans that run together: their words, and where each begins."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+        self._catalog = catalog
+        self._workers = workers
         self._words: Words = memory.zeros(FIRST_WORDS, np.int64)
         self._used = 0
         self._places: dict[Runner, int] = {}
-        self._batches: dict[tuple[Runnable, ...], Batch | None] = {}
+        self._batches: dict[tuple[Runnable, ...], PlanBatch | None] = {}
 
     def run(self, prepared: Sequence[Runnable]) -> list[int]:
         """Run what is ready to run, in turn; how many new facts each has found."""
@@ -481,27 +480,27 @@ class RoundRunner:
         self._run(cast("Sequence[Runner]", prepared), batch, tables)
         return True
 
-    def _known(self, key: tuple[Runnable, ...]) -> Batch | None:
+    def _known(self, key: tuple[Runnable, ...]) -> PlanBatch | None:
         """What the kernel must know of plans; None if it cannot run one of them."""
         if key not in self._batches:
             self._batches[key] = self._batch(key)
         return self._batches[key]
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Clear the cache of plans, some of which no longer exist."""
         self._places, self._batches, self._used = {}, {}, 0
 
-    def _is_worth_threads(self, batch: Batch) -> bool:
+    def _is_worth_threads(self, batch: PlanBatch) -> bool:
         """Whether there are several threads, and rows enough for them."""
-        words, pivots = self._store.descriptors, batch.pivots
+        words, pivots = self._catalog.descriptors, batch.pivots
         new = words[pivots, layout.CURRENT_END] - words[pivots, layout.OLD_END]
-        return self._store.threads > 1 and bool(new.max() >= PARALLEL_FROM)
+        return self._workers.threads > 1 and bool(new.max() >= PARALLEL_FROM)
 
-    def _batch(self, prepared: Sequence[Runnable]) -> Batch | None:
+    def _batch(self, prepared: Sequence[Runnable]) -> PlanBatch | None:
         """The same, found out."""
         if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
-            self._forget()
-        workspace = self._store.workspaces[0]
+            self.forget()
+        workspace = self._workers.workspaces[0]
         entries: list[tuple[int, ...]] = []
         indexes: list[int] = []
         for runner in prepared:
@@ -513,7 +512,7 @@ class RoundRunner:
             entries.append((self._place(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
             indexes += plan.indexes
         pivots = {entry[E_TABLE] for entry in entries}
-        return Batch(*(np.array(list(some), np.int64) for some in (entries, indexes, pivots)))
+        return PlanBatch(*(np.array(list(some), np.int64) for some in (entries, indexes, pivots)))
 
     def _place(self, runner: Runner) -> int:
         """Where the words of a plan begin."""
@@ -528,10 +527,10 @@ class RoundRunner:
         self._places[runner] = begin
         return begin
 
-    def _run(self, runners: Sequence[Runner], batch: Batch, tables: Words | None = None) -> list[int]:
+    def _run(self, runners: Sequence[Runner], batch: PlanBatch, tables: Words | None = None) -> list[int]:
         """Run plans once, or if there are tables, until nothing is new of these."""
-        store = self._store
-        workspace = store.workspaces[0]
+        catalog = self._catalog
+        workspace = self._workers.workspaces[0]
         state = workspace.state
         news = np.zeros(len(runners), np.int64)
         state[layout.Z_NUMBER] = 0 if tables is None else len(runners)
@@ -539,9 +538,9 @@ class RoundRunner:
         state[layout.Z_BATCH] = workspace.batch
         heads = np.unique([runner.head.number for runner in runners])
         before = self._rows(heads)
-        state[layout.Z_BUDGET] = store.budget()
+        state[layout.Z_BUDGET] = self._workers.limits.budget()
         while True:
-            known = store.descriptors, store.indexes, store.dictionary.words
+            known = catalog.descriptors, catalog.indexes, catalog.dictionary.words
             plans = self._words, batch.entries, batch.indexes
             if tables is None:
                 wish = run_round(*known, *plans, news, state)
@@ -551,11 +550,11 @@ class RoundRunner:
                 found: list[int] = news.tolist()
                 return found
             if wish == layout.GROW_INDEX:
-                store.index(int(state[layout.Z_WISH])).update(len(store.dictionary))
+                catalog.index(int(state[layout.Z_WISH])).update(len(catalog.dictionary))
             else:
                 new = self._rows(heads) - before
                 runners[int(state[layout.Z_NUMBER])].grant(int(wish), workspace, new)
 
     def _rows(self, tables: Words) -> int:
         """How many rows there are in tables."""
-        return int(self._store.descriptors[tables, layout.ROWS].sum())
+        return int(self._catalog.descriptors[tables, layout.ROWS].sum())

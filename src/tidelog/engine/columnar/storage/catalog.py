@@ -1,4 +1,7 @@
-"""The columnar engine: relations as tables of ids, plans run by the compiled interpreter. Mutates itself."""
+"""The catalogue: which relations and indexes exist, and the arrays that describe them to kernels. Mutable.
+
+Parts of the engine hold the catalogue, never one of its arrays: an array is replaced when it grows.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,6 @@ import numpy.typing as npt
 from tidelog.data.columns import Batch, Column
 from tidelog.data.dictionary import Dictionary, encode_column
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.assemble import Store as AssemblerStore
-from tidelog.engine.columnar.interpreter.assemble import assemble
-from tidelog.engine.columnar.interpreter.executor import aggregate
-from tidelog.engine.columnar.interpreter.plan_runner import Runner, Workspace
 from tidelog.engine.columnar.storage.table import Index, IndexKey, Table
 from tidelog.engine.limits import MATCHES
 from tidelog.engine.protocol import Outcome, Runnable
@@ -30,60 +29,70 @@ NO_ROWS = np.zeros(0, np.int64)
 
 DENSE_BYTES = 64 << 20  # a set of rows is a direct array up to this size
 DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
-SAMPLE = 2048
-STANDING = np.uint8(layout.ALIVE | layout.EXPLICIT)
-MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
-def _proceed(found: int = 0, are_answers: bool = False) -> None:
-    """The check that never stops anything."""
+class CatalogObserver:
+    """A part that keeps something about relations; this one ignores what happens to them."""
+
+    def on_drop(self, relation: str, table: Table) -> None:
+        """Forget what is kept about a relation that is about to be dropped."""
+
+    def on_rename(self, relation: str, name: str) -> None:
+        """Keep what is known about a relation under its new name."""
+
+    def on_compact(self) -> None:
+        """Forget what refers to row numbers: those of a relation have changed."""
+
+    def on_begin_rounds(self) -> None:
+        """Forget what must follow every change of facts: rounds of derivation do not report theirs."""
 
 
-def _plenty(found: int = 0, are_answers: bool = False) -> int:
-    """The budget where there is no limit."""
-    return MATCHES
+class Catalog:
+    """All tables and indexes, by name and by number."""
 
-
-class ColumnarEngine:
-    """All facts in this process. See `engine.protocol.Engine` for what the methods promise."""
-
-    name = "columnar"
-
-    def __init__(self, threads: int | None = None, relations: int = 8) -> None:
-        self.threads = max(1, threads or os.cpu_count() or 1)
-        self.dictionary = Dictionary()
+    def __init__(self, dictionary: Dictionary, relations: int = 8) -> None:
+        self.dictionary = dictionary
         self.tables: list[Table] = []
         self.descriptors = np.zeros((8, layout.COLUMNS + 3), np.int64)
         self.indexes = np.zeros((8, layout.X_LISTS + 9), np.int64)
-        self.workspaces = [Workspace() for _ in range(self.threads)]
-        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before it has work
-        self.check: Callable[..., None] = _proceed
-        self.budget: Callable[..., int] = _plenty
         self.dense_bytes = min(DENSE_BYTES, DENSE_BYTES_ALL // max(relations, 1))
+        self.version = 0  # changes when plans that are cached must be assembled again
+        self.epoch = 0  # the number of transactions so far
+        self.has_change_log = False  # whether a relation's changes are logged for readers
+        self.incomplete: list[Table] = []  # tables that may lack a set of their rows
+        self.observers: tuple[CatalogObserver, ...] = ()
         self._numbers: dict[str, int] = {}
         self._indexes: dict[IndexKey, Index] = {}
         self._indexes_of: dict[int, list[Index]] = {}
         self._free: list[int] = []
-        self.epoch = 0  # the number of transactions so far
-        self.is_followed = False  # somebody wants to know what comes and goes
-        self.generation = 0  # changes when plans that are kept must be assembled anew
-        self._distinct: dict[tuple[str, int], tuple[int, float]] = {}
-        self._matching: dict[tuple[str, int, int], tuple[int, int]] = {}
 
     # ---- relations
 
+    def __contains__(self, relation: str) -> bool:
+        return relation in self._numbers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all relations."""
+        return tuple(self._numbers)
+
+    def table(self, relation: str) -> Table:
+        """Return the table of a relation."""
+        return self.tables[self._numbers[relation]]
+
+    def table_number(self, relation: str) -> int:
+        """Return the row of T that describes a relation."""
+        return self._numbers[relation]
+
     def define(
         self, relation: str, arity: int, dense_bytes: int | None = None, is_large: bool = True
-    ) -> None:
-        """Make an empty relation, unless it is there; its set is a direct array up to `dense_bytes`.
-
-        It begins with room for rows over all values that there are, if it may become large.
-        """
+    ) -> bool:
+        """Create an empty table, unless it exists; return whether it is new."""
         if relation in self._numbers:
             known = self.table(relation).arity
             if known != arity:
                 raise ValueError(f"`{relation}` has {known} columns, not {arity}")
-            return
+            return False
         number = self._free.pop() if self._free else len(self.tables)
         self._widen(number + 1, arity)
         dense_bytes = self.dense_bytes if dense_bytes is None else min(dense_bytes, self.dense_bytes)
@@ -94,6 +103,7 @@ class ColumnarEngine:
         else:
             self.tables[number] = table
         self._numbers[relation] = number
+        return True
 
     def _widen(self, rows: int, arity: int) -> None:
         """Make room in T for `rows` tables, and in T and X for columns of this arity."""
@@ -118,12 +128,16 @@ class ColumnarEngine:
             index.attach(larger)
 
     def drop(self, relation: str) -> None:
-        """Forget a relation and its memory; its place is used again."""
+        """Drop a table and release its memory; its number is used again."""
+        table = self.table(relation)
+        for observer in self.observers:
+            observer.on_drop(relation, table)
         number = self._numbers.pop(relation)
-        self.generation += self.tables[number].is_planned
+        self.version += table.is_pinned
         for index in self._indexes_of.pop(number, []):
             del self._indexes[index.key]
-        self.tables[number].release()
+        self.incomplete = [each for each in self.incomplete if each is not table]
+        table.release()
         self._free.append(number)
         self._forget_statistics(relation)
 
@@ -238,125 +252,44 @@ class ColumnarEngine:
         return tuple(table.column(place)[kept] for place in range(table.arity)), int(np.count_nonzero(kept))
 
     def rename(self, relation: str, name: str) -> None:
-        """Give a relation another name, which no relation has; plans that are prepared go on reading it."""
+        """Give a table another name, which none has."""
         numbers = {**self._numbers, name: self._numbers[relation]}
         del numbers[relation]
-        self._numbers = numbers  # at no time is it there by both names, or by none
+        self._numbers = numbers  # at no time does it have both names, or none
         self.table(name).name = name
+        for observer in self.observers:
+            observer.on_rename(relation, name)
 
-    def restate(
-        self,
-        relation: str,
-        aside: str,
-        removed: tuple[Sequence[Ids], int],
-        added: tuple[Sequence[Ids], int],
-    ) -> None:
-        """Set a relation aside by another name, and let a new one hold its explicit facts, changed."""
-        columns, count = self.explicit(relation, *removed)
-        self.rename(relation, aside)
-        self.define(relation, len(columns))
-        self.add(relation, columns, count)
-        if added[1]:
-            self.add(relation, *added)
+    def exchange(self, relation: str, replacement: str) -> None:
+        """Let a table take the place of another, which is dropped."""
+        former = f"{relation} former"  # a name with a space is no predicate's
+        numbers = {**self._numbers, former: self._numbers[relation]}
+        numbers[relation] = numbers.pop(replacement)
+        self._numbers = numbers
+        self.table(relation).name = relation
+        self.drop(former)
 
-    def absent(self, relation: str, other: str) -> tuple[tuple[Ids, ...], int]:
-        """The facts of a relation that another does not have."""
-        columns, count = self.rows(relation)
-        absent = (self.standing(other, columns, count) & layout.ALIVE) == 0
-        return tuple(column[absent] for column in columns), int(np.count_nonzero(absent))
+    def compact(self, table: Table) -> None:
+        """Delete a table's tombstones and rebuild its indexes; cached plans go on reading it."""
+        table.compact(len(self.dictionary))
+        self.rebuild_indexes(table.number)
+        for observer in self.observers:
+            observer.on_compact()
 
-    # ---- statistics
+    def complete_sets(self, check: Callable[[], None]) -> None:
+        """Build the missing sets of tables whose rows were appended without one; `check` raises to stop."""
+        while self.incomplete:
+            self.incomplete[-1].complete(check)
+            self.incomplete.pop()
 
-    def size(self, relation: str) -> int:
-        """How many facts a relation has."""
-        words = self.descriptors[self._numbers[relation]]
-        return int(words[layout.ROWS] - words[layout.DEAD])
-
-    def distinct(self, relation: str, column: int) -> float:
-        """About how many distinct values a column has, from a sample."""
-        size = self.size(relation)
-        known = self._distinct.get((relation, column))
-        if known is None or size > 2 * known[0] or not known[0]:
-            known = (size, _estimate_distinct(self.table(relation).column(column)))
-            self._distinct[relation, column] = known
-        return known[1]
-
-    def matching(self, relation: str, column: int, value: Value) -> int:
-        """How many facts have this value in a column."""
-        size = self.size(relation)
-        identity = self.dictionary.encode(value)
-        known = self._matching.get((relation, column, identity))
-        if known is None or size > 2 * known[0] or not known[0]:
-            known = (size, int(np.count_nonzero(self.table(relation).column(column) == identity)))
-            self._matching[relation, column, identity] = known
-        return known[1]
-
-    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
-        """Whether a value occurs in a column of the visible facts, or of those that are NEW."""
-        table = self.table(relation)
-        first = int(table.words[layout.OLD_END]) if part is Part.NEW else 0
-        looked_at = table.column(column)[first : int(table.words[layout.CURRENT_END])]
-        return bool((looked_at == self.dictionary.encode(value)).any())
-
-    # ---- rounds
-
-    def begin(self, relations: Collection[str]) -> None:
-        """Make all facts of the relations visible, none of them as NEW."""
-        together = frozenset(relations)
-        for relation in relations:
-            table = self.table(relation)
-            table.words[layout.OLD_END] = len(table)
-            table.words[layout.CURRENT_END] = len(table)
-            table.rounds = [len(table)]
-            table.rounds_of = self.epoch, together
-
-    def advance(self, relations: Collection[str]) -> int:
-        """End a round: returns how many facts are now NEW."""
-        new = 0
-        for relation in relations:
-            table = self.tables[self._numbers[relation]]
-            words = table.words
-            before = int(words[layout.CURRENT_END])
-            words[layout.OLD_END] = before
-            words[layout.CURRENT_END] = len(table)
-            table.rounds.append(len(table))
-            new += len(table) - before
-        return new
-
-    # ---- plans
-
-    def prepare(self, plan: RulePlan) -> Runnable:
-        """The plan ready to run, any number of times."""
-        if isinstance(plan.root, Aggregate):
-            root, head = plan.root, self.table(plan.relation)
-            return lambda: self._aggregate(root, head)
-        return self._runner(plan, self)
-
-    def _runner(self, plan: RulePlan, store: AssemblerStore) -> Runner:
-        """The plan ready to run, as it is assembled for a store."""
-        if not isinstance(plan.root, Project):
-            raise TypeError(plan.root)
-        self.check()
-        head = self.table(plan.relation)
-        assembled = assemble(plan.relation, plan.root, store, span=plan.rule.span)
-        for number in (*assembled.looked_up, head.number):
-            self.tables[number].complete(self.check)
-        return Runner(assembled, self, head)
-
-    def table_number(self, relation: str) -> int:
-        """The row of T that describes a relation."""
-        return self._numbers[relation]
-
-    def identity(self, value: Value) -> int:
-        """The id of a value."""
-        return self.dictionary.encode(value)
+    # ---- indexes
 
     def index(self, number: int) -> Index:
-        """The index that a row of X describes."""
+        """Return the index that a row of X describes."""
         return next(index for index in self._indexes.values() if index.number == number)
 
     def index_number(self, key: IndexKey) -> int:
-        """The row of X that describes an index, made now if it is not there."""
+        """Return the row of X that describes an index, created now if it does not exist."""
         index = self._indexes.get(key)
         if index is None:
             height, width = self.indexes.shape
@@ -364,74 +297,47 @@ class ColumnarEngine:
             number = next(place for place in range(len(used) + 1) if place not in used)
             if number >= height:
                 self._replace_indexes(2 * height, width)
-            table = self.tables[key.table]
-            index = Index(self.indexes, number, key, table, len(self.dictionary))
+            index = Index(self.indexes, number, key, self.tables[key.table], len(self.dictionary))
             self._indexes[key] = index
             self._indexes_of.setdefault(key.table, []).append(index)
         return index.number
 
+    def rebuild_indexes(self, number: int) -> None:
+        """Rebuild the indexes of the table with this number."""
+        for index in self._indexes_of.get(number, ()):
+            index.rebuild(len(self.dictionary))
+
+    # ---- what the assembler asks
+
+    def identity(self, value: Value) -> int:
+        """Return the id of a value."""
+        return self.dictionary.encode(value)
+
+    def has_tombstones(self, relation: str) -> bool:
+        """Return whether some rows of a relation are deleted facts."""
+        return self.table(relation).dead > 0
+
+    # ---- sizes
+
+    def size(self, relation: str) -> int:
+        """Return how many facts a relation has."""
+        words = self.descriptors[self._numbers[relation]]
+        return int(words[layout.ROWS] - words[layout.DEAD])
+
+    def bytes_of(self, relation: str) -> int:
+        """Return the memory that a relation and its indexes hold, as far as it has been touched."""
+        table = self.table(relation)
+        return table.touched_bytes + sum(index.bytes for index in self._indexes_of.get(table.number, ()))
+
     def index_sizes(self) -> list[tuple[str, tuple[int, ...], bool, int]]:
-        """The indexes: of which relation and columns, whether of a part of it only, and their bytes."""
+        """Return each index: its relation and columns, whether it is of a part of it only, and its bytes."""
         return [
             (index.table.name, index.key.columns, bool(index.key.filters), int(index.bytes))
             for index in self._indexes.values()
         ]
 
-    def _aggregate(self, root: Aggregate, head: Table) -> Outcome:
-        """Group what was collected and add one fact per group that has all its values."""
-        columns, count, missing = self.groups(root)
-        return Outcome(count, head.insert(columns, count, 0, len(self.dictionary)), missing)
-
-    def groups(self, root: Aggregate) -> tuple[list[Ids], int, int]:
-        """The facts that follow from groups: columns, how many, and how many groups lack a value."""
-        variables = [term for term in root.input.terms if isinstance(term, Variable)]
-        given, collected = self.rows(root.input.relation)
-        columns = dict(zip(variables, given, strict=True))
-        groups = aggregate(columns, collected, root.group, root.aggregations, self.dictionary)
-        rows = len(next(iter(groups.values())))
-        for assignment in root.after:
-            groups[assignment.variable] = self._computed(assignment, groups, rows)
-        kept = np.ones(rows, bool)
-        for column in groups.values():
-            kept &= column >= 0
-        ids = [
-            np.full(rows, self.identity(term.value), np.int32) if isinstance(term, Constant) else groups[term]
-            for term in root.terms
-        ]
-        count = int(kept.sum())
-        return [column[kept] for column in ids], count, rows - count
-
-    def _computed(self, assignment: Assignment, groups: dict[Variable, Ids], rows: int) -> Ids:
-        """The ids of an expression over the groups' columns; -1 where it, or a column, has no value."""
-        out = np.full(rows, -1, np.int32)
-        names = tuple(groups)
-        for place, key in enumerate(zip(*(column.tolist() for column in groups.values()), strict=True)):
-            if min(key) < 0:
-                continue
-            binding = dict(zip(names, map(self.dictionary.decode, key), strict=True))
-            value = evaluate(assignment.expression, binding)
-            if value is not None:
-                out[place] = self.dictionary.encode(value)
-        return out
-
     @property
     def bytes(self) -> int:
         """The memory that tables, indexes and the dictionary hold."""
-        held: list[Any] = [*self.tables, *self._indexes.values()]
-        return int(sum(item.bytes for item in held)) + self.dictionary.bytes
-
-
-def _estimate_distinct(column: Ids) -> float:
-    """About how many distinct ids a column has: exact for small ones, from a sample for others.
-
-    Charikar and others: Towards Estimation Error Guarantees for Distinct Values, PODS 2000 (GEE): values
-    seen once in the sample stand for many.
-    """
-    size = len(column)
-    if size == 0:
-        return 1.0
-    sample = np.sort(column if size <= SAMPLE else column[:: size // SAMPLE])
-    starts = np.flatnonzero(np.diff(sample, prepend=-1))
-    runs = np.diff(starts, append=len(sample))
-    once = int(np.count_nonzero(runs == 1))
-    return float(max(1.0, (size / len(sample)) ** 0.5 * once + (len(runs) - once)))
+        tables = sum(table.bytes for table in self.tables)
+        return int(tables + sum(index.bytes for index in self._indexes.values())) + self.dictionary.bytes

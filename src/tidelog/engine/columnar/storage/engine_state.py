@@ -21,9 +21,9 @@ import numpy.typing as npt
 from tidelog.data import dictionary_kernels
 from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.closures.maintained_closures import Closed, ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.columnar.storage.table import Table
-from tidelog.engine.protocol import Counters
+from tidelog.engine.flags import CounterKind
 from tidelog.logic.program import Rule
 from tidelog.logic.values import Kind
 from tidelog.rewrite.auxiliary_relations import ClosureModule
@@ -67,7 +67,7 @@ class EngineState:
 
     dictionary: DictionaryState
     tables: tuple[TableState, ...]
-    counters: Counters
+    counters: CounterKind
     clock: int  # the rank of what becomes true next
     epoch: int
     counts: int
@@ -77,19 +77,20 @@ class EngineState:
     closed: tuple[str, ...]  # relations that structures keep
 
 
-def capture(engine: ClosingEngine, relations: Collection[str]) -> EngineState:
-    """The state of an engine between two transactions, of these relations."""
+def capture(engine: ColumnarEngine, relations: Collection[str]) -> EngineState:
+    """Return the state of an engine between two transactions, of these relations."""
+    catalog, counters = engine.catalog, engine.counters
     return EngineState(
-        _captured(engine.dictionary),
-        tuple(_captured_table(engine.table(name)) for name in relations),
-        engine.counters,
-        int(engine.workspaces[0].state[layout.Z_CLOCK]),
-        engine.epoch,
-        engine.counts,
-        engine.instances,
-        tuple(engine._counted.items()),
-        dict(engine._rounds),
-        tuple(name for name in engine.closed if name in relations),
+        _captured(catalog.dictionary),
+        tuple(_captured_table(catalog.table(name)) for name in relations),
+        counters.kind,
+        int(counters.state[layout.Z_CLOCK]),
+        catalog.epoch,
+        counters.counts,
+        engine.change_plans.instances,
+        tuple(counters.counted.items()),
+        dict(counters.rounds),
+        tuple(name for name in engine.closures.closed if name in relations),
     )
 
 
@@ -125,24 +126,27 @@ def _captured_table(table: Table) -> TableState:
 
 
 def reinstate(
-    engine: ClosingEngine, state: EngineState, modules: Callable[[], Mapping[str, ClosureModule]]
+    engine: ColumnarEngine, state: EngineState, modules: Callable[[], Mapping[str, ClosureModule]]
 ) -> None:
     """Load a state into an engine without facts and values, which takes over the arrays.
 
     `modules` returns the modules of the closed relations, and is called once all facts are loaded.
     """
-    refill(engine.dictionary, state.dictionary)
-    for table in state.tables:
-        engine.define(table.name, len(table.columns))
-        _reinstate_table(engine.table(table.name), table, len(engine.dictionary))
-    engine.workspaces[0].state[layout.Z_CLOCK] = state.clock
-    engine._counters = state.counters
-    engine.epoch, engine.counts, engine._instances = state.epoch, state.counts, state.instances
-    engine._counted = dict(state.counted)
-    engine._rounds = dict(state.rounds)
+    catalog, counters = engine.catalog, engine.counters
+    refill(catalog.dictionary, state.dictionary)
+    for each in state.tables:
+        catalog.define(each.name, len(each.columns))
+        table = catalog.table(each.name)
+        _reinstate_table(table, each, len(catalog.dictionary))
+        catalog.incomplete.append(table)
+    catalog.epoch = state.epoch
+    engine.bookkeeping.counters, engine.bookkeeping.instances = state.counters, state.instances
+    counters.state[layout.Z_CLOCK] = state.clock
+    counters.counts = state.counts
+    counters.counted, counters.rounds = dict(state.counted), dict(state.rounds)
     known = modules()
-    engine._closed = {name: Closed(known[name]) for name in state.closed}
-    engine.has_incomplete = True
+    for name in state.closed:
+        engine.closures.keep(known[name])
 
 
 def _reinstate_table(table: Table, state: TableState, constants: int) -> None:

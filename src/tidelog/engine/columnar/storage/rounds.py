@@ -1,95 +1,109 @@
-"""The columnar engine for those who follow what comes and goes, and keep relations. Mutates itself."""
+"""Which rows scans see as old and new while rules run in rounds, and what has changed since. Mutable."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data.rows import Ids, Rows, taken
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.plan_runner import RoundRunner, Runner
 from tidelog.engine.columnar.interpreter.round_kernels import clear_tables
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine, Ids
+from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.table import Log
-from tidelog.engine.protocol import Runnable
-from tidelog.plan.algebra import RulePlan
+from tidelog.engine.columnar.transactions.row_sets import find_rows
+from tidelog.logic.values import Value
+from tidelog.plan.algebra import Part
 
-Rows = tuple[tuple[Ids, ...], int]  # columns, and how many rows
-NOTHING_CAME: tuple[Rows, Rows] = ((), 0), ((), 0)
+NO_CHANGE = Rows((), 0), Rows((), 0)
+TRUE = layout.EXPLICIT | layout.TRUE
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TableGroup:
     """Relations by their names and by their rows of T."""
 
     names: tuple[str, ...]
     numbers: npt.NDArray[np.int64]
 
 
-class Lossy:
-    """An engine as the assembler sees it, if any row of any relation may be none of its facts."""
+class ColumnarRounds:
+    """Rounds as row numbers: where the old rows of a table end, and the current ones.
 
-    def __init__(self, engine: ColumnarEngine) -> None:
-        self.table_number = engine.table_number
-        self.index_number = engine.index_number
-        self.identity = engine.identity
+    See `engine.protocol.Rounds` for what the methods promise.
+    """
 
-    def has_dead(self, relation: str) -> bool:
-        """Whether some rows of a relation are no facts."""
-        return True
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
 
+    def begin(self, relations: Collection[str]) -> None:
+        """Make all facts of the relations visible, none of them as NEW."""
+        together = frozenset(relations)
+        for relation in relations:
+            table = self.catalog.table(relation)
+            table.words[layout.OLD_END] = len(table)
+            table.words[layout.CURRENT_END] = len(table)
+            table.rounds = [len(table)]
+            table.rounds_of = self.catalog.epoch, together
+        for observer in self.catalog.observers:
+            observer.on_begin_rounds()
 
-class FollowedEngine(ColumnarEngine):
-    """All facts in this process, and what has come and gone since somebody last looked."""
+    def advance(self, relations: Collection[str]) -> int:
+        """End a round; return how many facts are now NEW."""
+        new = 0
+        for relation in relations:
+            table = self.catalog.table(relation)
+            words = table.words
+            before = int(words[layout.CURRENT_END])
+            words[layout.OLD_END] = before
+            words[layout.CURRENT_END] = len(table)
+            table.rounds.append(len(table))
+            new += len(table) - before
+        return new
 
-    _round_runner: RoundRunner | None = None
+    def mark_all_old(self, relations: Collection[str]) -> None:
+        """Make all facts of the relations visible, none of them as NEW, without restarting their rounds."""
+        for relation in relations:
+            words = self.catalog.table(relation).words
+            words[layout.OLD_END] = words[layout.CURRENT_END] = words[layout.ROWS]
 
-    # ---- what comes and goes
+    def extend_new(self, relation: str) -> None:
+        """Make facts inserted in this round NEW too, next to those that already are."""
+        words = self.catalog.table(relation).words
+        words[layout.CURRENT_END] = words[layout.ROWS]
 
-    def follow(self, relation: str) -> tuple[Rows, Rows] | None:
-        """What has gone from a relation, and what has come to it, since this was last asked.
+    def new_rows(self, relation: str) -> Rows:
+        """Return the facts that are NEW."""
+        table = self.catalog.table(relation)
+        words = table.words
+        first, last = int(words[layout.OLD_END]), int(words[layout.CURRENT_END])
+        return Rows(tuple(column[first:last] for column in table.columns), last - first)
 
-        None where that is not known, as at first. Facts that came and went, or went and came, may be there.
-        """
-        table, size = self.table(relation), self.size(relation)
-        log = table.log
-        if log is not None and log.size == size and not log.rows:
-            return NOTHING_CAME
-        self.is_followed = True
-        table.log = Log(size)
-        if log is None or log.size != size:
-            return None
-        went, came = (_joined(noted, table.arity) for noted in (log.went, log.came))
-        gone, there = (self.standing(relation, *some) & layout.ALIVE != 0 for some in (went, came))
-        return _chosen(went, ~gone), _chosen(came, there)
-
-    def appended(self, relation: str, first: int) -> tuple[tuple[Ids, ...], int]:
-        """The facts of a relation from a row on."""
-        table = self.table(relation)
+    def rows_since(self, relation: str, first: int) -> Rows:
+        """Return the facts of a relation from a row on."""
+        table = self.catalog.table(relation)
         living = np.flatnonzero(table.flags[first : len(table)] & layout.ALIVE) + first
-        return tuple(table.column(place)[living] for place in range(table.arity)), len(living)
+        return Rows(tuple(table.column(place)[living] for place in range(table.arity)), len(living))
 
-    # ---- relations of one's own
+    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
+        """Return whether a value occurs in a column of the visible facts, or of those that are NEW."""
+        table = self.catalog.table(relation)
+        first = int(table.words[layout.OLD_END]) if part is Part.NEW else 0
+        ids = table.column(column)[first : int(table.words[layout.CURRENT_END])]
+        return bool((ids == self.catalog.dictionary.encode(value)).any())
 
-    def remove(self, relation: str, columns: Sequence[Ids], rows: int) -> None:
-        """Delete the facts given as rows of ids; the remaining rows are renumbered."""
-        table = self.table(relation)
-        found = table.find(columns, rows)
-        found = found[found >= 0]
-        table.flags[found] = 0
-        table.words[layout.DEAD] += len(found)
-        self.compact(table)
+    # ---- relations whose rounds end together
 
-    def group(self, relations: Collection[str]) -> Group:
-        """Relations whose rounds end together."""
+    def group(self, relations: Collection[str]) -> TableGroup:
+        """Return the relations as a group whose rounds end together."""
         names = tuple(relations)
-        return Group(names, np.array([self._numbers[name] for name in names], np.int64))
+        return TableGroup(names, np.array([self.catalog.table_number(name) for name in names], np.int64))
 
-    def advance_group(self, group: Group) -> list[str]:
-        """End a round of each relation: what came is NEW; gives those of which something is."""
-        words, numbers = self.descriptors, group.numbers
+    def advance_group(self, group: TableGroup) -> list[str]:
+        """End a round of each relation; return those that have NEW facts."""
+        words, numbers = self.catalog.descriptors, group.numbers
         rows = words[numbers, layout.ROWS]
         (moved,) = np.nonzero(rows != words[numbers, layout.OLD_END])
         if not len(moved):
@@ -100,78 +114,55 @@ class FollowedEngine(ColumnarEngine):
         words[numbers, layout.CURRENT_END] = rows
         return [group.names[place] for place in moved[rows > current].tolist()]
 
-    def sizes(self, group: Group) -> npt.NDArray[np.int64]:
-        """How many facts each of a group's relations has."""
-        words = self.descriptors[group.numbers]
+    def sizes(self, group: TableGroup) -> npt.NDArray[np.int64]:
+        """Return how many facts each relation of a group has."""
+        words = self.catalog.descriptors[group.numbers]
         return words[:, layout.ROWS] - words[:, layout.DEAD]
 
-    def prepare_for_all_times(self, plan: RulePlan) -> Runner:
-        """The plan ready to run, whether rows of the relations that it reads are facts or not."""
-        return self._runner(plan, Lossy(self))
-
-    def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
-        """Run what is ready to run, in turn; how many new facts each has found."""
-        return self._running.run(prepared)
-
-    def close_group(self, group: Group, prepared: Sequence[Runnable]) -> bool:
-        """Run what is ready to run, round after round, until nothing is new of the group's relations.
-
-        All their facts are found so, which are not NEW yet. Whether it can, else nothing is done.
-        """
-        return self._running.run_to_end(prepared, group.numbers)
-
-    def clear_group(self, group: Group) -> None:
-        """Forget all facts of a group's relations, which serve as scratch paper."""
-        filled = group.numbers[self.descriptors[group.numbers, layout.ROWS] > 0]
-        clear_tables(self.descriptors, filled)
+    def clear_group(self, group: TableGroup) -> None:
+        """Delete all facts of a group's relations, which are temporary."""
+        filled = group.numbers[self.catalog.descriptors[group.numbers, layout.ROWS] > 0]
+        clear_tables(self.catalog.descriptors, filled)
         for number in filled.tolist():
-            self.tables[number].rounds = []
-            for index in self._indexes_of.get(number, ()):
-                index.rebuild(len(self.dictionary))
+            self.catalog.tables[number].rounds = []
+            self.catalog.rebuild_indexes(number)
 
-    @property
-    def _running(self) -> RoundRunner:
-        """What runs plans together."""
-        if self._round_runner is None:
-            self._round_runner = RoundRunner(self)
-        return self._round_runner
-
-    def reveal(self, relation: str) -> None:
-        """Make facts inserted in this round NEW too, besides those that already are."""
-        words = self.descriptors[self._numbers[relation]]
-        words[layout.CURRENT_END] = words[layout.ROWS]
-
-    def new_rows(self, relation: str) -> Rows:
-        """The columns of what is NEW of a relation, and how many rows these are."""
-        table = self.table(relation)
-        words = table.words
-        first, last = int(words[layout.OLD_END]), int(words[layout.CURRENT_END])
-        return tuple(column[first:last] for column in table.columns), last - first
-
-    def show(self, relations: Collection[str]) -> None:
-        """Make all facts of the relations visible, none of them as NEW, without restarting their rounds."""
-        for relation in relations:
-            words = self.descriptors[self._numbers[relation]]
-            words[layout.OLD_END] = words[layout.CURRENT_END] = words[layout.ROWS]
-
-    def plan_to_keep(self, relations: Collection[str]) -> None:
-        """Mark the relations as used by cached plans: `generation` changes when one is dropped."""
-        for relation in relations:
-            self.table(relation).is_planned = True
-
-    def bytes_of(self, relation: str) -> int:
-        """The memory that a relation and its indexes hold, as far as it has been touched."""
-        table = self.table(relation)
-        return table.touched_bytes + sum(index.bytes for index in self._indexes_of.get(table.number, ()))
+    def fill(self, given: Mapping[str, tuple[Sequence[Ids], int]]) -> None:
+        """Insert these rows into empty temporary relations; none of them is NEW yet."""
+        for relation in find_rows(given, self.catalog, create=True):
+            table = self.catalog.table(relation)
+            table.flags[: len(table)] = TRUE
+            table.words[layout.DEAD] = 0
 
 
-def _joined(noted: Sequence[tuple[Sequence[Ids], int]], arity: int) -> Rows:
-    """Rows that were noted one after the other."""
-    columns = ([some[place] for some, _ in noted] for place in range(arity))
+class ColumnarChangeLog:
+    """What changes in relations, recorded from the first time that it is asked for."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    def poll(self, relation: str) -> tuple[Rows, Rows] | None:
+        """Return the rows deleted and inserted since the last call; None if that is not known, as at first.
+
+        Facts that were deleted and inserted again, or the other way round, may be among them.
+        """
+        table, size = self.catalog.table(relation), self.catalog.size(relation)
+        log = table.log
+        if log is not None and log.size == size and not log.rows:
+            return NO_CHANGE
+        self.catalog.has_change_log = True
+        table.log = Log(size)
+        if log is None or log.size != size:
+            return None
+        deleted, inserted = (_concatenated(some, table.arity) for some in (log.deleted, log.inserted))
+        is_gone, exists = (table.row_flags(*some) & layout.ALIVE != 0 for some in (deleted, inserted))
+        return taken(deleted, ~is_gone), taken(inserted, exists)
+
+
+def _concatenated(parts: Sequence[tuple[Sequence[Ids], int]], arity: int) -> Rows:
+    """Return rows that were logged one after the other."""
+    columns = ([some[place] for some, _ in parts] for place in range(arity))
     none = np.zeros(0, np.int32)
-    return tuple(np.concatenate([none, *column]) for column in columns), sum(count for _, count in noted)
-
-
-def _chosen(rows: Rows, chosen: npt.NDArray[np.bool_]) -> Rows:
-    columns, _ = rows
-    return tuple(column[chosen] for column in columns), int(np.count_nonzero(chosen))
+    return Rows(
+        tuple(np.concatenate([none, *column]) for column in columns), sum(count for _, count in parts)
+    )

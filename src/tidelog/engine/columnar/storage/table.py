@@ -1,4 +1,11 @@
-"""Tables and their indexes: who owns the memory of the rows that kernels reach by address. Mutates itself."""
+"""Tables and their indexes: the owners of the memory that kernels reach by address. Mutable.
+
+A table's rows are int32 columns, a byte of flags per row, and a set of its rows: a direct array over pairs of
+ids where that is small, hash slots elsewhere. Row numbers change only when a table is compacted.
+
+The rows of a key lie next to each other in an index. An index follows its table when a plan that uses it
+runs, and is dropped with its table.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +20,7 @@ import numpy.typing as npt
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage import table_kernels as kernels
-
-# ---- Tables: who owns the memory of the rows that kernels reach by address. Mutates itself.
-#
-# A table's rows are int32 columns, a byte of flags per row, and a set of its rows: a direct array over pairs
-# of ids where that is small, hash slots elsewhere. Row numbers never move.
+from tidelog.engine.limits import proceed
 
 Ids = npt.NDArray[np.int32]
 Words = npt.NDArray[np.int64]
@@ -29,6 +32,7 @@ WIDE_LOAD = 0.5  # of three columns and more: at three quarters, late rows cost 
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
 LOGGED = 1 << 16  # rows that a log may hold in any case
+ROW_FLAGS = np.uint8(layout.ALIVE | layout.EXPLICIT)
 PAGE = 4096  # bytes of memory that come at once
 FIRST_HASHED = (
     64  # rows that are entered into a set before limits are looked at, and twice as many each time …
@@ -38,18 +42,14 @@ HASHED_AT_ONCE = 1 << 20  # … up to these, which take a tenth of a second
 Check = Callable[[], None]  # raises where work is to stop
 
 
-def _proceed() -> None:
-    """Nothing stops the work."""
-
-
 @dataclass
 class Log:
-    """What has come to a relation, and gone from it, since it had so many facts. Mutable."""
+    """What was inserted into a relation and deleted from it since it had `size` facts. Mutable."""
 
     size: int  # that it must have now, if nothing else has changed it
     rows: int = 0  # in the log
-    came: list[tuple[list[Ids], int]] = field(default_factory=list)
-    went: list[tuple[list[Ids], int]] = field(default_factory=list)
+    inserted: list[tuple[list[Ids], int]] = field(default_factory=list)
+    deleted: list[tuple[list[Ids], int]] = field(default_factory=list)
 
 
 class Table:
@@ -72,7 +72,7 @@ class Table:
         self.is_linked = False  # it is known of every derived fact what it leans on
         self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
-        self.is_planned = False  # plans that are kept refer to this table
+        self.is_pinned = False  # cached plans refer to this table
         self.log: Log | None = None
         self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
@@ -106,7 +106,7 @@ class Table:
 
     # ---- the set of rows
 
-    def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = _proceed) -> None:
+    def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = proceed) -> None:
         """A new set for the rows that are there: direct if it would be small, hashed otherwise."""
         self.words[layout.SLOT_LIMIT] = 0
         if not self._make_dense(constants, dense_bytes):
@@ -175,7 +175,7 @@ class Table:
         self.slots = np.zeros(0, np.int64)
         self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
 
-    def complete(self, check: Check = _proceed) -> None:
+    def complete(self, check: Check = proceed) -> None:
         """Make the set of rows, if it was left out when rows were appended; `check` may raise to stop."""
         if self.has_set:
             return
@@ -231,7 +231,7 @@ class Table:
     def reserve_segments(self) -> None:
         """Grow a small hashed set so that it is divided into segments, which threads can own."""
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
-            self._make_hashed(int(SEGMENTED_FROM * self.load), _proceed)
+            self._make_hashed(int(SEGMENTED_FROM * self.load), proceed)
 
     @property
     def dead(self) -> int:
@@ -259,18 +259,18 @@ class Table:
         del held
         self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY, self.dense_bytes)
 
-    def note(self, went: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> None:
-        """Keep in the log that the facts of these rows went and came."""
+    def log_changes(self, deleted: npt.NDArray[np.int64], inserted: npt.NDArray[np.int64]) -> None:
+        """Append the facts of these rows to the log, if there is one."""
         if self.log is None:
             return
-        self.log.rows += len(went) + len(came)
+        self.log.rows += len(deleted) + len(inserted)
         if self.log.rows > max(LOGGED, len(self)):
-            self.log = None  # whoever wants to know had better look at the whole relation
+            self.log = None  # it is cheaper to read the whole relation
             return
-        for rows, noted in ((went, self.log.went), (came, self.log.came)):
+        for rows, logged in ((deleted, self.log.deleted), (inserted, self.log.inserted)):
             if len(rows):
-                noted.append(([column[rows] for column in self.columns], len(rows)))
-        self.log.size += len(came) - len(went)
+                logged.append(([column[rows] for column in self.columns], len(rows)))
+        self.log.size += len(inserted) - len(deleted)
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -427,6 +427,12 @@ class Table:
         kernels.find_rows(self.descriptors, self.number, packed, count, count, found)
         return found
 
+    def row_flags(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.uint8]:
+        """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
+        found = self.find(columns, count)
+        flags: npt.NDArray[np.uint8] = (self.flags[found] & ROW_FLAGS) * (found >= 0)
+        return flags
+
     def column(self, place: int) -> Ids:
         """A view of the ids in one column."""
         return self.columns[place][: len(self)]
@@ -446,10 +452,7 @@ class Table:
         return sum(array.nbytes for array in arrays)
 
 
-# ---- Indexes: the rows of a table by the values of some columns. Mutates itself.
-#
-# The rows of a key lie next to each other in a pool. An index follows its table when a plan that uses it
-# runs.
+# ---- indexes: the rows of a table by the values of some columns
 
 MANY = 1 << 18  # rows from which the pool has less room to grow
 SEVERAL = 1000  # rows from which filtering whole columns is worth while

@@ -1,236 +1,178 @@
-"""Running plans that pass on changes: over given rows, with what becomes of heads said at each run.
+"""Plans over changes: run over given facts, with what becomes of heads said at each run. Mutable.
 
-Mutates the engine's tables, and the lists of facts found and touched, which live here.
+See `engine.protocol.ChangePlans` for what the methods promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data import memory
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.assemble import Assembled, assemble, noted_by
-from tidelog.engine.columnar.interpreter.assemble import Store as AssemblerStore
+from tidelog.engine.columnar.interpreter.assemble import Assembled, assemble, marked_heads
+from tidelog.engine.columnar.interpreter.grouping import group_facts
 from tidelog.engine.columnar.interpreter.interpreter import run_plan
-from tidelog.engine.columnar.interpreter.plan_runner import BATCH, PythonFunction, Workspace
-from tidelog.engine.columnar.interpreter.plan_runner import Store as RunnerStore
-from tidelog.engine.columnar.storage.table import Index, Table
-from tidelog.engine.protocol import Counters, Effect, Noting, Outcome
-from tidelog.plan.algebra import ChangePlan, Support
+from tidelog.engine.columnar.interpreter.plan_runner import BATCH, PythonFunction, Workers, Workspace
+from tidelog.engine.columnar.storage.catalog import Catalog
+from tidelog.engine.columnar.storage.storage import ColumnarStorage
+from tidelog.engine.columnar.storage.table import Index
+from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet
+from tidelog.engine.columnar.transactions.transactions import ChangeBuffers, Transactions
+from tidelog.engine.events import Outcome, PlanListener
+from tidelog.engine.flags import UNMARKED, CounterKind, Effect, Flag, MarkConfig, Where
+from tidelog.plan.algebra import Aggregate, ChangePlan, Support
 
-Rows = npt.NDArray[np.int64]
-
-NO_ROWS: Rows = np.zeros(0, np.int64)
-SUPPORT_BATCH = 64  # looking for one instance each: small batches, so that little is matched in vain
-FIRST_LIST = 2 * BATCH
+SUPPORT_BATCH = 64  # one instance is searched for each fact: small batches, so that little is matched in vain
 COUNTED = {
-    Counters.NONE: layout.COUNT_NOTHING,
-    Counters.CLASS: layout.COUNT_CLASS,
-    Counters.RANK: layout.COUNT_RANK,
+    CounterKind.NONE: layout.COUNT_NOTHING,
+    CounterKind.CLASS: layout.COUNT_CLASS,
+    CounterKind.RANK: layout.COUNT_RANK,
 }
 # What is kept for facts of recursive strata, beside `founded`.
-COUNTERS: dict[Counters, tuple[int, ...]] = {
-    Counters.NONE: (),
-    Counters.CLASS: (layout.HIDDEN,),
-    Counters.RANK: (layout.HIDDEN, layout.RANK),
+COUNTERS: dict[CounterKind, tuple[int, ...]] = {
+    CounterKind.NONE: (),
+    CounterKind.CLASS: (layout.HIDDEN,),
+    CounterKind.RANK: (layout.HIDDEN, layout.RANK),
 }
-JOURNAL = (
-    (layout.Z_JOURNAL, np.int64),
-    (layout.Z_JOURNAL_FLAGS, np.uint8),
-    (layout.Z_JOURNAL_FOUNDED, np.int32),
-    (layout.Z_JOURNAL_HIDDEN, np.int32),
-    (layout.Z_JOURNAL_RANK, np.int32),
-)
-JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
-class RowSet:
-    """A set of facts: row numbers by relation.
+class Bookkeeping:
+    """What plans record of heads besides flags, and how many instances they have found. Mutable."""
 
-    `groups`, where they are known, are the same for kernels: tables, where the rows of each start, and rows.
-    """
+    __slots__ = ("counters", "instances", "marks")
 
-    __slots__ = ("groups", "rows")
-
-    def __init__(self, rows: Mapping[str, Rows], groups: tuple[Rows, Rows, Rows] | None = None) -> None:
-        self.rows = rows
-        self.groups = groups
-
-    def __len__(self) -> int:
-        return sum(map(len, self.rows.values()))
-
-    def __or__(self, other: RowSet) -> RowSet:
-        if not other.rows:
-            return self
-        both = dict(self.rows)
-        for relation, rows in other.rows.items():
-            both[relation] = np.concatenate((both[relation], rows)) if relation in both else rows
-        return RowSet(both)
-
-    @property
-    def relations(self) -> Collection[str]:
-        """The relations that have facts in it."""
-        return self.rows.keys()
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many facts there are of each relation."""
-        return {relation: len(rows) for relation, rows in self.rows.items()}
+    def __init__(self) -> None:
+        self.counters = CounterKind.NONE
+        self.marks: MarkConfig = UNMARKED
+        self.instances = 0
 
 
-EMPTY = RowSet({})
+class ChangeExecutor:
+    """Plans over the changes of a transaction."""
 
-
-class Store(AssemblerStore, RunnerStore, Protocol):
-    """What running changes needs of the engine."""
-
-    generation: int
-    lists: Lists
-    noting: Noting
-
-    @property
-    def counters(self) -> Counters:
-        """What is counted at present."""
-
-    def table(self, relation: str) -> Table:
-        """The table of a relation."""
-
-    def row_set(self, codes: Rows) -> RowSet:
-        """The facts with these codes."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage: ColumnarStorage,
+        workers: Workers,
+        transactions: Transactions,
+        bookkeeping: Bookkeeping,
+    ) -> None:
+        self.catalog = catalog
+        self.storage = storage
+        self.workers = workers
+        self.transactions = transactions
+        self.bookkeeping = bookkeeping
+        self.plan_listener: PlanListener | None = None
 
     @property
     def instances(self) -> int:
-        """How many instances of rules plans have found so far."""
+        """How many instances of rules plans have found so far; it only grows."""
+        return self.bookkeeping.instances
 
-    def add_instances(self, number: int) -> None:
-        """Note that plans have found so many instances."""
+    def prepare(self, plan: ChangePlan) -> ChangeRunner:
+        """Return the plan ready to run, any number of times."""
+        self.workers.limits.check()
+        return ChangeRunner(plan, self.catalog, self.workers, self.transactions.buffers, self.bookkeeping)
 
+    def run(self, plans: Iterable[ChangeRunner], given: Any, effect: Effect) -> RowSet:
+        """Return the heads that the effect selects, of each plan's instances over the given facts."""
+        for plan in plans:
+            rows = None
+            if plan.given is not None:
+                rows = given.rows.get(plan.given)
+                if rows is None:
+                    continue
+            self._run_plan(plan, rows, effect)
+        return self.transactions.row_set(self.transactions.buffers.take())
 
-def codes_of(facts: RowSet, store: Store) -> Rows:
-    """The facts' codes: the table's number in the upper half, the row's in the lower."""
-    codes = [(store.table_number(relation) << 32) | rows for relation, rows in facts.rows.items()]
-    return np.concatenate(codes) if len(codes) > 1 else codes[0] if codes else NO_ROWS
+    def _run_plan(self, plan: ChangeRunner, rows: Any, effect: Effect | None) -> None:
+        """Run a plan over given rows, or all, and report what it did to the listener, if there is one."""
+        start = perf_counter()
+        outcome = plan.run(rows, effect)
+        self.bookkeeping.instances += outcome.matches
+        if self.plan_listener is not None:
+            given = 0 if rows is None else len(rows)
+            self.plan_listener(plan.plan, given, outcome, perf_counter() - start)
 
+    def run_support(self, plans: Iterable[ChangeRunner], given: Any) -> tuple[RowSet, RowSet]:
+        """Find for each given head the first instance; return its unchecked facts, and the heads."""
+        changes = self.transactions
+        pending = Where(Flag.PENDING, Flag.PENDING)
+        waiting = given
+        for plan in plans:
+            rows = waiting.rows.get(plan.given or "")
+            if rows is not None and len(rows):
+                self._run_plan(plan, rows, None)
+                waiting = changes.select(waiting, Where(Flag.PENDING, Flag.NONE))
+        found = changes.row_set(changes.buffers.take())
+        heads = changes.select(given, pending)
+        changes.mark(heads, clear=Flag.PENDING)
+        return found, heads
 
-class Lists:
-    """The facts that plans find, and the journal of those that are touched; described in a workspace's Z."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.state = workspace.state
-        self.found: Rows = memory.empty(FIRST_LIST, np.int64)
-        self.journal: dict[int, npt.NDArray[Any]] = {}
-        self._addresses = np.zeros(len(JOURNAL), np.int64)  # asking an array for its own takes a while
-        self.state[layout.Z_JOURNAL] = -1
-        self._publish_found()
-
-    def _publish_found(self) -> None:
-        self.state[layout.Z_OUT] = self.found.ctypes.data
-        self.state[layout.Z_OUT_CAPACITY] = len(self.found)
-
-    def open(self) -> None:
-        """Begin a journal; its memory is used again."""
-        if not self.journal:
-            self._keep_journal({place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL})
-        self.state[layout.Z_JOURNAL_COUNT] = 0
-        self.resume()
-
-    def pause(self) -> None:
-        """Enter nothing into the journal for now."""
-        self.state[layout.Z_JOURNAL] = -1
-
-    def close(self) -> None:
-        """End the journal; what was found and not taken is forgotten."""
-        self.pause()
-        self.state[layout.Z_OUT_COUNT] = 0
-
-    def _keep_journal(self, journal: dict[int, npt.NDArray[Any]]) -> None:
-        self.journal = journal
-        self._addresses[:] = [array.ctypes.data for array in journal.values()]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether touched facts are entered into the journal."""
-        return bool(self.state[layout.Z_JOURNAL] != -1)
-
-    @property
-    def capacity(self) -> int:
-        """How many facts the longer list has room for."""
-        return max(len(self.found), *(len(array) for array in self.journal.values()), 0)
-
-    def resume(self) -> None:
-        """Enter touched facts into the journal again."""
-        self.state[JOURNAL_PLACES] = self._addresses
-        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
-
-    def reserve(self, more: int) -> None:
-        """Make room for so many facts in either list."""
-        used = int(self.state[layout.Z_OUT_COUNT])
-        if used + more > len(self.found):
-            self.found = memory.grown(self.found, used, max(2 * len(self.found), used + more))
-            self._publish_found()
-        if self.is_open:
-            touched = int(self.state[layout.Z_JOURNAL_COUNT])
-            capacity = len(self.journal[layout.Z_JOURNAL])
-            if touched + more > capacity:
-                size = max(2 * capacity, touched + more)
-                self._keep_journal(
-                    {place: memory.grown(array, touched, size) for place, array in self.journal.items()}
-                )
-                self.resume()
-
-    def take(self) -> Rows:
-        """The codes of the facts found; the list is empty then."""
-        count = int(self.state[layout.Z_OUT_COUNT])
-        self.state[layout.Z_OUT_COUNT] = 0
-        codes: Rows = self.found[:count].copy()
-        return codes
+    def aggregate(self, root: Aggregate, relation: str) -> RowSet:
+        """Return one fact of the relation per group of the rows that are true in the root's input."""
+        facts, _ = group_facts(root, self.storage.rows(root.input.relation), self.catalog.dictionary)
+        return self.transactions.facts(relation, *facts, True) if facts.count else EMPTY
 
 
 class ChangeRunner:
-    """A plan that passes on changes, ready to run any number of times."""
+    """A plan over changes, ready to run any number of times."""
 
-    def __init__(self, plan: ChangePlan, store: Store) -> None:
+    def __init__(
+        self,
+        plan: ChangePlan,
+        catalog: Catalog,
+        workers: Workers,
+        buffers: ChangeBuffers,
+        bookkeeping: Bookkeeping,
+    ) -> None:
         self.plan = plan
-        self.store = store
+        self.catalog = catalog
+        self.workers = workers
+        self.buffers = buffers
+        self.bookkeeping = bookkeeping
         self.given = plan.given
-        self._assembled_for: tuple[int, Counters, Noting] | None = None
-        self.words: Rows
+        self._assembled_for: tuple[int, CounterKind, MarkConfig] | None = None
+        self.words: RowNumbers
         self.assembled: Assembled
         self.indexes: list[Index]
         self.python: dict[int, PythonFunction]
 
     def assemble(self) -> None:
-        """Assemble the plan's words for the current tables, counters and notes, unless up to date."""
-        store = self.store
-        wanted = (store.generation, store.counters, store.noting)
+        """Assemble the plan's words for the current tables, counters and marks, unless up to date."""
+        catalog, recorded, limits = self.catalog, self.bookkeeping, self.workers.limits
+        wanted = (catalog.version, recorded.counters, recorded.marks)
         if wanted == self._assembled_for:
             return
-        store.check()
+        limits.check()
         plan = self.plan
-        ranked, noted = store.counters is Counters.RANK, noted_by(plan, store.noting)
-        self.assembled = assemble(plan.relation, plan.root, store, ranked, noted, plan.rule.span)
+        is_ranked, marked = recorded.counters is CounterKind.RANK, marked_heads(plan, recorded.marks)
+        self.assembled = assemble(plan.relation, plan.root, catalog, is_ranked, marked, plan.rule.span)
         self.words = np.array(self.assembled.words, np.int64)
         for number in self.assembled.tables:
-            store.tables[number].is_planned = True
+            catalog.tables[number].is_pinned = True
         for number in self.assembled.own:
             # A rule that was added may have made the stratum recursive.
-            store.tables[number].count_too(COUNTERS[store.counters])
-        self.indexes = [store.index(number) for number in self.assembled.indexes]
-        self.python = {level: PythonFunction(step, store) for level, step in self.assembled.python.items()}
+            catalog.tables[number].count_too(COUNTERS[recorded.counters])
+        self.indexes = [catalog.index(number) for number in self.assembled.indexes]
+        self.python = {
+            level: PythonFunction(step, catalog, limits) for level, step in self.assembled.python.items()
+        }
         self._assembled_for = wanted
 
-    def run(self, rows: Rows | None, effect: Effect | None) -> Outcome:
-        """Run over the given rows, or all; what is found goes into the store's lists."""
+    def run(self, rows: RowNumbers | None, effect: Effect | None) -> Outcome:
+        """Run over the given rows, or all; what is found goes into the buffers."""
         self.assemble()
-        store = self.store
-        constants = len(store.dictionary)
+        catalog, limits = self.catalog, self.workers.limits
+        constants = len(catalog.dictionary)
         for index in self.indexes:
             index.catch_up(len(index.table), constants)
-        workspace = store.workspaces[0]
+        workspace = self.workers.workspaces[0]
         workspace.fit(self.assembled)
         state = workspace.state
         self._scan(rows, workspace)
@@ -240,19 +182,19 @@ class ChangeRunner:
         else:
             assert effect is not None
             set_effect(state, effect)
-            state[layout.Z_NOTING] = store.noting.notes
-        state[layout.Z_COUNTERS] = COUNTED[store.counters]
-        state[layout.Z_BUDGET] = store.budget()
+            state[layout.Z_NOTING] = self.bookkeeping.marks.kind
+        state[layout.Z_COUNTERS] = COUNTED[self.bookkeeping.counters]
+        state[layout.Z_BUDGET] = limits.budget()
         while True:
             wish = int(
-                run_plan(store.descriptors, store.indexes, store.dictionary.words, self.words, 0, state)
+                run_plan(catalog.descriptors, catalog.indexes, catalog.dictionary.words, self.words, 0, state)
             )
             if wish == layout.DONE:
                 break
             self._grant(wish, workspace)
         return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
 
-    def _scan(self, rows: Rows | None, workspace: Workspace) -> None:
+    def _scan(self, rows: RowNumbers | None, workspace: Workspace) -> None:
         state = workspace.state
         if rows is not None:
             state[layout.Z_LIST] = rows.ctypes.data
@@ -260,26 +202,26 @@ class ChangeRunner:
         elif self.assembled.pivot is None:
             workspace.scan(0, 1)
         else:
-            workspace.scan(0, len(self.store.tables[self.assembled.pivot]))
+            workspace.scan(0, len(self.catalog.tables[self.assembled.pivot]))
 
     def _grant(self, wish: int, workspace: Workspace) -> None:
         """Do what a kernel has asked for."""
-        store = self.store
+        catalog, limits = self.catalog, self.workers.limits
         state = workspace.state
         found = int(state[layout.Z_OUT_COUNT]) if state[layout.Z_CREATE] else 0
         if wish == layout.GROW_TABLE:
-            store.table(self.plan.relation).reserve(BATCH, len(store.dictionary))
+            catalog.table(self.plan.relation).reserve(BATCH, len(catalog.dictionary))
         elif wish == layout.GROW_DICTIONARY:
-            store.dictionary.grow(BATCH)
+            catalog.dictionary.grow(BATCH)
         elif wish == layout.GROW_LISTS:
-            store.lists.reserve(BATCH * 4)
+            self.buffers.reserve(BATCH * 4)
         elif wish == layout.EVALUATE:
             level = int(state[layout.Z_LEVEL])
             rows = int(state[layout.Z_ROWS + level - 1])
             self.python[level].fill(workspace, level - 1, rows, self.assembled.width)
         else:
-            state[layout.Z_BUDGET] = store.budget(found)
-        store.check(found)
+            state[layout.Z_BUDGET] = limits.budget(found)
+        limits.check(found)
 
 
 def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:

@@ -30,7 +30,7 @@ from tidelog.engine.columnar.layout import (
     Z_ROLE,
 )
 from tidelog.engine.columnar.storage.table_kernels import LOWER
-from tidelog.engine.protocol import Role
+from tidelog.engine.flags import Role
 
 ORIGIN, LOSS = int(Role.ORIGIN), int(Role.LOSS)
 

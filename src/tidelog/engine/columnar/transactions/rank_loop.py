@@ -1,4 +1,4 @@
-"""Whole updates by the compiled loop of rank counting: its plans, lists and growing. Mutates the engine.
+"""Whole updates by the compiled loop of rank counting: its plans, its arrays and how they grow. Mutable.
 
 The engine offers this to `maintenance.rank_counting`, which does the same in readable form.
 """
@@ -9,24 +9,22 @@ from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.plan_runner import BATCH, Workspace
+from tidelog.engine.columnar.interpreter.plan_runner import BATCH, Workers, Workspace
+from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.table_kernels import LOWER
 from tidelog.engine.columnar.transactions import rank_kernels
 from tidelog.engine.columnar.transactions.change_runner import (
     COUNTED,
-    EMPTY,
+    Bookkeeping,
+    ChangeExecutor,
     ChangeRunner,
-    RowSet,
-    Store,
-    codes_of,
 )
+from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet, codes_of
+from tidelog.engine.columnar.transactions.transactions import ChangeBuffers
 from tidelog.engine.protocol import Family, LoopOutcome, LoopSection
-
-Rows = npt.NDArray[np.int64]
 
 FAMILIES = {
     Family.LOST: rank_kernels.LOST,
@@ -64,27 +62,58 @@ PUBLISHED = np.array(
 )
 
 
-class RankedUpdate:
-    """The compiled loop over the sections of one program, for any number of updates."""
+class ColumnarRankLoop:
+    """The maker of compiled loops."""
 
-    def __init__(self, sections: Sequence[LoopSection], store: Store) -> None:
-        self.store = store
+    def __init__(self, plans: ChangeExecutor) -> None:
+        self.plans = plans
+
+    @property
+    def is_available(self) -> bool:
+        """Whether a compiled loop may run: it does not say what single plans do."""
+        return self.plans.plan_listener is None
+
+    def compile(self, sections: Sequence[LoopSection]) -> RankedUpdate:
+        """Return the compiled loop over these strata."""
+        plans = self.plans
+        return RankedUpdate(
+            sections, plans.catalog, plans.workers, plans.transactions.buffers, plans.bookkeeping
+        )
+
+
+class RankedUpdate:
+    """The compiled loop over the strata of one program, for any number of updates."""
+
+    def __init__(
+        self,
+        sections: Sequence[LoopSection],
+        catalog: Catalog,
+        workers: Workers,
+        buffers: ChangeBuffers,
+        bookkeeping: Bookkeeping,
+    ) -> None:
+        self.catalog = catalog
+        self.workers = workers
+        self.buffers = buffers
+        self.bookkeeping = bookkeeping
         self.sections = sections
-        self.generation = store.generation
-        self.counters = store.counters
+        self.version = catalog.version
+        self.counters = bookkeeping.counters
         self.runners: list[ChangeRunner] = []
         self.starts = np.zeros((rank_kernels.FAMILIES, len(sections) + 2), np.int64)
         self._list_entries()
-        self.words: Rows = memory.empty(1 << 12, np.int64)
+        self.words: RowNumbers = memory.empty(1 << 12, np.int64)
         self.words_used = 0
-        self.indexes: Rows = np.zeros(64, np.int64)
+        self.indexes: RowNumbers = np.zeros(64, np.int64)
         self.indexes_used = 0
         self.width = self.steps = 1
         self._list_tables()
-        self.lists: list[Rows] = []
+        self.lists: list[RowNumbers] = []
         self._addresses: list[int] = []  # of the lists: asking an array for its own takes a while
         self._grow_lists()
-        self._by_hand = [number for number, section in enumerate(sections, 1) if section.by_hand is not None]
+        self._handled = [
+            number for number, section in enumerate(sections, 1) if section.custom_handler is not None
+        ]
 
     def _list_entries(self) -> None:
         """The plans of all sections, family by family, none of them assembled yet."""
@@ -97,18 +126,18 @@ class RankedUpdate:
         for number, runner in enumerate(self.runners):
             assert runner.given is not None
             self.entries[number, rank_kernels.E_PLAN] = -1
-            self.entries[number, rank_kernels.E_TABLE] = self.store.table_number(runner.given)
+            self.entries[number, rank_kernels.E_TABLE] = self.catalog.table_number(runner.given)
 
     def _list_tables(self) -> None:
         """What is known of each table: its section, and how many of its facts have changed."""
-        tables = len(self.store.descriptors)
+        tables = len(self.catalog.descriptors)
         self.section_of = np.zeros(tables, np.int64)  # section 0: relations that no rule derives
         for number, section in enumerate(self.sections, 1):
             for predicate in section.predicates:
-                self.section_of[self.store.table_number(predicate)] = number
+                self.section_of[self.catalog.table_number(predicate)] = number
         self.went_counts, self.came_counts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
         self._read = [
-            [self.store.table_number(relation) for relation in section.read] for section in self.sections
+            [self.catalog.table_number(relation) for relation in section.read] for section in self.sections
         ]
 
     # ---- one update
@@ -116,77 +145,81 @@ class RankedUpdate:
     @property
     def is_valid(self) -> bool:
         """Whether the relations are still those that it was made for."""
-        return self.generation == self.store.generation and self.counters is self.store.counters
+        return self.version == self.catalog.version and self.counters is self.bookkeeping.counters
 
     def run(
         self, removed: RowSet, added: RowSet, tell: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
-        """Work in the removal and addition of explicit facts; returns how many facts went and came.
+        """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
 
-        `tell` is called after each section, with its place among all; the loop pauses for it.
+        `tell` is called after each stratum, with its position among all; the loop pauses for it.
         """
-        gone, new = codes_of(removed, self.store), codes_of(added, self.store)
-        stated = (*removed.relations, *added.relations)
+        gone, new = codes_of(removed, self.catalog), codes_of(added, self.catalog)
+        explicit = (*removed.relations, *added.relations)
         state = self._begin()
         try:
             if tell is None:
-                for number in self._by_hand:
-                    self._act_by_hand(number, stated, gone, new)
+                for number in self._handled:
+                    self._run_handler(number, explicit, gone, new)
             else:
                 self._reach(1, gone, new)  # what no rule derives
                 for number in range(1, len(self.sections) + 1):
-                    tell(number - 1, self._outcome(number, stated, gone, new))
+                    tell(number - 1, self._outcome(number, explicit, gone, new))
             self._reach(len(self.sections) + 1, gone, new)
         finally:
             rank_kernels.forget_counts(self.went_counts, self.came_counts, state)
         return int(state[layout.Z_WENT_COUNT]), int(state[layout.Z_CAME_COUNT])
 
-    def _act_by_hand(self, number: int, stated: Collection[str], removed: Rows, added: Rows) -> bool:
-        """Maintain a section without plans, if that is how it is done and the update may touch it."""
+    def _run_handler(
+        self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
+    ) -> bool:
+        """Maintain a stratum by its handler, if it has one that the update may affect; return whether."""
         section = self.sections[number - 1]
-        if section.by_hand is None or section.reached_from.isdisjoint(stated):
+        if section.custom_handler is None or section.reached_from.isdisjoint(explicit):
             return False
         self._reach(number, removed, added)
-        section.by_hand(*(self._changed(which, self._read[number - 1]) for which in (0, 1)))
-        self.store.workspaces[0].state[layout.Z_PHASE] = rank_kernels.SETTLE
+        section.custom_handler(*(self._changed(which, self._read[number - 1]) for which in (0, 1)))
+        self.workers.workspaces[0].state[layout.Z_PHASE] = rank_kernels.SETTLE
         return True
 
-    def _outcome(self, number: int, stated: Collection[str], removed: Rows, added: Rows) -> LoopOutcome:
+    def _outcome(
+        self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
+    ) -> LoopOutcome:
         """What is done in a section; all before it are done."""
-        state = self.store.workspaces[0].state
-        started, instances = perf_counter(), self.store.instances
+        state = self.workers.workspaces[0].state
+        started, instances = perf_counter(), self.bookkeeping.instances
         went, came = state[NET].tolist()
-        is_by_hand = self._act_by_hand(number, stated, removed, added)
+        is_handled = self._run_handler(number, explicit, removed, added)
         self._reach(number + 1, removed, added)
         return LoopOutcome(
-            overdeleted=0 if is_by_hand else int(state[layout.Z_DELETED]),
-            went=int(state[layout.Z_WENT_COUNT]) - went,
-            came=int(state[layout.Z_CAME_COUNT]) - came,
-            instances=self.store.instances - instances,
+            overdeleted=0 if is_handled else int(state[layout.Z_DELETED]),
+            deleted=int(state[layout.Z_WENT_COUNT]) - went,
+            inserted=int(state[layout.Z_CAME_COUNT]) - came,
+            instances=self.bookkeeping.instances - instances,
             seconds=perf_counter() - started,
         )
 
-    def _begin(self) -> Rows:
+    def _begin(self) -> RowNumbers:
         """The state at the beginning of an update."""
-        if len(self.store.descriptors) != len(self.section_of):
+        if len(self.catalog.descriptors) != len(self.section_of):
             self._list_tables()
-        state = self.store.workspaces[0].state
+        state = self.workers.workspaces[0].state
         state[BEGIN] = 0
-        state[layout.Z_COUNTERS] = COUNTED[self.store.counters]
+        state[layout.Z_COUNTERS] = COUNTED[self.bookkeeping.counters]
         return state
 
-    def _reach(self, section: int, removed: Rows, added: Rows) -> None:
+    def _reach(self, section: int, removed: RowNumbers, added: RowNumbers) -> None:
         """Work through all sections before this one."""
-        store = self.store
-        workspace = store.workspaces[0]
+        catalog = self.catalog
+        workspace = self.workers.workspaces[0]
         state = workspace.state
         self._publish(workspace)
         while True:
             wish = int(
                 rank_kernels.maintain(
-                    store.descriptors,
-                    store.indexes,
-                    store.dictionary.words,
+                    catalog.descriptors,
+                    catalog.indexes,
+                    catalog.dictionary.words,
                     self.words,
                     self.entries,
                     self.indexes,
@@ -201,14 +234,14 @@ class RankedUpdate:
                 )
             )
             if wish == layout.DONE:
-                store.add_instances(int(state[layout.Z_MATCHES]))
+                self.bookkeeping.instances += int(state[layout.Z_MATCHES])
                 state[layout.Z_MATCHES] = 0
                 return
             found = self._found(state)
             self._grant(wish, workspace, found)
-            store.check(found)
+            self.workers.limits.check(found)
 
-    def _found(self, state: Rows) -> int:
+    def _found(self, state: RowNumbers) -> int:
         """How many facts have come so far, less those that went."""
         came, went = int(state[layout.Z_CAME_COUNT]), int(state[layout.Z_WENT_COUNT])
         is_gaining = state[layout.Z_PHASE] > rank_kernels.RESEED
@@ -221,7 +254,7 @@ class RankedUpdate:
         workspace.state[PUBLISHED] = (
             workspace.batch,
             self.width,
-            self.store.budget(),
+            self.workers.limits.budget(),
             *self._addresses,
             capacity,
         )
@@ -232,30 +265,30 @@ class RankedUpdate:
         touched = [table for table in tables if counts[table]]
         if not touched:
             return EMPTY
-        count = int(self.store.workspaces[0].state[NET[which]])
+        count = int(self.workers.workspaces[0].state[NET[which]])
         codes = self.lists[which][:count]
         numbers = codes >> 32
-        return RowSet({self.store.tables[table].name: codes[numbers == table] & LOWER for table in touched})
+        return RowSet({self.catalog.tables[table].name: codes[numbers == table] & LOWER for table in touched})
 
     # ---- what the loop asks for
 
     def _grant(self, wish: int, workspace: Workspace, found: int) -> None:
-        store = self.store
+        catalog, buffers = self.catalog, self.buffers
         state = workspace.state
         number = int(state[layout.Z_WISH])
         if wish == layout.GROW_TABLE:
-            store.tables[number].reserve(BATCH, len(store.dictionary))
+            catalog.tables[number].reserve(BATCH, len(catalog.dictionary))
         elif wish == layout.GROW_DICTIONARY:
-            store.dictionary.grow(BATCH)
+            catalog.dictionary.grow(BATCH)
         elif wish == layout.GROW_LISTS:
-            store.lists.reserve(max(4 * BATCH, 2 * store.lists.capacity))
+            buffers.reserve(max(4 * BATCH, 2 * buffers.capacity))
             self._grow_lists()
             self._publish(workspace)
             # The plan that asked for it goes on with the facts that drive it, which lie elsewhere now.
             state[layout.Z_LIST] = state[layout.Z_PICKED]
         elif wish == layout.GROW_INDEX:
-            index = store.index(number)
-            index.catch_up(len(index.table), len(store.dictionary))
+            index = catalog.index(number)
+            index.catch_up(len(index.table), len(catalog.dictionary))
         elif wish == layout.ASSEMBLE:
             self._assemble(number, workspace)
         elif wish == layout.EVALUATE:
@@ -263,11 +296,11 @@ class RankedUpdate:
             rows = int(state[layout.Z_ROWS + level - 1])
             self.runners[number].python[level].fill(workspace, level - 1, rows, self.width)
         else:
-            state[layout.Z_BUDGET] = self.store.budget(found)
+            state[layout.Z_BUDGET] = self.workers.limits.budget(found)
 
     def _grow_lists(self) -> None:
-        """Grow the loop's own lists to the capacity of the store's, which hold every changed fact."""
-        size = max(self.store.lists.capacity, 4 * BATCH)
+        """Grow the loop's own lists to the capacity of the buffers, which hold every changed fact."""
+        size = max(self.buffers.capacity, 4 * BATCH)
         used = len(self.lists[0]) if self.lists else 0
         self.lists = (
             [memory.grown(array, used, size) for array in self.lists]

@@ -1,278 +1,310 @@
-"""The columnar engine in transactions: facts come and go, and a journal knows what they were. Mutates itself.
+"""Transactions over tables: a journal of the rows that are touched, and sets of facts. Mutable.
 
-A set of facts is the numbers of its rows, relation by relation. See `engine.protocol.Maintainable` for
-what the methods promise.
+See `engine.protocol.Changes` for what the methods promise.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data import memory
+from tidelog.data.rows import Ids
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.storage.rounds import FollowedEngine
+from tidelog.engine.columnar.interpreter.plan_runner import BATCH, Workers, Workspace
+from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.table import Table
-from tidelog.engine.columnar.transactions import change_kernels
 from tidelog.engine.columnar.transactions import change_kernels as kernels
-from tidelog.engine.columnar.transactions.change_runner import EMPTY, Lists, RowSet
-from tidelog.engine.protocol import Flag, Where
+from tidelog.engine.columnar.transactions.row_sets import (
+    EMPTY,
+    NO_ROWS,
+    Columns,
+    GatheredRows,
+    RowNumbers,
+    RowSet,
+    find_rows,
+)
+from tidelog.engine.flags import Flag, Where
 
-Ids = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.int64]
+FEW = 4  # relations whose columns are gathered one by one
+COMPACT_FROM = 4096  # tombstones that are worth a compaction
+FIRST_LIST = 2 * BATCH
+JOURNAL = (
+    (layout.Z_JOURNAL, np.int64),
+    (layout.Z_JOURNAL_FLAGS, np.uint8),
+    (layout.Z_JOURNAL_FOUNDED, np.int32),
+    (layout.Z_JOURNAL_HIDDEN, np.int32),
+    (layout.Z_JOURNAL_RANK, np.int32),
+)
+JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
-Columns = tuple[Sequence[Ids], int]  # of the rows of one relation, and how many they are
 
-ROW = 0xFFFFFFFF  # of a code, the part that is the row's number
-FEW = 4  # relations that are better looked at one by one
-NONE = np.zeros(0, np.int64)
-FACT = layout.EXPLICIT | layout.TRUE
-COMPACT_FROM = 4096  # dead rows that are worth letting go of
+class ChangeBuffers:
+    """The facts that plans find, and the journal of touched facts; a workspace's Z describes both."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self.state = workspace.state
+        self.found: RowNumbers = memory.empty(FIRST_LIST, np.int64)
+        self.journal: dict[int, npt.NDArray[Any]] = {}
+        self._addresses = np.zeros(len(JOURNAL), np.int64)  # asking an array for its own takes a while
+        self.state[layout.Z_JOURNAL] = -1
+        self._publish_found()
 
-class Batch:
-    """Rows of several tables, as kernels take them."""
+    def _publish_found(self) -> None:
+        self.state[layout.Z_OUT] = self.found.ctypes.data
+        self.state[layout.Z_OUT_CAPACITY] = len(self.found)
 
-    def __init__(self, tables: Sequence[int], counts: Sequence[int], columns: Sequence[Ids]) -> None:
-        self.tables, self.counts = np.array(tables, np.int64), np.array(counts, np.int64)
-        self.source = np.concatenate(columns, dtype=np.int32) if columns else np.zeros(0, np.int32)
-        self.ends = list(accumulate(counts))
-        self.rows = self.ends[-1] if self.ends else 0
+    def open(self) -> None:
+        """Begin a journal; its memory is used again."""
+        if not self.journal:
+            self._keep_journal({place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL})
+        self.state[layout.Z_JOURNAL_COUNT] = 0
+        self.resume()
+
+    def pause(self) -> None:
+        """Stop writing to the journal for now."""
+        self.state[layout.Z_JOURNAL] = -1
+
+    def close(self) -> None:
+        """End the journal; what was found and not taken is forgotten."""
+        self.pause()
+        self.state[layout.Z_OUT_COUNT] = 0
+
+    def _keep_journal(self, journal: dict[int, npt.NDArray[Any]]) -> None:
+        self.journal = journal
+        self._addresses[:] = [array.ctypes.data for array in journal.values()]
 
     @property
-    def parts(self) -> tuple[Rows, Rows, Ids]:
-        """The tables, how many rows of each, and their ids."""
-        return self.tables, self.counts, self.source
+    def is_open(self) -> bool:
+        """Whether touched facts are entered into the journal."""
+        return bool(self.state[layout.Z_JOURNAL] != -1)
 
-    def left(self, done: int) -> tuple[int, int]:
-        """The table of the row with this number, and how many of its rows are left."""
-        group = bisect_right(self.ends, done)
-        return int(self.tables[group]), self.ends[group] - done
+    @property
+    def capacity(self) -> int:
+        """How many facts the longer list has room for."""
+        return max(len(self.found), *(len(array) for array in self.journal.values()), 0)
 
-    def divided(self, rows: Rows) -> Iterator[Rows]:
-        """What stands in one array for all rows, table by table."""
-        return (rows[first:end] for first, end in pairwise((0, *self.ends)))
+    def resume(self) -> None:
+        """Write to the journal again."""
+        self.state[JOURNAL_PLACES] = self._addresses
+        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many facts in either list."""
+        used = int(self.state[layout.Z_OUT_COUNT])
+        if used + more > len(self.found):
+            self.found = memory.grown(self.found, used, max(2 * len(self.found), used + more))
+            self._publish_found()
+        if self.is_open:
+            touched = int(self.state[layout.Z_JOURNAL_COUNT])
+            capacity = len(self.journal[layout.Z_JOURNAL])
+            if touched + more > capacity:
+                size = max(2 * capacity, touched + more)
+                self._keep_journal(
+                    {place: memory.grown(array, touched, size) for place, array in self.journal.items()}
+                )
+                self.resume()
+
+    def take(self) -> RowNumbers:
+        """The codes of the facts found; the list is empty then."""
+        count = int(self.state[layout.Z_OUT_COUNT])
+        self.state[layout.Z_OUT_COUNT] = 0
+        codes: RowNumbers = self.found[:count].copy()
+        return codes
 
 
-class Gathered(Mapping[str, Columns]):
-    """Ids of facts by relation: column after column, relation after relation, in one array.
+class Participant:
+    """A part that takes part in transactions; this one does nothing."""
 
-    `counts` are of rows, `sizes` of ids; relations are cut out when somebody looks.
-    """
+    def on_begin(self) -> None:
+        """Prepare for a transaction whose journal is not open yet."""
 
-    def __init__(self, names: Sequence[str], counts: Rows, sizes: Rows, ids: Ids) -> None:
-        self._places = {name: place for place, name in enumerate(names)}
-        self._counts = counts
-        self._ends = np.cumsum(sizes)
-        self._ids = ids
+    def on_commit(self) -> None:
+        """Keep what the transaction did; its journal is closed."""
 
-    def __getitem__(self, relation: str) -> Columns:
-        place = self._places[relation]
-        count, end = int(self._counts[place]), int(self._ends[place])
-        first = int(self._ends[place - 1]) if place else 0
-        return tuple(self._ids[start : start + count] for start in range(first, end, count)), count
+    def before_roll_back(self) -> None:
+        """Undo what the journal does not cover, while the journal is whole."""
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+    def on_roll_back(self) -> None:
+        """Undo the rest; flags and counters are as they were."""
 
 
-class TransactionEngine(FollowedEngine):
-    """All facts in this process; they change in transactions, which can be taken back."""
+class Transactions:
+    """The transaction at hand, and sets of facts. `participants` are told in this order."""
 
-    def __init__(self, threads: int | None = None, relations: int = 8) -> None:
-        super().__init__(threads, relations)
-        self.lists = Lists(self.workspaces[0])
-        self._is_rebased = False
-        self._row_counts = NONE  # a zero for each table
-        self._settled = 0  # how much of the journal is of strata that have been settled
+    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+        self.catalog = catalog
+        self.buffers = ChangeBuffers(workers.workspaces[0])
+        self.participants: tuple[Participant, ...] = ()
+        self._has_second_phase = False
+        self._row_counts = NO_ROWS  # a zero for each table
+        self._settled = 0  # how much of the journal belongs to strata that have ended
 
-    # ---- transactions
+    # ---- begin, commit, roll back
 
-    def begin_transaction(self) -> None:
-        """Begin a journal."""
-        self.lists.open()
+    def begin(self) -> None:
+        """Begin a transaction."""
+        for participant in self.participants:
+            participant.on_begin()
+        self.buffers.open()
         self._settled = 0
-        self._is_rebased = False
-        self.workspaces[0].state[layout.Z_OUT_COUNT] = 0
+        self._has_second_phase = False
+        self.buffers.state[layout.Z_OUT_COUNT] = 0
 
     def commit(self) -> tuple[RowSet, RowSet]:
-        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
-        state = self.workspaces[0].state
-        if self._is_rebased:
-            kernels.look_back(self.descriptors, state)
+        """End the transaction; return the deleted and inserted facts of all relations."""
+        state, catalog = self.buffers.state, self.catalog
+        if self._has_second_phase:
+            kernels.look_back(catalog.descriptors, state)
         touched = int(state[layout.Z_JOURNAL_COUNT])
         gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        went, came = kernels.close_journal(self.descriptors, state, gone, come)
-        self.lists.close()
-        self.epoch += 1
-        removed, added = self.row_set(gone[:went]), self.row_set(come[:came])
-        for relation in {**removed.rows, **added.rows} if self.is_followed else ():
-            self.table(relation).note(removed.rows.get(relation, NONE), added.rows.get(relation, NONE))
-        return removed, added
-
-    def rebase(self) -> None:
-        """Set BEFORE to ALIVE for a second pass; `commit` and `roll_back` still refer to the beginning."""
-        kernels.rebase(self.descriptors, self.workspaces[0].state)
-        self.epoch += 1
-        self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
-        self._is_rebased = True
-
-    def tidy(self, relations: Iterable[str]) -> None:
-        """Compact the relations in which most rows are dead; sets of facts become invalid."""
-        numbers = [self._numbers[relation] for relation in relations]
-        if not numbers or self.descriptors[numbers, layout.DEAD].max() <= COMPACT_FROM:
-            return
-        for table in (self.tables[number] for number in numbers):
-            if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
-                self.compact(table)
+        went, came = kernels.close_journal(catalog.descriptors, state, gone, come)
+        self.buffers.close()
+        catalog.epoch += 1
+        deleted, inserted = self.row_set(gone[:went]), self.row_set(come[:came])
+        for relation in {**deleted.rows, **inserted.rows} if catalog.has_change_log else ():
+            rows = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
+            catalog.table(relation).log_changes(*rows)
+        for participant in self.participants:
+            participant.on_commit()
+        return deleted, inserted
 
     def roll_back(self) -> None:
-        """Put flags and counters back as they were when the transaction began."""
-        kernels.undo_journal(self.descriptors, self.workspaces[0].state, 0)
-        self.lists.close()
+        """Restore flags and counters as they were when the transaction began."""
+        for participant in self.participants:
+            participant.before_roll_back()
+        kernels.undo_journal(self.catalog.descriptors, self.buffers.state, 0)
+        self.buffers.close()
+        for participant in self.participants:
+            participant.on_roll_back()
 
-    def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
-        """End a stratum: clear what algorithms note of facts; what went and what came in it."""
-        state = self.workspaces[0].state
+    def start_second_phase(self) -> None:
+        """Set BEFORE to ALIVE; `commit` and `roll_back` still refer to the beginning."""
+        state = self.buffers.state
+        kernels.rebase(self.catalog.descriptors, state)
+        self.catalog.epoch += 1
+        self._settled = int(state[layout.Z_JOURNAL_COUNT])
+        self._has_second_phase = True
+
+    def end_stratum(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
+        """Clear what algorithms record of facts; return the facts deleted and inserted in the stratum."""
+        state = self.buffers.state
         first, self._settled = self._settled, int(state[layout.Z_JOURNAL_COUNT])
         touched = self._settled - first
         if not touched:
             return EMPTY, EMPTY
         gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        went, came = kernels.settle(self.descriptors, state, first, gone, come)
+        went, came = kernels.settle(self.catalog.descriptors, state, first, gone, come)
         return self.row_set(gone[:went]), self.row_set(come[:came])
 
-    def row_set(self, codes: Rows) -> RowSet:
-        """The facts with these codes."""
-        if not len(codes):
-            return EMPTY
-        if len(self._row_counts) < len(self.descriptors):
-            self._row_counts = np.zeros(len(self.descriptors), np.int64)
-        most = min(len(codes), len(self.tables))
-        tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
-        rows = np.empty(len(codes), np.int64)
-        found = int(change_kernels.group_rows(codes, self._row_counts, tables, starts, rows))
-        tables, starts = tables[:found], starts[: found + 1]
-        parts = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
-        named = {self.tables[table].name: rows[first:end] for table, (first, end) in parts}
-        return RowSet(named, (tables, starts, rows))
+    def compact_if_sparse(self, relations: Iterable[str]) -> None:
+        """Compact the relations in which most rows are tombstones; sets of facts become invalid."""
+        catalog = self.catalog
+        numbers = [catalog.table_number(relation) for relation in relations]
+        if not numbers or catalog.descriptors[numbers, layout.DEAD].max() <= COMPACT_FROM:
+            return
+        for table in (catalog.tables[number] for number in numbers):
+            if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
+                catalog.compact(table)
 
     # ---- sets of facts
 
+    def row_set(self, codes: RowNumbers) -> RowSet:
+        """Return the facts with these codes."""
+        if not len(codes):
+            return EMPTY
+        catalog = self.catalog
+        if len(self._row_counts) < len(catalog.descriptors):
+            self._row_counts = np.zeros(len(catalog.descriptors), np.int64)
+        most = min(len(codes), len(catalog.tables))
+        tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+        rows = np.empty(len(codes), np.int64)
+        found = int(kernels.group_rows(codes, self._row_counts, tables, starts, rows))
+        tables, starts = tables[:found], starts[: found + 1]
+        parts = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
+        named = {catalog.tables[table].name: rows[first:end] for table, (first, end) in parts}
+        return RowSet(named, (tables, starts, rows))
+
     def none(self) -> RowSet:
-        """No facts."""
+        """Return the empty set."""
         return EMPTY
 
     def unite(self, sets: Iterable[Any]) -> RowSet:
-        """All facts of sets that have no relation in common."""
-        united: dict[str, Rows] = {}
+        """Return all facts of sets that have no relation in common."""
+        united: dict[str, RowNumbers] = {}
         for facts in sets:
             united.update(facts.rows)
         return RowSet(united) if united else EMPTY
 
     def facts(self, relation: str, columns: Sequence[Ids], count: int, create: bool) -> RowSet:
-        """The facts with these ids; those that are not there are entered without flags, or left out."""
-        return self.all_facts({relation: (columns, count)}, create).get(relation, EMPTY)
+        """Return the facts with these ids; those that do not exist are created without flags, or left out."""
+        return find_rows({relation: (columns, count)}, self.catalog, create).get(relation, EMPTY)
 
     def all_facts(self, given: Mapping[str, Columns], create: bool) -> dict[str, RowSet]:
-        """The facts with the given ids, relation by relation; see `facts`."""
-        batch = self._batch(given)
-        found = np.empty(batch.rows, np.int64)
-        done = 0
-        while True:
-            done = int(change_kernels.find_or_enter(self.descriptors, *batch.parts, done, create, found))
-            if done == batch.rows:
-                break
-            table, more = batch.left(done)
-            self.tables[table].reserve(more, len(self.dictionary))
-        parts = dict(zip(given, batch.divided(found), strict=True))
-        if not create and (found < 0).any():
-            parts = {relation: rows[rows >= 0] for relation, rows in parts.items()}
-        return {relation: RowSet({relation: rows}) for relation, rows in parts.items() if len(rows)}
-
-    def fill(self, given: Mapping[str, Columns]) -> None:
-        """Insert these rows into empty scratch relations; none of them is NEW yet."""
-        for relation in self.all_facts(given, create=True):
-            table = self.table(relation)
-            table.flags[: len(table)] = FACT
-            table.words[layout.DEAD] = 0
-
-    def standing_of(self, given: Mapping[str, Columns]) -> npt.NDArray[np.uint8]:
-        """The flags ALIVE and EXPLICIT of all rows, one relation after the other; 0 of what is no fact."""
-        for relation in given:
-            self.table(relation).complete(self.check)
-        batch = self._batch(given)
-        standing = np.empty(batch.rows, np.uint8)
-        change_kernels.stand(self.descriptors, *batch.parts, standing)
-        return standing
-
-    def _batch(self, given: Mapping[str, Columns]) -> Batch:
-        tables = [self._numbers[relation] for relation in given]
-        source = [column for columns, _ in given.values() for column in columns]
-        return Batch(tables, [count for _, count in given.values()], source)
+        """Return the same for many relations in one call; no entry is empty."""
+        return find_rows(given, self.catalog, create)
 
     def every(self, relation: str) -> RowSet:
-        """All facts of a relation that are true now."""
-        table = self.table(relation)
+        """Return all facts of a relation that are true now."""
+        table = self.catalog.table(relation)
         rows = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
         return RowSet({relation: rows}) if len(rows) else EMPTY
 
     def ids(self, facts: Any) -> Mapping[str, Columns]:
-        """The columns of ids of the facts, and how many they are, by relation."""
+        """Return the ids of the facts, as columns and their length, by relation."""
         if facts.groups is None or len(facts.rows) <= FEW:
+            table = self.catalog.table
             return {
-                relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
+                relation: (tuple(column[rows] for column in table(relation).columns), len(rows))
                 for relation, rows in facts.rows.items()
             }
-        return self.gathered(facts)
+        return self._gathered(facts)
 
-    def gathered(self, facts: RowSet) -> Gathered:
-        """The same for facts in groups, whose columns are cut out when somebody looks."""
+    def _gathered(self, facts: RowSet) -> GatheredRows:
+        """Return the same for facts in groups, whose columns are cut out when a relation is read."""
         assert facts.groups is not None
         tables, starts, rows = facts.groups
         counts = starts[1:] - starts[:-1]
-        sizes = self.descriptors[tables, layout.ARITY] * counts
+        sizes = self.catalog.descriptors[tables, layout.ARITY] * counts
         ids = np.empty(int(sizes.sum()), np.int32)
-        change_kernels.gather(self.descriptors, tables, counts, rows, ids)
-        return Gathered(tuple(facts.rows), counts, sizes, ids)
+        kernels.gather(self.catalog.descriptors, tables, counts, rows, ids)
+        return GatheredRows(tuple(facts.rows), counts, sizes, ids)
 
     def select(self, facts: Any, where: Where) -> RowSet:
-        """Those whose flags are as wanted."""
+        """Return those whose flags are as wanted."""
         mask, want = int(where.mask), int(where.want)
-        return self._selected(
-            facts,
-            lambda table, rows, out: kernels.select_rows(self.descriptors, table, rows, mask, want, out),
+        descriptors = self.catalog.descriptors
+        return self.selected(
+            facts, lambda table, rows, out: kernels.select_rows(descriptors, table, rows, mask, want, out)
         )
 
     def of(self, facts: Any, relations: Collection[str]) -> RowSet:
-        """Those of these relations."""
+        """Return those of these relations."""
         return RowSet({relation: rows for relation, rows in facts.rows.items() if relation in relations})
 
     def mark(self, facts: Any, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
         """Clear flags, then set flags."""
-        for table, rows in self._touching(facts):
-            state = self.workspaces[0].state
-            kernels.mark_rows(self.descriptors, table.number, rows, int(set), int(clear), state)
+        for table, rows in self.touching(facts):
+            kernels.mark_rows(
+                self.catalog.descriptors, table.number, rows, int(set), int(clear), self.buffers.state
+            )
 
-    def _touching(self, facts: Any) -> Iterable[tuple[Table, Rows]]:
-        """The facts table by table, the journal having room for them."""
+    def touching(self, facts: Any) -> Iterator[tuple[Table, RowNumbers]]:
+        """Yield the facts table by table, the journal having room for them."""
         for relation, rows in facts.rows.items():
-            self.lists.reserve(len(rows))
-            yield self.table(relation), rows
+            self.buffers.reserve(len(rows))
+            yield self.catalog.table(relation), rows
 
-    def _selected(self, facts: Any, select: Any) -> RowSet:
-        """The facts for which a kernel that selects rows decides."""
+    def selected(self, facts: Any, select: Any) -> RowSet:
+        """Return the facts for which a kernel that selects rows decides."""
         selected = {}
         for relation, rows in facts.rows.items():
             out = np.empty(len(rows), np.int64)
-            count = int(select(self._numbers[relation], rows, out))
+            count = int(select(self.catalog.table_number(relation), rows, out))
             if count:
                 selected[relation] = out[:count]
         return RowSet(selected) if selected else EMPTY
