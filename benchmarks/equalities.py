@@ -85,9 +85,9 @@ def maintained(loaded: Loaded, treatment: str, task: Task) -> Measurement:
     tuples = 0
     for number in range(OPERATIONS if task.size < LARGE else LARGE_OPERATIONS):
         batch = facts(loaded, sample(loaded, task.size, number))
-        before = reasoner.engine.instances
+        before = reasoner.engine.change_plans.instances
         _, cpu, wall = timed(partial(transact, reasoner, batch, "delete"))
-        made.append(reasoner.engine.instances - before + searched(reasoner))
+        made.append(reasoner.engine.change_plans.instances - before + searched(reasoner))
         deleted.append(cpu)
         walls.append(wall)
         if not number:
@@ -164,7 +164,7 @@ def kept(reasoner: tidelog.Reasoner, treatment: str) -> int:
     """How many facts of the program's predicates are kept: over representatives, or all of them."""
     engine = reasoner.engine
     mark = " ≈" if treatment == "rewrite" else ""
-    return sum(engine.size(f"{name}{mark}") for name in reasoner.predicates() if name != "bottom")
+    return sum(engine.storage.size(f"{name}{mark}") for name in reasoner.predicates() if name != "bottom")
 
 
 def sizes(loaded: Loaded) -> Counts:

@@ -61,7 +61,7 @@ def holding(reasoner: tidelog.Reasoner, chance: random.Random) -> Iterator[str]:
     sizes = sizes_of(reasoner)
     for _ in range(TRIED):
         (name,) = chance.choices(list(sizes), list(sizes.values()))
-        columns, _ = reasoner.engine.rows(name)
+        columns, _ = reasoner.engine.storage.rows(name)
         row = chance.randrange(sizes[name])
         yield written(reasoner, name, [int(column[row]) for column in columns])
 
@@ -71,10 +71,10 @@ def missing(reasoner: tidelog.Reasoner, chance: random.Random) -> Iterator[str]:
     sizes = sizes_of(reasoner)
     for _ in range(TRIED):
         (name,) = chance.choices(list(sizes), list(sizes.values()))
-        columns, _ = reasoner.engine.rows(name)
+        columns, _ = reasoner.engine.storage.rows(name)
         ids = [int(chance.choice(columns)[chance.randrange(sizes[name])]) for _ in columns]
         given = [np.array([identity], np.int32) for identity in ids]
-        if not reasoner.engine.standing(name, given, 1)[0]:
+        if not reasoner.engine.storage.row_flags(name, given, 1)[0]:
             yield written(reasoner, name, ids)
 
 
@@ -85,5 +85,5 @@ def sizes_of(reasoner: tidelog.Reasoner) -> dict[str, int]:
 
 def written(reasoner: tidelog.Reasoner, name: str, ids: list[int]) -> str:
     """The fact with these ids."""
-    values = tuple(map(reasoner.engine.dictionary.decode, ids))
+    values = tuple(map(reasoner.engine.storage.dictionary.decode, ids))
     return Writing().fact(Fact(name, values)).removesuffix(" .")

@@ -179,7 +179,7 @@ def digest(reasoner: tidelog.Reasoner) -> str:
 
 def counter_bytes(reasoner: tidelog.Reasoner) -> int:
     """How many bytes the counters and ranks of all facts take."""
-    tables = reasoner._engine.tables
+    tables = reasoner._engine.catalog.tables
     return sum(
         len(table) * counter.itemsize
         for table in tables

@@ -7,14 +7,11 @@ compare them with what the code does.
 
 from __future__ import annotations
 
-import ast
 import io
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -77,7 +74,9 @@ def run(folder: Path) -> Walk:
     from tidelog.__main__ import main
 
     program = folder / "family.rls"
-    program.write_text(f'@import parent :- csv{{ resource = "parent.csv" }} .\n{ANCESTORS}\n@output ancestor .\n')
+    program.write_text(
+        f'@import parent :- csv{{ resource = "parent.csv" }} .\n{ANCESTORS}\n@output ancestor .\n'
+    )
     (folder / "parent.csv").write_text("alice,bob\nbob,carol\n")
     with quiet():
         main(["run", str(program)])

@@ -65,7 +65,7 @@ def test_derivation_stops_within_a_tenth_of_the_facts(name: str, threads: int) -
     with pytest.raises(tl.Stopped) as caught:
         reasoner.materialise()
     assert MOST < stopped_at(caught.value) <= MOST * 11 // 10
-    assert reasoner.engine.size("e") >= MANY  # what is given stays
+    assert reasoner.engine.storage.size("e") >= MANY  # what is given stays
 
 
 @pytest.mark.parametrize("maintainer", MAINTAINERS)
@@ -78,7 +78,7 @@ def test_transactions_stop_within_a_tenth_of_the_facts_and_are_undone(maintainer
     assert caught.value.diagnostics[0].code == "E611"
     assert len(reasoner["f"]) == 1
     assert set(reasoner["p"]) == before
-    tables = reasoner.engine.tables
+    tables = reasoner.engine.catalog.tables
     assert max(len(table) for table in tables) <= MOST * 12 // 10, "rows of an undone transaction"
     reasoner.insert("f", [(1,)])
     assert len(reasoner["p"]) == 200
@@ -101,7 +101,7 @@ def test_queries_derive_no_more_facts_than_there_may_be(strategy: str) -> None:
     reasoner = reasoner_of("p(?x, ?y) :- e(?x), e(?y) . r(?y) :- p(?x, ?y), ?x > 5 .", max_facts=MOST)
     with pytest.raises(tl.Stopped, match="E611"):
         reasoner.query("r(?y)", strategy)
-    tables = reasoner.engine.tables
+    tables = reasoner.engine.catalog.tables
     assert max(len(table) for table in tables) <= MOST * 12 // 10
 
 
@@ -130,7 +130,7 @@ def test_closures_are_not_written_out_beyond_the_limit(text: str) -> None:
     reasoner.insert("link", [(number, number + 1) for number in range(1000)])
     with pytest.raises(tl.Stopped, match="E611"):
         reasoner.materialise()
-    assert len(reasoner.engine.table("t")) == 0
+    assert len(reasoner.engine.catalog.table("t")) == 0
 
 
 @pytest.mark.parametrize("stated", ["link", "t"])
@@ -157,7 +157,7 @@ def test_a_closure_that_is_made_again_in_a_transaction_counts_no_fact_twice() ->
     reasoner.materialise()
     with pytest.raises(tl.Stopped, match="E611"):
         reasoner.insert("link", [(number, number + 1) for number in range(199, 300)])
-    reasoner.engine._closed["t"].structure = None  # as after a store was opened
+    reasoner.engine.closures._closed["t"].structure = None  # as after a store was opened
     assert len(reasoner["t"]) == 200 * 200
     reasoner.insert("link", [(0, 1000)])
     assert len(reasoner["t"]) == 200 * 201
@@ -305,7 +305,7 @@ def test_limits_are_looked_at_while_a_set_of_rows_is_made(monkeypatch: pytest.Mo
     reasoner = tl.Reasoner(tl.parse(text), threads=1)
     reasoner.insert("link", [(number, number + 1) for number in range(300)])
     reasoner.materialise()
-    table = reasoner.engine.table("t")
+    table = reasoner.engine.catalog.table("t")
     assert not table.has_set
     looks = iter(range(5))
 

@@ -72,7 +72,7 @@ def test_what_a_structure_keeps_is_weighed_by_its_pairs() -> None:
     watched = Watched(modules=True, nodes=600)
     watched.delete(1)
     reasoner = watched.reasoner
-    assert reasoner._engine.closing is not None and "reach" in reasoner._engine.closing.closed
+    assert "reach" in reasoner.engine.closures.closed
     few = watched.delete(100)
     assert few.maintainer == "rank-counting"
     assert few.reason.endswith("most of reach")

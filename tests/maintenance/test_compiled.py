@@ -172,7 +172,7 @@ def test_the_loop_is_kept_while_relations_keep_their_size(monkeypatch: pytest.Mo
     monkeypatch.setattr(driver, "RENEWED_EVERY", 1)
     rules = "near(?x, ?y) :- link(?x, ?y) . near(?y, ?x) :- near(?x, ?y) ."
     reasoner = tl.Reasoner(tl.parse(f"{rules} near(?x, ?z) :- near(?x, ?y), near(?y, ?z) ."))
-    reasoner.engine.fewest = 0  # a structure keeps `near`: a stratum without plans
+    reasoner.engine.closures.min_pairs = 0  # a structure keeps `near`: a stratum without plans
     reasoner.insert("link", [(f"a{n}", f"b{n}") for n in range(100)])
     reasoner.materialise()
     loops = set()

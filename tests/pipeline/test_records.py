@@ -80,7 +80,7 @@ def model(
 
 
 def rows(some: Rows, reasoner: tl.Reasoner) -> set[tuple[object, ...]]:
-    return set(Relation("p", ("x", "n"), some.columns, some.count, reasoner.engine.dictionary))
+    return set(Relation("p", ("x", "n"), some.columns, some.count, reasoner.engine.storage.dictionary))
 
 
 TIMED = st.tuples(st.sampled_from("+-"), st.sampled_from("ab"), st.integers(0, 6), st.integers(0, 3))

@@ -48,8 +48,8 @@ def test_facts_are_explained_as_they_are_after_changes(modules: bool) -> None:
 
 def values(reasoner: tl.Reasoner, name: str) -> list[reference.Row]:
     """All facts of a predicate as values."""
-    columns, _ = reasoner.engine.rows(name)
-    decode = reasoner.engine.dictionary.decode
+    columns, _ = reasoner.engine.storage.rows(name)
+    decode = reasoner.engine.storage.dictionary.decode
     return [tuple(map(decode, row)) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 

@@ -41,7 +41,9 @@ def rows(relation: tl.Relation) -> set[tuple[str, ...]] | int:
 
 def hidden(reasoner: tl.Reasoner) -> int:
     """How many facts there are in relations that are none of the program's."""
-    return sum(reasoner._engine.size(name) for name in reasoner._engine.relations() if " " in name)
+    return sum(
+        reasoner._engine.storage.size(name) for name in reasoner._engine.storage.relations() if " " in name
+    )
 
 
 # ---- prepared queries
@@ -99,7 +101,7 @@ def test_nothing_else_is_derived() -> None:
     reach = reasoner.prepare("reach($from, ?to)")
     assert len(reach(990)) == 10
     assert hidden(reasoner) < 50
-    assert reasoner._engine.size("reach") == 0
+    assert reasoner._engine.storage.size("reach") == 0
 
 
 def test_a_closed_query_cannot_be_asked() -> None:
@@ -146,7 +148,7 @@ def test_what_only_one_query_needed_goes_with_it() -> None:
     near.cancel()
     near.cancel()
     assert hidden(reasoner) == 0
-    assert set(reasoner._engine.relations()) == {"edge", "reach"}
+    assert set(reasoner._engine.storage.relations()) == {"edge", "reach"}
 
 
 def test_a_transaction_that_fails_leaves_answers_as_they_were() -> None:
@@ -262,9 +264,9 @@ def _exact(delta: Any) -> list[tuple[str, tuple[str, ...]]]:
 def _copy_facts(reasoner: tl.Reasoner, fresh: tl.Reasoner) -> None:
     """Give a new reasoner the explicit facts of another."""
     for name in reasoner.program.predicates:
-        columns, count = reasoner._engine.explicit(name)
+        columns, count = reasoner._engine.storage.explicit(name)
         if count:
-            decode = reasoner._engine.dictionary.decode
+            decode = reasoner._engine.storage.dictionary.decode
             data = [tuple(decode(int(column[place])) for column in columns) for place in range(count)]
             fresh.insert(name, data)
 

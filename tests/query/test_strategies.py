@@ -174,11 +174,11 @@ def test_explanations_derive_nothing() -> None:
 
 def test_nothing_is_left_behind_and_nothing_else_derived() -> None:
     reasoner = graph()
-    before = set(reasoner._engine.relations())
+    before = set(reasoner._engine.storage.relations())
     assert len(reasoner.query("path(990, ?y)", "magic")) == 10
     assert reasoner.statistics.derived == 20  # the answers, and the paths that they are
-    assert set(reasoner._engine.relations()) == before
-    assert reasoner._engine.size("path") == 0
+    assert set(reasoner._engine.storage.relations()) == before
+    assert reasoner._engine.storage.size("path") == 0
 
 
 def test_a_program_that_does_not_end_answers_what_it_can() -> None:

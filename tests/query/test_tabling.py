@@ -60,7 +60,7 @@ def component_of(reasoner: tl.Reasoner, predicate: str) -> TabledComponent:
 
 def counts(reasoner: tl.Reasoner, predicate: str) -> dict[str, tuple[int, int]]:
     """How many subgoals were asked and called, by adornment."""
-    size = reasoner._engine.size
+    size = reasoner._engine.storage.size
     tables = component_of(reasoner, predicate).tables
     return {
         each.adornment: (size(each.asked), size(each.called))
@@ -590,9 +590,12 @@ def test_no_answer_lies_outside_what_was_asked(data: st.DataObject) -> None:
     for component in tables_of(reasoner)._components.values():
         for predicate in {each.predicate for each in component.tables}:
             patterns = [each for each in component.tables if each.predicate == predicate]
-            asked = {each: set(zip(*map(list, engine.rows(each.asked)[0]), strict=True)) for each in patterns}
-            empty = {each for each in patterns if engine.size(each.asked) and not each.binding.bound}
-            for fact in zip(*map(list, engine.rows(answers_of(predicate))[0]), strict=True):
+            asked = {
+                each: set(zip(*map(list, engine.storage.rows(each.asked)[0]), strict=True))
+                for each in patterns
+            }
+            empty = {each for each in patterns if engine.storage.size(each.asked) and not each.binding.bound}
+            for fact in zip(*map(list, engine.storage.rows(answers_of(predicate))[0]), strict=True):
                 assert empty or any(
                     tuple(fact[place] for place in each.binding.bound) in asked[each] for each in patterns
                 )

@@ -17,7 +17,7 @@ def imprint(reasoner: tl.Reasoner) -> Imprint:
     """Every fact of every relation, auxiliary ones too, with its flags, counters and rank, or its times."""
     engine, store = reasoner.engine, reasoner.time.store
     found: Imprint = {
-        **{name: _facts(engine, name) for name in sorted(engine.relations())},
+        **{name: _facts(engine, name) for name in sorted(engine.storage.relations())},
         **{f"{name} at times": _times(reasoner, table) for name, table in sorted(store.tables.items())},
         **{f"{name} as given": _times(reasoner, table) for name, table in sorted(store.explicit.items())},
     }
@@ -38,7 +38,7 @@ def _facts(engine: Any, name: str) -> dict[tuple[str, ...], dict[str, int]]:
 
 def _times(reasoner: tl.Reasoner, table: TimedTable) -> dict[tuple[str, ...], list[str]]:
     """The facts of a table over time, in the order of their numbers, and when they hold."""
-    decode, when = reasoner.engine.dictionary.decode, reasoner.time.store.timeline.decode
+    decode, when = reasoner.engine.storage.dictionary.decode, reasoner.time.store.timeline.decode
     columns = table.facts.columns[:, : table.facts.rows]
     found: dict[tuple[str, ...], list[str]] = {
         tuple(exact(decode(int(identity))) for identity in row): [] for row in columns.T

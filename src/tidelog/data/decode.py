@@ -23,7 +23,7 @@ from tidelog.data.arrow import (
     text_scalar,
 )
 from tidelog.data.columns import NAME, Column
-from tidelog.data.dictionary import TEXT_KINDS, Dictionary, encode_column
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.data.rows import Ids
 from tidelog.logic import conversions
 from tidelog.logic import conversions as terms
@@ -293,7 +293,7 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
         dictionary = Dictionary()
-        ids, places = np.unique(encode_column(dictionary, column), return_inverse=True)
+        ids, places = np.unique(dictionary.encode_column(column), return_inverse=True)
         return terms_of(ids, dictionary).cast(pa.string()), array_of(places.astype(np.int64))
     if pa.types.is_dictionary(values.type):
         return write(_plain_array(values.dictionary)), values.indices

@@ -390,47 +390,6 @@ def _encode_decimals(dictionary: Dictionary, values: pa.Array) -> Ids:
     return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
 
 
-def encode_column(dictionary: Dictionary, column: Column) -> Ids:
-    """The ids of a column's values, new ones given as needed."""
-    values = column.values
-    if isinstance(values, pa.ChunkedArray):
-        parts = [_encode_array(dictionary, column, chunk) for chunk in values.chunks]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-    return _encode_array(dictionary, column, values)
-
-
-def _encode_array(dictionary: Dictionary, column: Column, values: pa.Array) -> Ids:
-    match column.type:
-        case ColumnType.STRING:
-            return dictionary.encode_texts(Kind.STRING, values)
-        case ColumnType.IRI:
-            return dictionary.encode_texts(Kind.IRI, values)
-        case ColumnType.ANY:
-            return dictionary.encode_any(values, column.parse_numbers)
-        case ColumnType.TERM:
-            return dictionary.encode_terms(values)
-        case ColumnType.INTEGER:
-            return dictionary.encode_numbers(Kind.INTEGER, numbers_of(values, "int64"))
-        case ColumnType.DOUBLE:
-            return dictionary.encode_numbers(Kind.DOUBLE, numbers_of(values, "int64"))
-        case ColumnType.BOOLEAN:
-            return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(values))
-        case ColumnType.DATE:
-            return dictionary.encode_numbers(Kind.DATE, numbers_of(values, "int32").astype(np.int64))
-        case ColumnType.DATETIME:
-            zone = 0 if values.type.tz else NO_TIME_ZONE
-            return dictionary.encode_numbers(Kind.DATETIME, numbers_of(values, "int64"), zone)
-        case _:
-            return _encode_decimals(dictionary, values)
-
-
-def _encode_decimals(dictionary: Dictionary, values: pa.Array) -> Ids:
-    texts = pc.cast(values, pa.string())
-    if pa.types.is_decimal(values.type):  # Arrow writes 0.00000001 as 1E-8
-        return dictionary.encode_distinct(texts, lambda text: decimal(Decimal(text)))
-    return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
-
-
 def _without_ends(texts: pa.Array) -> pa.Array:
     """The texts without their first and last character, which take a byte each."""
     return pc.binary_slice(texts.cast(pa.binary()), 1, -1).cast(pa.string())

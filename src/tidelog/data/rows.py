@@ -17,9 +17,8 @@ Ids = npt.NDArray[np.int32]
 Columns = tuple[Ids, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Distinct facts of one relation as columns of ids; `count` is needed where there is no column."""
+class Rows(NamedTuple):
+    """Distinct facts of one relation: columns of ids, and how many rows, for where there is no column."""
 
     columns: Columns
     count: int  # type: ignore[assignment]  # a tuple's method, which no caller of this needs

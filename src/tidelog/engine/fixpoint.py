@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from tidelog.engine.events import (
-    NOTHING,
     Listener,
     Outcome,
     RoundEnded,
@@ -19,7 +18,7 @@ from tidelog.engine.events import (
     StratumStarted,
     ignore,
 )
-from tidelog.engine.protocol import Closing, Engine, Outcome, Runnable
+from tidelog.engine.protocol import Closures, Engine, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Atom, Constant, Rule
@@ -354,18 +353,18 @@ class DeltaStep:
         self._plans: PlanCache[None, Runnable] = PlanCache(FRESHNESS)
 
     def has_work(self, occurrences: Occurrences) -> bool:
-        """Whether the rule may match what is new; one that is planned finds out as fast by itself."""
+        """Return whether the rule may match what is new; one that is planned finds out as fast by itself."""
         if None in self._plans:
             return True
         return occurrences.has_new(self.pivot) and occurrences.may_match(self.rule.positive)
 
     def ready(self, sizes: Mapping[str, int]) -> Step:
-        """The step with a plan that fits the sizes of the stratum's predicates."""
+        """Return the step with a plan that fits the sizes of the stratum's predicates."""
         return self.rule, self.number, self._plans.get(None, self._own, sizes.__getitem__, self._plan)
 
     def _plan(self) -> Runnable:
-        plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine)
-        return self.engine.prepare(plan)
+        plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine.storage)
+        return self.engine.plans.prepare(plan)
 
 
 def _count_atoms(rule: Rule, place: int) -> int:
@@ -382,7 +381,7 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> l
     ]
 
 
-# ---- A fixpoint that is fed from outside: rows arrive, and what they lead to is derived. Mutable.
+# ---- a fixpoint that is fed from outside: rows arrive, and what they imply is derived
 #
 # All relations count as one recursive stratum, so that rows which arrive are NEW rows of the next round,
 # whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its

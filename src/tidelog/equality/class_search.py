@@ -74,7 +74,7 @@ from tidelog.rewrite.representatives import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 SUSPECT, PROCESSED, DISPROVED, LOST = "doubtful", "processed", "disproved", "lost"
 PROVED, FOUND = "proved", "found"
@@ -112,7 +112,9 @@ class EqualityRules:
 class ClassSearch:
     """Algorithms 1, 3 and 4 for the rules of a program; reused from one update to the next."""
 
-    def __init__(self, rules: EqualityRules, engine: ClosingEngine, renaming: Renaming, check: Check) -> None:
+    def __init__(
+        self, rules: EqualityRules, engine: ColumnarEngine, renaming: Renaming, check: Check
+    ) -> None:
         self._equality_rules = rules
         self._engine = engine
         self._check = check
@@ -158,7 +160,7 @@ class ClassSearch:
 
     def _parts_of_checked(self) -> tuple[Ids, Ids]:
         """The members of checked classes and their representatives, the former one if it is in the part."""
-        (owners, _), _ = self._engine.rows(self.relations.relation(CHECKED, EQUALITIES))
+        (owners, _), _ = self._engine.storage.rows(self.relations.relation(CHECKED, EQUALITIES))
         members = self._classes.members_of(self._classes.several(owners))
         standing = self._saturation.classes.representatives(members)
         known, positions = np.unique(standing, return_inverse=True)
@@ -172,7 +174,7 @@ class ClassSearch:
         """The stored facts of removed explicit facts, and what removed rules derive."""
         explicit = ((stored(name), self._classes.normalise(rows)) for name, rows in removed.items())
         rules = chain.from_iterable(self._equality_rules.of.get(rule, ()) for rule in lost)
-        derived = ((rule.head.predicate, Rows(*self._engine.answer(rule))) for rule in rules)
+        derived = ((rule.head.predicate, Rows(*self._engine.plans.answer(rule))) for rule in rules)
         found = united(chain(explicit, derived))
         return {name: rows for name, rows in found.items() if name in self._equality_rules.arities}
 
@@ -271,7 +273,7 @@ class BackwardRule:
         self._relations.replace_all(GIVEN, self.head, heads)
         rows = self._query.rows(self._check)
         columns = dict(zip(self._variables, rows.columns, strict=True))
-        identity = self._relations.engine.identity
+        identity = self._relations.engine.storage.dictionary.encode
         for atom in self._atoms:
             built = (
                 np.full(rows.count, identity(term.value), np.int32)
@@ -330,7 +332,7 @@ class ExplicitMembers:
     def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
         """The explicit facts, removed ones apart, that checked rows of a stored relation represent."""
         predicate = self._predicates.get(name)
-        if predicate is None or not self._engine.size(predicate):
+        if predicate is None or not self._engine.storage.size(predicate):
             return Rows((NONE,) * len(rows.columns), 0)
         found = distinct([self._themselves(predicate, rows), *self._of_classes(name, rows, classes)])
         deleted = removed.get(predicate)
@@ -338,7 +340,7 @@ class ExplicitMembers:
 
     def _themselves(self, predicate: str, rows: Rows) -> Rows:
         """The rows that are explicit facts themselves."""
-        return select(rows, self._engine.standing(predicate, rows.columns, rows.count) != 0)
+        return select(rows, self._engine.storage.row_flags(predicate, rows.columns, rows.count) != 0)
 
     def _of_classes(self, name: str, rows: Rows, classes: Classes) -> Iterator[Rows]:
         """The explicit facts that rows with classes of several members represent."""
@@ -347,8 +349,10 @@ class ExplicitMembers:
         if not several.any():
             return
         predicate = self._predicates[name]
-        total = self._engine.size(predicate)
-        mentions = [total / self._engine.distinct(predicate, position) for position in range(len(sizes))]
+        total = self._engine.storage.size(predicate)
+        mentions = [
+            total / self._engine.storage.distinct(predicate, position) for position in range(len(sizes))
+        ]
         chosen = (sizes * np.array(mentions)[:, None]).argmin(axis=0)
         for position in np.unique(chosen[several]).tolist():
             owners = rows.columns[position][several & (chosen == position)]
@@ -435,13 +439,13 @@ class Saturation:
 
     def _enter(self, inserted: Facts) -> set[str]:
         """Add proved facts; return the relations that have new ones."""
-        self._engine.show(self._fresh)
+        self._engine.rounds.mark_all_old(self._fresh)
         fresh = self._fresh = set()
         for name, rows in inserted.items():
             normal = rows if name == ALIAS else united([(name, self.classes.normalise(rows))])[name]
             self._relations.enter(PROVED, name, normal)
             relation = self._relations.relation(PROVED, name)
-            if self._engine.advance([relation]):
+            if self._engine.rounds.advance([relation]):
                 fresh.add(relation)
         return fresh
 
@@ -459,7 +463,7 @@ class Saturation:
         for name in self._heads:
             relation = self._relations.relation(FOUND, name)
             first = self._read[name]
-            rows = Rows(*self._engine.appended(relation, first))
+            rows = Rows(*self._engine.rounds.rows_since(relation, first))
             if rows.count:
                 self._read[name] = first + rows.count
                 checked = self._is_checked(name, rows)
@@ -487,7 +491,7 @@ class Saturation:
 
     def _by_keys(self, name: str, inserted: Facts) -> Pairs:
         """Pairs that connect constants with a common key, where their equality is checked."""
-        proved = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
+        proved = Rows(*self._engine.storage.rows(self._relations.relation(PROVED, name)))
         rows = concatenate([proved, self.classes.normalise(inserted[name])]) if name in inserted else proved
         owners = self._former.representatives(rows.columns[-1])
         checked = self._relations.contains(CHECKED, EQUALITIES, Rows((owners, owners), rows.count))
@@ -499,15 +503,15 @@ class Saturation:
             if name == ALIAS:
                 continue
             relation = self._relations.relation(PROVED, name)
-            rows = Rows(*self._engine.rows(relation))
+            rows = Rows(*self._engine.storage.rows(relation))
             outdated = np.zeros(rows.count, np.bool_)
             for column in rows.columns:
                 outdated |= self.classes.representatives(column) != column
             if outdated.any():
                 former = select(rows, outdated)
                 current = self.classes.normalise(former)  # copied: the relation's memory is used again
-                self._engine.remove(relation, former.columns, former.count)
-                self._engine.show([relation])
+                self._engine.storage.remove(relation, former.columns, former.count)
+                self._engine.rounds.mark_all_old([relation])
                 yield name, current
         yield from self._realias(moved)
         self._rename_constants()
@@ -516,8 +520,8 @@ class Saturation:
         """Do the same for the pairs of member and representative, if rules read them."""
         if ALIAS in self._relations.arities:
             relation = self._relations.relation(PROVED, ALIAS)
-            self._engine.remove(relation, moved.removed.columns, moved.removed.count)
-            self._engine.show([relation])
+            self._engine.storage.remove(relation, moved.removed.columns, moved.removed.count)
+            self._engine.rounds.mark_all_old([relation])
             yield ALIAS, moved.added
 
     def _rename_constants(self) -> None:
@@ -557,7 +561,7 @@ class Saturation:
 
     def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
         """How many facts over γ each stored fact represents, and how many of these are proved."""
-        known = Rows(*self._engine.rows(self._relations.relation(PROVED, name)))
+        known = Rows(*self._engine.storage.rows(self._relations.relation(PROVED, name)))
         codes = codes_of(concatenate([rows, self._former.normalise(known)]))
         kinds, positions = np.unique(codes, return_inverse=True)
         counted = np.bincount(positions[rows.count :], minlength=len(kinds))[positions[: rows.count]]

@@ -23,7 +23,7 @@ from tidelog.logic.program import EQUAL, Atom, Program, Variable
 from tidelog.rewrite.representatives import groups_of, stored
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 
 Places = npt.NDArray[np.int64]
@@ -262,17 +262,17 @@ def components(count: int, left: Places, right: Places) -> Places:
 Pairs = tuple[Ids, Ids]
 
 
-def all_unmerged(engine: ClosingEngine, program: Program) -> Pairs | None:
+def all_unmerged(engine: ColumnarEngine, program: Program) -> Pairs | None:
     """Return the pairs of different representatives that stored facts make equal, None if there are none."""
-    equalities = Rows(*engine.rows(stored(EQUAL)))
-    groups = [neighbours(Rows(*engine.rows(name))) for name in groups_of(program)]
+    equalities = Rows(*engine.storage.rows(stored(EQUAL)))
+    groups = [neighbours(Rows(*engine.storage.rows(name))) for name in groups_of(program)]
     return _different([(equalities.columns[0], equalities.columns[1]), *groups])
 
 
 class PendingMerges:
     """Representatives that inserted facts make equal, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program, engine: ClosingEngine) -> None:
+    def __init__(self, program: Program, engine: ColumnarEngine) -> None:
         self._groups = groups_of(program)
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
         self.relations = WorkRelations("to merge", engine, keys)

@@ -36,7 +36,7 @@ from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 UNEQUAL = "E605"
 REASONS = {
@@ -95,7 +95,7 @@ def _message(conflict: Conflict, writing: Writing) -> str:
     return f"inconsistent: {left} = {right}, {REASONS[conflict.reason]}"
 
 
-def find_by_axioms(program: Program, engine: ClosingEngine) -> Conflict | None:
+def find_by_axioms(program: Program, engine: ColumnarEngine) -> Conflict | None:
     """Find two constants that an axiom of `program` forbids to be equal; the engine holds all facts."""
     for rule in program.rules:
         if rule.name in REASONS and rule.span is None:
@@ -106,10 +106,10 @@ def find_by_axioms(program: Program, engine: ClosingEngine) -> Conflict | None:
     return None
 
 
-def _first_pair(engine: ClosingEngine, rule: Rule) -> Pair | None:
+def _first_pair(engine: ColumnarEngine, rule: Rule) -> Pair | None:
     """The first pair that a rule finds, one of two different constants if there is one."""
-    (left, right), _ = engine.answer(rule)
-    decode = engine.dictionary.decode
+    (left, right), _ = engine.plans.answer(rule)
+    decode = engine.storage.dictionary.decode
     pairs = zip(map(decode, left.tolist()), map(decode, right.tolist()), strict=True)
     return min(pairs, key=_pair_order, default=None)
 
@@ -147,14 +147,14 @@ def not_different_among(members: Iterable[Value]) -> Conflict:
     return Conflict((ordered[0], ordered[-1]), VIOLATED)
 
 
-def find_not_different(program: Program, engine: ClosingEngine, classes: Classes) -> Conflict | None:
+def find_not_different(program: Program, engine: ColumnarEngine, classes: Classes) -> Conflict | None:
     """Find two members of a class that must differ; explicit facts that say so come first."""
     if DIFFERENT not in program.predicates:
         return None
     found: list[Pair] = []
-    decode = engine.dictionary.decode
+    decode = engine.storage.dictionary.decode
     for relation in (DIFFERENT, stored(DIFFERENT)):
-        (left, right), _ = engine.rows(relation)
+        (left, right), _ = engine.storage.rows(relation)
         same = classes.representatives(left) == classes.representatives(right)
         for one, other in zip(left[same].tolist(), right[same].tolist(), strict=True):
             others = classes.class_of(one).tolist() if relation != DIFFERENT else [other]
@@ -163,7 +163,7 @@ def find_not_different(program: Program, engine: ClosingEngine, classes: Classes
 
 
 def traced(
-    conflict: Conflict, program: Program, engine: ClosingEngine, classes: Classes | None = None
+    conflict: Conflict, program: Program, engine: ColumnarEngine, classes: Classes | None = None
 ) -> Conflict:
     """Return the conflict with an instance that makes the two equal in one step, if there is one.
 
@@ -181,7 +181,7 @@ def traced(
 
 
 def _equating_facts(
-    rule: Rule, pair: Pair, engine: ClosingEngine, derived: tuple[Atom, ...], classes: Classes | None
+    rule: Rule, pair: Pair, engine: ColumnarEngine, derived: tuple[Atom, ...], classes: Classes | None
 ) -> tuple[Fact, ...] | None:
     """The facts by which a rule makes two constants equal, last those of atoms that are only derived."""
     for head in (pair, pair[::-1]):
@@ -191,26 +191,26 @@ def _equating_facts(
     return None
 
 
-def _derived_atoms(rule: Rule, engine: ClosingEngine) -> tuple[Atom, ...]:
+def _derived_atoms(rule: Rule, engine: ColumnarEngine) -> tuple[Atom, ...]:
     """The atoms of a rule that have no explicit facts, and whose variables other atoms bind."""
-    found = tuple(atom for atom in rule.positive if not engine.explicit(atom.predicate)[1])
+    found = tuple(atom for atom in rule.positive if not engine.storage.explicit(atom.predicate)[1])
     others = {each for atom in rule.positive if atom not in found for each in literal_variables(atom)}
     return tuple(atom for atom in found if others.issuperset(literal_variables(atom)))
 
 
-def _hold(facts: Iterable[Fact], engine: ClosingEngine, classes: Classes | None) -> bool:
+def _hold(facts: Iterable[Fact], engine: ColumnarEngine, classes: Classes | None) -> bool:
     """Whether facts are among those over representatives."""
     for fact in facts:
         assert classes is not None
-        ids = classes.representatives(engine.dictionary.encode_values(list(fact.values)))
-        terms = tuple(Constant(engine.dictionary.decode(int(each))) for each in ids)
-        if not engine.answer(Rule(Atom(UNEQUAL_PAIRS, ()), (Atom(stored(fact.predicate), terms),)))[1]:
+        ids = classes.representatives(engine.storage.dictionary.encode_values(list(fact.values)))
+        terms = tuple(Constant(engine.storage.dictionary.decode(int(each))) for each in ids)
+        if not engine.plans.answer(Rule(Atom(UNEQUAL_PAIRS, ()), (Atom(stored(fact.predicate), terms),)))[1]:
             return False
     return True
 
 
 def _facts_of_instance(
-    rule: Rule, head: Iterable[Value], engine: ClosingEngine, derived: tuple[Atom, ...]
+    rule: Rule, head: Iterable[Value], engine: ColumnarEngine, derived: tuple[Atom, ...]
 ) -> tuple[Fact, ...] | None:
     """The facts of one instance of a rule with this head; last those of `derived` atoms, not matched."""
     body = tuple(literal for literal in rule.body if literal not in derived)
@@ -219,10 +219,10 @@ def _facts_of_instance(
     tests = tuple(
         Comparison("=", term, Constant(value)) for term, value in zip(rule.head.terms, head, strict=True)
     )
-    columns, count = engine.answer(Rule(Atom(UNEQUAL_PAIRS, variables), (*body, *tests)))
+    columns, count = engine.plans.answer(Rule(Atom(UNEQUAL_PAIRS, variables), (*body, *tests)))
     if not count:
         return None
-    decode = engine.dictionary.decode
+    decode = engine.storage.dictionary.decode
     row = {each: decode(int(column[0])) for each, column in zip(variables, columns, strict=True)}
 
     def ground(term: Term) -> Value:

@@ -94,8 +94,8 @@ class EqualityTask:
     def run(self) -> None:
         """Derive all facts from those that all tasks were given."""
         self._reader, self._given = self._loading.take_given()
-        self._meanings.attach(self._reader.dictionary)
-        self._values = self._loading.values_of(self._reader.dictionary)
+        self._meanings.attach(self._reader.storage.dictionary)
+        self._values = self._loading.values_of(self._reader.storage.dictionary)
         is_found = False
         while not is_found:
             effective = self._effective()
@@ -229,7 +229,7 @@ class EqualityTask:
         """Find constants that are equal and must not be; one task reports what all tasks know."""
         found: list[Conflict] = []
         if self._mesh.number == 0:
-            dictionary, classes = self._reader.dictionary, self.classes
+            dictionary, classes = self._reader.storage.dictionary, self.classes
             several, kinds = classes.merged, dictionary.kind
             for one in conflicts.conflicting_classes(classes, several, kinds, self._unique_names)[:1]:
                 members = dictionary.decode_all(classes.class_of(one).tolist())

@@ -33,7 +33,7 @@ from tidelog.plan.reserved_relations import LISTED
 from tidelog.rewrite.representatives import MARK, Constants, StoredBody, stored, subsets
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 EXPAND, REPRESENTATIVE = "expand", "representative"
 SHOWN = (EXPAND, REPRESENTATIVE)
@@ -44,7 +44,7 @@ def facts(rows: Rows, classes: Classes, dictionary: Dictionary, shown: str) -> R
     return classes.expand(rows) if shown == EXPAND else smallest(rows, classes, dictionary)
 
 
-def answers(engine: ClosingEngine, classes: Classes, query: Query, constants: Constants, shown: str) -> Rows:
+def answers(engine: ColumnarEngine, classes: Classes, query: Query, constants: Constants, shown: str) -> Rows:
     """Return the rows of a query's head; `constants` are the representatives of those in its atoms."""
     rule = query.rule
     requested = tuple(term for term in rule.head.terms if isinstance(term, Variable))
@@ -56,10 +56,10 @@ def answers(engine: ClosingEngine, classes: Classes, query: Query, constants: Co
         row = tuple(reading.member(variable, others) for variable in requested)
         for body in reading.bodies(others):
             made = Rule(Atom(rule.head.predicate, row), order(body, row).body, span=rule.span)
-            parts.append(Rows(*engine.answer(made)))
+            parts.append(Rows(*engine.plans.answer(made)))
     if shown == REPRESENTATIVE:
         rows = distinct([classes.normalise(part) for part in parts])
-        return smallest(rows, classes, engine.dictionary)
+        return smallest(rows, classes, engine.storage.dictionary)
     unseen = [position for position, variable in enumerate(requested) if _is_class(variable, reading)]
     return distinct([classes.expand(part, unseen) for part in parts])
 
@@ -92,9 +92,9 @@ class LazyDelta:
     """The net change among members, computed when it is read, or before the next transaction begins."""
 
     def __init__(
-        self, engine: ClosingEngine, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
+        self, engine: ColumnarEngine, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
     ) -> None:
-        self._known: tuple[ClosingEngine, Classes, NetChange, Mapping[str, Predicate]] | None
+        self._known: tuple[ColumnarEngine, Classes, NetChange, Mapping[str, Predicate]] | None
         self._known = (engine, classes, net, predicates)
         self._found: NetChange | None = None
 
@@ -164,7 +164,7 @@ def _put(side: dict[str, Rows], name: str, parts: Iterable[Rows | None]) -> None
 
 
 def expanded_change(
-    engine: ClosingEngine,
+    engine: ColumnarEngine,
     classes: Classes,
     net: NetChange,
     predicates: Mapping[str, Predicate],
@@ -214,21 +214,21 @@ def _changed(classes: Classes, former: Mapping[int, Ids]) -> Ids:
     return np.array(found, np.int32)
 
 
-def _mentioning(engine: ClosingEngine, relation: str, arity: int, constants: Ids) -> Rows | None:
+def _mentioning(engine: ColumnarEngine, relation: str, arity: int, constants: Ids) -> Rows | None:
     """The facts of a relation that mention one of these constants."""
-    if not len(constants) or not arity or not engine.size(relation):
+    if not len(constants) or not arity or not engine.storage.size(relation):
         return None
     terms = tuple(Variable(f"x{position}") for position in range(arity))
-    engine.define(CHANGED, 1)
+    engine.storage.define(CHANGED, 1)
     try:
-        engine.add(CHANGED, (constants,), len(constants))
-        engine.begin([CHANGED])
+        engine.storage.add(CHANGED, (constants,), len(constants))
+        engine.rounds.begin([CHANGED])
         parts = []
         for term in terms:
             rule = Rule(Atom(LISTED, terms), (Atom(CHANGED, (term,)), Atom(relation, terms)))
-            parts.append(Rows(*engine.answer(rule)))
+            parts.append(Rows(*engine.plans.answer(rule)))
     finally:
-        engine.drop(CHANGED)
+        engine.storage.drop(CHANGED)
     return distinct(parts)
 
 
@@ -302,14 +302,14 @@ def concatenated(parts: Iterable[Rows | None]) -> Rows | None:
 class Listing:
     """The lists of the facts of an engine that stores them over representatives."""
 
-    engine: ClosingEngine
+    engine: ColumnarEngine
     classes: Classes
     shown: str  # expand or representative
     _known: dict[bytes, int] = field(default_factory=dict, repr=False)  # the smallest of members
 
     def rows(self, predicate: str) -> Rows:
         """Return all facts of a predicate."""
-        found = Rows(*self.engine.rows(stored(predicate)))
+        found = Rows(*self.engine.storage.rows(stored(predicate)))
         return self._listed(predicate, [found], self.classes.grouped) or found
 
     def changes(self, net: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
@@ -344,7 +344,7 @@ class Listing:
 
     def _smallest(self, representatives: Ids, grouped: Grouping) -> Ids:
         """The smallest member of each representative's class."""
-        decode = self.engine.dictionary.decode
+        decode = self.engine.storage.dictionary.decode
         found, positions = np.unique(representatives, return_inverse=True)
         members, sizes = grouped(found)
         ends = np.cumsum(sizes)

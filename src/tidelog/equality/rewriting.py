@@ -96,7 +96,7 @@ class Rewriting(Axiomatised):
     def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
         """Return the maintainer that maintains classes too."""
         self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
-        self._meanings.attach(runtime.engine.dictionary)
+        self._meanings.attach(runtime.engine.storage.dictionary)
         return EqualityMaintainer(self, maintainer)
 
     # ---- programs
@@ -117,10 +117,10 @@ class Rewriting(Axiomatised):
         """Return all facts of a predicate, with every member of each class or with the smallest one."""
         if not has_equality(program.predicates):
             return super().rows(program, predicate, shown)
-        rows = Rows(*self._engine.rows(stored(predicate)))
+        rows = Rows(*self._engine.storage.rows(stored(predicate)))
         if predicate == BOTTOM:
             return rows
-        return listing.facts(rows, self.classes, self._engine.dictionary, shown)
+        return listing.facts(rows, self.classes, self._engine.storage.dictionary, shown)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """Return how answers are looked up, None if in the relations of the predicates themselves."""
@@ -149,7 +149,7 @@ class Rewriting(Axiomatised):
         """Find two constants that are equal and must not be."""
         if not has_equality(program.predicates):
             return None
-        classes, dictionary = self.classes, self._engine.dictionary
+        classes, dictionary = self.classes, self._engine.storage.dictionary
         found = self._conflicting()
         # If the transaction is rolled back, the earlier ones exist again.
         self._conflicts = [*found, *self._conflicts] if found else []
@@ -157,7 +157,7 @@ class Rewriting(Axiomatised):
             members = dictionary.decode_all(classes.class_of(found[0]).tolist())
             conflict: Conflict | None = conflicts.conflict_among(members)
         else:
-            has_bottom = bool(self._engine.size(BOTTOM))
+            has_bottom = bool(self._engine.storage.size(BOTTOM))
             conflict = conflicts.find_not_different(program, self._engine, classes) if has_bottom else None
         return None if conflict is None else conflicts.traced(conflict, program, self._engine, classes)
 
@@ -172,7 +172,9 @@ class Rewriting(Axiomatised):
             return []
         touched.append(np.array(self._conflicts, np.int32))
         some = unique_ids(classes.representatives(np.concatenate(touched)))
-        return conflicts.conflicting_classes(classes, some, self._engine.dictionary.kind, self.unique_names)
+        return conflicts.conflicting_classes(
+            classes, some, self._engine.storage.dictionary.kind, self.unique_names
+        )
 
     # ---- deriving everything
 
@@ -205,14 +207,14 @@ class Rewriting(Axiomatised):
 
     def _are_many(self, pairs: Pairs) -> bool:
         """Whether deriving again costs less than maintaining what is merged, which counts all facts."""
-        facts: int = sum(map(self._engine.size, self._engine.relations()))
+        facts: int = sum(map(self._engine.storage.size, self._engine.storage.relations()))
         return self.rounds < ROUNDS or len(pairs[0]) * MANY > facts
 
     def resume(self) -> None:
         """Restore the classes from the relation of aliases."""
         self.classes, self.rounds = Classes(), 0
-        if ALIAS in self._engine.relations() and self._engine.size(ALIAS):
-            (members, representatives), _ = self._engine.rows(ALIAS)
+        if ALIAS in self._engine.storage.relations() and self._engine.storage.size(ALIAS):
+            (members, representatives), _ = self._engine.storage.rows(ALIAS)
             self.classes.assign(members, representatives)
             self._conflicts = self.classes.merged.tolist()  # each is examined once
 
@@ -247,12 +249,12 @@ class Rewriting(Axiomatised):
     def _rewrite_aliases(self) -> None:
         """Write the relation of aliases from the classes."""
         engine = self._engine
-        engine.drop(ALIAS)
-        engine.define(ALIAS, 2)
+        engine.storage.drop(ALIAS)
+        engine.storage.define(ALIAS, 2)
         if self.classes:
             ids = self.classes.aliased
             rows = MovedConstants(ids, ids, self.classes.of[ids]).added
-            engine.add(ALIAS, rows.columns, rows.count)
+            engine.storage.add(ALIAS, rows.columns, rows.count)
 
     # ---- transactions
 
@@ -279,7 +281,7 @@ class Rewriting(Axiomatised):
             help = "close these queries (`query.close()`), add the rule, and keep them anew"
             raise not_over_representatives("a first equality while queries are kept", help)
         self.classes = Classes()
-        held = {name: Rows(*self._engine.rows(name)) for name in before.predicates if name != BOTTOM}
+        held = {name: Rows(*self._engine.storage.rows(name)) for name in before.predicates if name != BOTTOM}
 
         def propagate(applied: AppliedSteps) -> None:
             net = self._execute(update, NOTHING, before, after, applied)
@@ -410,6 +412,10 @@ class EqualityMaintainer:
     def __init__(self, rewriting: Rewriting, inner: Maintainer) -> None:
         self._rewriting = rewriting
         self._inner = inner
+
+    @property
+    def lookahead(self) -> None:
+        """None: what the next update marks is not known of representatives."""
 
     @property
     def name(self) -> str:

@@ -55,7 +55,7 @@ from tidelog.rewrite.representatives import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 SUSPECT = "doubted"
 SUSPECT_CLASSES = "= classes"
@@ -65,7 +65,7 @@ CLASS, ANY = Variable("class"), Variable("_any")
 class SuspectClasses:
     """The classes that updates make suspect, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program, engine: ClosingEngine, check: Check) -> None:
+    def __init__(self, program: Program, engine: ColumnarEngine, check: Check) -> None:
         self._engine = engine
         self._check = check
         self._bearing = frozenset(bearing_on_equality(program.rules))
@@ -92,7 +92,7 @@ class SuspectClasses:
             for rule in lost:
                 run_once(rule, self._engine)
             self._batch.close(self._check)
-            (found,), _ = self._engine.rows(self.relations.relation(SUSPECT, SUSPECT_CLASSES))
+            (found,), _ = self._engine.storage.rows(self.relations.relation(SUSPECT, SUSPECT_CLASSES))
             return np.sort(found)
         finally:
             self.relations.empty()
@@ -137,7 +137,7 @@ EXPLICIT = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
 class OneStepEqualities:
     """What explicit facts make equal in one step, by the source rules of a program."""
 
-    def __init__(self, program: Program, engine: ClosingEngine) -> None:
+    def __init__(self, program: Program, engine: ColumnarEngine) -> None:
         self._engine = engine
         self._numbers = count()
         rules = [EXPLICIT, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
@@ -164,7 +164,7 @@ class OneStepEqualities:
         }
         try:
             self.relations.fill({given: Rows((members,), len(members)), **deleted})
-            self._engine.show(deleted)
+            self._engine.rounds.mark_all_old(deleted)
             self._batch.run()
             found = [self._pairs(query, is_group, classes, suspect) for query, is_group in self._steps]
             return members, classes.parts(members, *_concatenated(found))

@@ -28,7 +28,7 @@ from tidelog.query.strategy import Answers
 from tidelog.rewrite.representatives import over_representatives
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- Effective programs over representatives, cached. Mutates itself.
 #
@@ -157,7 +157,7 @@ class MaintenanceRuntime(Protocol):
     """An engine at work: what treatments of equality need of a reasoner's runtime."""
 
     @property
-    def engine(self) -> ClosingEngine:
+    def engine(self) -> ColumnarEngine:
         """The engine."""
 
     @property
@@ -225,7 +225,7 @@ class Axiomatised:
 
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
         """Return all facts of a predicate, which name every member anyway."""
-        return Rows(*self._engine.rows(predicate))
+        return Rows(*self._engine.storage.rows(predicate))
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """Return how answers are looked up, None if in the relations of the predicates themselves."""
@@ -253,7 +253,7 @@ class Axiomatised:
     def known_classes(self) -> Classes:
         """Return the current classes of equal constants."""
         classes = Classes()
-        (left, right), count = self._engine.rows(EQUAL)
+        (left, right), count = self._engine.storage.rows(EQUAL)
         if count:
             classes.merge(left, right)
         return classes
@@ -266,7 +266,11 @@ class Axiomatised:
     def conflict(self, program: Program) -> Conflict | None:
         """Find two constants that are equal and must not be."""
         effective = self.meaning(program)
-        if effective is program or BOTTOM not in effective.predicates or not self._engine.size(BOTTOM):
+        if (
+            effective is program
+            or BOTTOM not in effective.predicates
+            or not self._engine.storage.size(BOTTOM)
+        ):
             return None
         return conflicts.find_by_axioms(effective, self._engine)
 

@@ -21,8 +21,8 @@ from tidelog.plan.compile import delta_pivots, delta_plan
 from tidelog.query.table_rules import FRESHNESS, GrowingStatistics, PreparedRule
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
-    from tidelog.engine.columnar.storage.rounds import Group
+    from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.engine.columnar.storage.rounds import TableGroup
 
 Facts = dict[str, Rows]  # by stored relation; no relation is without rows
 Mask = npt.NDArray[np.bool_]
@@ -37,13 +37,13 @@ class WorkRelations:
     The purpose is part of the relations' names, so each object needs its own.
     """
 
-    def __init__(self, purpose: str, engine: ClosingEngine, arities: Mapping[str, int]) -> None:
+    def __init__(self, purpose: str, engine: ColumnarEngine, arities: Mapping[str, int]) -> None:
         self.purpose = purpose
         self.engine = engine
         self.arities = arities
         self._names: dict[tuple[str, str], str] = {}
         self._widths: dict[str, int] = {}
-        self._group: Group | None = None  # all relations that were made, as the engine knows them
+        self._group: TableGroup | None = None  # all relations that were made, as the engine knows them
 
     def relation(self, kind: str, name: str) -> str:
         """Return the relation that holds the facts of a kind, created if need be."""
@@ -55,7 +55,7 @@ class WorkRelations:
         created = self._names[kind, name] = f"{name} {kind} {self.purpose}"
         self._widths[created] = arity
         self._group = None
-        self.engine.define(created, arity, DENSE_BYTES)
+        self.engine.storage.define(created, arity, DENSE_BYTES)
         return created
 
     def atom(self, kind: str, atom: Atom) -> Atom:
@@ -64,42 +64,42 @@ class WorkRelations:
 
     def contains(self, kind: str, name: str, rows: Rows) -> Mask:
         """Return which of the rows are among the facts of a kind."""
-        found: Mask = self.engine.standing(self.relation(kind, name), rows.columns, rows.count) != 0
+        found: Mask = self.engine.storage.row_flags(self.relation(kind, name), rows.columns, rows.count) != 0
         return found
 
     def enter(self, kind: str, name: str, rows: Rows) -> Rows:
         """Add rows to the facts of a kind, visible when the next round begins; return those that are new."""
         new = select(rows, ~self.contains(kind, name, rows))
         if new.count:
-            self.engine.add(self.relation(kind, name), new.columns, new.count)
+            self.engine.storage.add(self.relation(kind, name), new.columns, new.count)
         return new
 
     def add(self, kind: str, facts: Mapping[str, Rows]) -> Facts:
         """Add facts to those of a kind; return those that are new."""
         new = {name: self.enter(kind, name, rows) for name, rows in facts.items()}
-        self.engine.show([self.relation(kind, name) for name in facts])
+        self.engine.rounds.mark_all_old([self.relation(kind, name) for name in facts])
         return {name: rows for name, rows in new.items() if rows.count}
 
     def replace_all(self, kind: str, name: str, rows: Rows) -> None:
         """Replace all facts of a kind in a relation; all of them are NEW."""
         relation = self.relation(kind, name)
-        self.engine.clear(relation)
-        self.engine.add(relation, rows.columns, rows.count)
-        self.engine.advance([relation])
+        self.engine.storage.clear(relation)
+        self.engine.storage.add(relation, rows.columns, rows.count)
+        self.engine.rounds.advance([relation])
 
     def fill(self, facts: Mapping[str, Rows]) -> None:
         """Fill empty relations with facts, which may contain duplicates; none of them is NEW yet."""
-        self.engine.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
+        self.engine.rounds.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
 
     def empty(self) -> None:
         """Delete all facts."""
-        self._group = self._group or self.engine.group(self._widths)
-        self.engine.clear_group(self._group)
+        self._group = self._group or self.engine.rounds.group(self._widths)
+        self.engine.rounds.clear_group(self._group)
 
     def drop(self) -> None:
         """Drop all relations."""
         for relation in self._widths:
-            self.engine.drop(relation)
+            self.engine.storage.drop(relation)
         self._names, self._widths, self._group = {}, {}, None
 
 
@@ -127,15 +127,15 @@ class BoundQuery:
         engine = self._relations.engine
         self._prepared.refresh_plans()
         if not self._prepared.run((self._given,), check):
-            return Rows(*engine.rows(self._answers))
-        columns, count = engine.rows(self._answers)
+            return Rows(*engine.storage.rows(self._answers))
+        columns, count = engine.storage.rows(self._answers)
         rows = Rows(tuple(column.copy() for column in columns), count)
-        engine.clear(self._answers)
+        engine.storage.clear(self._answers)
         return rows
 
     def results(self) -> Rows:
         """Return the rows that its rule has found, valid until the work relations are emptied."""
-        return Rows(*self._relations.engine.rows(self._answers))
+        return Rows(*self._relations.engine.storage.rows(self._answers))
 
 
 class HasWorkRelations(Protocol):
@@ -186,11 +186,11 @@ def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
 class BatchedRules:
     """Rules driven by the NEW facts of given relations."""
 
-    def __init__(self, rules: Sequence[Rule], driving: Collection[str], engine: ClosingEngine) -> None:
+    def __init__(self, rules: Sequence[Rule], driving: Collection[str], engine: ColumnarEngine) -> None:
         self._rules = rules
         self._driving = driving
         self._engine = engine
-        self._group = engine.group(driving)
+        self._group = engine.rounds.group(driving)
         self._read = tuple({name for rule in rules for name in rule.read})
         self._plans: tuple[Runnable, ...] = ()
         self._catalog_version = -1
@@ -198,14 +198,14 @@ class BatchedRules:
 
     def run(self) -> None:
         """Derive from what was added to the driving relations, in one step."""
-        self._engine.advance_group(self._group)
-        self._engine.run_together(self._current_plans())
+        self._engine.rounds.advance_group(self._group)
+        self._engine.plans.run_together(self._current_plans())
 
     def close(self, check: Check) -> None:
         """Derive all that follows from what was added to the driving relations."""
         plans = self._current_plans()
-        if not self._engine.close_group(self._group, plans):
-            while self._engine.advance_group(self._group):
+        if not self._engine.plans.close_group(self._group, plans):
+            while self._engine.rounds.advance_group(self._group):
                 for plan in plans:
                     plan()
                     check()
@@ -214,18 +214,20 @@ class BatchedRules:
         """The plans, rebuilt if the cached ones may be wrong or slow."""
         if not self._are_valid():
             self._plans = tuple(self._plan(rule, position) for rule, position in self._driving_atoms())
-            self._engine.plan_to_keep((*self._read, *(rule.head.predicate for rule in self._rules)))
-            self._catalog_version = self._engine.generation
-            self._counted = self._engine.group(self._read)
-            self._limits = np.maximum(FRESHNESS.grown * self._engine.sizes(self._counted), FRESHNESS.small)
+            self._engine.plans.pin((*self._read, *(rule.head.predicate for rule in self._rules)))
+            self._catalog_version = self._engine.plans.catalog_version
+            self._counted = self._engine.rounds.group(self._read)
+            self._limits = np.maximum(
+                FRESHNESS.grown * self._engine.rounds.sizes(self._counted), FRESHNESS.small
+            )
         return self._plans
 
     def _are_valid(self) -> bool:
-        if self._catalog_version != self._engine.generation:
+        if self._catalog_version != self._engine.plans.catalog_version:
             return False
         self._calls += 1
         return self._calls % FRESHNESS.every > 0 or bool(
-            (self._engine.sizes(self._counted) <= self._limits).all()
+            (self._engine.rounds.sizes(self._counted) <= self._limits).all()
         )
 
     def _driving_atoms(self) -> list[tuple[Rule, int]]:
@@ -234,6 +236,8 @@ class BatchedRules:
 
     def _plan(self, rule: Rule, position: int) -> Runnable:
         """The plan that derives from the NEW facts of one atom."""
-        plan = delta_plan(rule, 0, self._driving, position, GrowingStatistics(self._engine, self._driving))
-        ready: Runnable = self._engine.prepare_for_all_times(plan)
+        plan = delta_plan(
+            rule, 0, self._driving, position, GrowingStatistics(self._engine.storage, self._driving)
+        )
+        ready: Runnable = self._engine.plans.prepare_with_tombstones(plan)
         return ready

@@ -1,4 +1,4 @@
-"""Plans that are made once and run in many transactions. Mutates itself."""
+"""Plans that are made once and run in many transactions. Mutable."""
 
 from __future__ import annotations
 
@@ -81,20 +81,23 @@ class ChangePlanCache:
 
     def plans(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
         """The plans of a rule for a step, each with the relation that drives it."""
-        known = self._plans.get((source, step))
-        if known is None or is_outdated(known[0], self.engine):
-            made = MAKERS[step](self._changes_of(source))
-            plans = [(plan.given, self.engine.change_plans.prepare(plan)) for plan in made]
-            known = self._plans[source, step] = sizes((source.rule,), self.engine), plans
-        return known[1]
+        read = relations_read((source.rule,))
+        return self._plans.get(
+            (source, step), read, self.engine.storage.size, lambda: self._prepared(source, step)
+        )
+
+    def _prepared(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
+        plans = MAKERS[step](self._changes_of(source))
+        return [(plan.given, self.engine.change_plans.prepare(plan)) for plan in plans]
 
     def _changes_of(self, source: Source) -> Changes:
         """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
-        known = self._changes.get(source)
-        if known is None or is_outdated(known[0], self.engine):
-            changes = Changes(source.rule, source.number, source.own, self.engine.storage)
-            known = self._changes[source] = sizes((source.rule,), self.engine), changes
-        return known[1]
+        return self._changes.get(
+            source,
+            relations_read((source.rule,)),
+            self.engine.storage.size,
+            lambda: Changes(source.rule, source.number, source.own, self.engine.storage),
+        )
 
     def keep(self, sources: Collection[Source]) -> None:
         """Forget the plans of other rules."""
@@ -111,7 +114,7 @@ class StratumPlans:
         self._read = relations_read({source.rule for some in sources.values() for source in some})
         self._sizes = PlannedSizes(FRESHNESS)
         self._driven: dict[Step, Driven] = {}
-        self._without_links: Driven | None = None  # one of plans that are not outdated
+        self._without_links: Driven | None = None
 
     def __getitem__(self, step: Step) -> Driven:
         """The plans of a step, by the relation that drives them."""
@@ -127,16 +130,16 @@ class StratumPlans:
                 found[given] = (*found.get(given, ()), plan)
         return found
 
-    def lost_without_links(self, stated: Collection[str]) -> Driven:
-        """The plans of `LOST` but for those driven by the first stated atom of their rule.
+    def lost_without_links(self, explicit: Collection[str]) -> Driven:
+        """Return the plans of `LOST` without those driven by the first explicit atom of their rule.
 
-        They find all facts that lose an instance, but for those that lean on a stated fact that went.
+        They find all facts that lose an instance, except those that a deleted explicit fact supports.
         """
         if self._without_links is None:
             found: dict[str | None, tuple[Any, ...]] = {}
             for source in self.sources.get(Step.LOST, ()):
                 lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
-                first = next((place for place, name in enumerate(lower) if name in stated), None)
+                first = next((place for place, name in enumerate(lower) if name in explicit), None)
                 for place, (given, plan) in enumerate(self.cache.plans(source, Step.LOST)):
                     if place != first:
                         found[given] = (*found.get(given, ()), plan)
@@ -145,25 +148,15 @@ class StratumPlans:
 
     def renew(self) -> bool:
         """Drop the plans unless they fit the sizes of the relations; return whether they were dropped."""
-        if self._sizes is not None and not is_outdated(self._sizes, self.cache.engine):
+        size = self.cache.engine.storage.size
+        if self._sizes.are_known and not self._sizes.stale(size):
             return False
-        self._sizes = sizes(self._rules, self.cache.engine)
+        self._sizes.note(self._read, size)
         self._driven = {}
         self._without_links = None
         return True
 
 
-def sizes(rules: Collection[Rule], engine: Engine) -> dict[str, int]:
-    """The size of each relation that the rules read."""
-    read = dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))
-    return {relation: engine.storage.size(relation) for relation in read}
-
-
-def is_outdated(known: Mapping[str, int], engine: Engine) -> bool:
-    """Whether a relation has changed a lot in size."""
-    return any(_differs(size, engine.storage.size(relation)) for relation, size in known.items())
-
-
-def _differs(before: int, now: int) -> bool:
-    smaller, larger = (before, now) if before < now else (now, before)
-    return larger > SMALL and larger > GROWN * smaller
+def relations_read(rules: Collection[Rule]) -> Collection[str]:
+    """The relations that the rules read."""
+    return dict.fromkeys(name for rule in rules for name in rule.read)

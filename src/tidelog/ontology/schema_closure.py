@@ -12,6 +12,7 @@ from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Columns
 from tidelog.engine.events import Audience
+from tidelog.engine.fixpoint import derive
 from tidelog.engine.registry import settings_of
 from tidelog.io.data_file import data_file
 from tidelog.io.reader import read
@@ -129,14 +130,19 @@ def close(program: Program, triples: Sequence[Batch]) -> Closure:
     for predicate in program.predicates.values():
         engine.storage.define(predicate.name, predicate.arity)
     for batch in triples:
-        engine.load(TRIPLE, batch)
-    explicit = frozenset(_decoded(engine.rows(TRIPLE), engine.dictionary))
+        engine.storage.load(TRIPLE, batch)
+    explicit = frozenset(_decoded(engine.storage.rows(TRIPLE), engine.storage.dictionary))
     for name, some in facts_by_predicate(program.facts).items():
         columns = zip(*(fact.values for fact in some), strict=True)
-        engine.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
+        engine.storage.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
     numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-    engine.derive(strata(program.rules, program.predicates), numbers, Audience([]), engine.check, False)
-    facts = {name: frozenset(_decoded(engine.rows(name), engine.dictionary)) for name in program.predicates}
+    derive(
+        engine, strata(program.rules, program.predicates), numbers, Audience([]), engine.limits.check, False
+    )
+    facts = {
+        name: frozenset(_decoded(engine.storage.rows(name), engine.storage.dictionary))
+        for name in program.predicates
+    }
     return Closure(explicit, facts)
 
 

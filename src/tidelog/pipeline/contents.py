@@ -88,7 +88,7 @@ def no_rows(arity: int) -> Rows:
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
 
 
-# ---- RowTimes in published rows: columns behind the arguments that say from when to when, as in `run --output`.
+# ---- times in published rows: columns behind the arguments, from when to when, as in `run --output`
 #
 # As an id, a bound has one value whatever its unit and source: a whole number, else a moment in microseconds,
 # else an exact text, and `UNBOUNDED` where there is no end, which files leave out. So rows with times are
@@ -391,7 +391,7 @@ class TimedContents:
         """Return facts with their intervals, and with the period of each where there are periods."""
         if self._time.periodic is not None and every is None:
             every = np.zeros(len(times.left), np.int64)
-        ids = time_ids(times, every, self._engine.dictionary)
+        ids = time_ids(times, every, self._engine.storage.dictionary)
         return Rows((*columns, *ids), len(times.left))
 
     # ---- all facts
@@ -521,7 +521,7 @@ class PublishedContents:
     @cached_property
     def _has_time_zones(self) -> bool:
         """Whether some moment is not in UTC: a column has the moment alone."""
-        dictionary = self.engine.dictionary
+        dictionary = self.engine.storage.dictionary
         zones = dictionary.extra[dictionary.kind == Kind.DATETIME]
         return bool(((zones != 0) & (zones != NO_TIME_ZONE)).any())
 
@@ -545,7 +545,7 @@ class PublishedContents:
         """Return all facts of a predicate as ids."""
         if name in self._timed.names:
             return self._timed.facts(name)
-        return Rows(*self.engine.rows(name)) if self._listing is None else self._listing.rows(name)
+        return Rows(*self.engine.storage.rows(name)) if self._listing is None else self._listing.rows(name)
 
     def tables(self, predicate: Predicate, rows: Rows) -> list[Any]:
         """Return rows of a predicate as Arrow tables of its schema, some rows each, and each row once."""
@@ -567,7 +567,9 @@ class PublishedContents:
         layout = self.layout(predicate)
         times = tuple(of for of, _ in self._time_types(layout))
         contents = self._contents(predicate)
-        return typed_table(rows, predicate.written, layout, contents, times, schema, self.engine.dictionary)
+        return typed_table(
+            rows, predicate.written, layout, contents, times, schema, self.engine.storage.dictionary
+        )
 
     # ---- what a transaction changed
 

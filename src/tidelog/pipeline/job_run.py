@@ -329,7 +329,9 @@ def _derive(run: _JobRun) -> Manifest:
     try:
         inputs.feed(reasoner, before, run.full)
         check_rejects(inputs.inputs, job.settings, job.store.path)
-        given = [(reasoner.engine.size(each.name), each.arity) for each in program.predicates.values()]
+        given = [
+            (reasoner.engine.storage.size(each.name), each.arity) for each in program.predicates.values()
+        ]
         state.check_memory(given, "what is given")
         reasoner.materialise()
         totals = reasoner.statistics
@@ -601,11 +603,13 @@ class ReasonerRows:
             return reasoner.time.relation(predicate)
         listing = reasoner.listing()
         if listing is None:
-            columns, count = reasoner.engine.rows(name)
+            columns, count = reasoner.engine.storage.rows(name)
         else:
             listed = listing.rows(name)
             columns, count = listed.columns, listed.count
-        return Relation(predicate.written, predicate.names, columns, count, reasoner.engine.dictionary)
+        return Relation(
+            predicate.written, predicate.names, columns, count, reasoner.engine.storage.dictionary
+        )
 
     def count(self, predicate: Predicate) -> int:
         """Return how many facts a predicate has."""

@@ -23,7 +23,7 @@ from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.rows import Rows, concatenate, distinct, without
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
+from tidelog.engine.columnar.engine import make
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.python_data import from_python
 from tidelog.io.rejects import OnError, RejectedRows
@@ -126,12 +126,12 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
     for name, rows in (*change.update.added.items(), *change.times.added):
         data.note_rows(name, rows.columns)
     now = data.now(change.program, before.facts)
-    added, dictionary = delta.net.added, reasoner.engine.dictionary
+    added, dictionary = delta.net.added, reasoner.engine.storage.dictionary
     for name, predicate in change.program.predicates.items():
         contents = now.of(predicate)
         columns = added[name].columns if name in added else ()
         if name in then and then[name] != contents and name not in change.program.timed:
-            columns = reasoner.engine.rows(name)[0]  # all rows are written again
+            columns = reasoner.engine.storage.rows(name)[0]  # all rows are written again
         for ids, each, column in zip(columns, with_mixed(contents, EXACTLY), predicate.names, strict=False):
             try:
                 to_typed(dictionary, ids, each)
@@ -154,7 +154,7 @@ def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> No
     data, given = reasoner.schemas.data, before.origin.given
     data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
     for name, predicate in reasoner.program.predicates.items():
-        if (name in given and not unpublished) or not reasoner.engine.explicit(name)[1]:
+        if (name in given and not unpublished) or not reasoner.engine.storage.explicit(name)[1]:
             continue
         if name not in given and predicate.written in before.tables:
             data.restore({name: _published_types(predicate.written, before)})
@@ -300,7 +300,7 @@ def rows_open_in(
             for place, column in enumerate(table.columns[layout.arguments :])
         )
         rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
-        times, _ = times_in(rows, layout, scratch.dictionary, origin.is_integer_time)
+        times, _ = times_in(rows, layout, scratch.storage.dictionary, origin.is_integer_time)
         time.store.refine_to(times.timeline)
         _, right = times.on(time.store.timeline)
         table = table.filter(pa.array(right >= time.past.first(time.store.timeline) - 1))
@@ -311,7 +311,7 @@ def rows_open_in(
         none = np.zeros(0, np.int64)
         return list(no_rows(layout.arguments).columns), RowTimes(timeline, none, none)
     rows = concatenate(parts)
-    times, _ = times_in(rows, layout, reasoner.engine.dictionary, origin.is_integer_time)
+    times, _ = times_in(rows, layout, reasoner.engine.storage.dictionary, origin.is_integer_time)
     return list(rows.columns[: layout.arguments]), times
 
 
@@ -353,7 +353,7 @@ def rebuild(state: StateStore, store: Store, before: Manifest, program: Program)
             reasoner.load(name, _batches(aside, store, before, without=1))
     reasoner.materialise()
     names = {each.name: table for table, each in tables_of(program).items()}
-    counts = {table: reasoner.engine.rows(name)[1] for name, table in names.items()}
+    counts = {table: reasoner.engine.storage.rows(name)[1] for name, table in names.items()}
     if counts != {name: table.rows for name, table in before.tables.items()}:
         state.remove_unpublished(None)
         return False
@@ -385,7 +385,7 @@ def differing(reasoner: Reasoner, names: Iterable[str], settings: Mapping[str, A
     rules = tuple(rule for rule in program.rules if rule.head.predicate in needed)
     again = Reasoner(replace(program, rules=rules, facts=(), imports=(), exports=(), queries=()), **settings)
     for name in needed & program.predicates.keys():
-        columns, count = reasoner.engine.explicit(name)
+        columns, count = reasoner.engine.storage.explicit(name)
         if count:
             again.load(name, _exactly(program.predicates[name], columns, count, reasoner))
     again.materialise()
@@ -398,13 +398,13 @@ def differing(reasoner: Reasoner, names: Iterable[str], settings: Mapping[str, A
 
 
 def _texts(predicate: Predicate, reasoner: Reasoner) -> Any:
-    columns, count = reasoner.engine.rows(predicate.name)
+    columns, count = reasoner.engine.storage.rows(predicate.name)
     return _relation(predicate, columns, count, reasoner).to_texts("exact").table
 
 
 def _relation(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner) -> Relation:
     names = tuple(f"c{place}" for place in range(predicate.arity))
-    return Relation(predicate.written, names, columns, count, reasoner.engine.dictionary)
+    return Relation(predicate.written, names, columns, count, reasoner.engine.storage.dictionary)
 
 
 def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner) -> Iterator[Batch]:
@@ -635,7 +635,7 @@ class _Conversion:
 
     def _arrow(self, rows: Rows, table: Any, layout: TableLayout, schema: Any) -> Any:
         times = _TIMES[: layout.times]
-        contents, dictionary = _contents(table), self._engine.dictionary
+        contents, dictionary = _contents(table), self._engine.storage.dictionary
         return typed_table(rows, table["written"], layout, contents, times, schema, dictionary)
 
     # ---- origins

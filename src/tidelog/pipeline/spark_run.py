@@ -180,7 +180,7 @@ class SparkInputReader:
         return (self._store.rejects(self._number) / name).resolve()
 
     def _read(self, items: Sequence[SparkBinding], before: Manifest | None, full: bool) -> CombinedSources:
-        """Return inputs that are read combine_sources, those in one scan that Spark reads alike."""
+        """Return inputs that are read together, those in one scan that Spark reads alike."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
             self._check_drift(item, readings[item.key].columns, before, full)

@@ -3,8 +3,8 @@
 What holds of a batch of records, in their order, or in that of their column `order`:
 
 - **the last record counts**: of several records of one fact the last one decides;
-- **duplicates** (an explicit fact is inserted again, or a record repeats another) change empty_lists;
-- **missing** ones (a fact is deleted that is not explicit) change empty_lists, and are rejected unless ignored;
+- **duplicates** (an explicit fact is inserted again, or a record repeats another) change nothing;
+- **missing** ones (a fact is deleted that is not explicit) change nothing, and are rejected unless ignored;
 - **late** ones (the order is lower than one of an earlier batch) are rejected;
 - **malformed** ones are rejected.
 
@@ -26,8 +26,8 @@ import numpy.typing as npt
 from tidelog.data.columns import Batch
 from tidelog.data.relation import column_names
 from tidelog.data.rows import Rows, codes_of, concatenate, select
-from tidelog.engine.columnar.storage.catalog import ColumnarEngine
-from tidelog.engine.protocol import Flag
+from tidelog.engine.columnar.engine import ColumnarEngine
+from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic, codes
 from tidelog.io.data_file import time_types_of
 from tidelog.io.rejects import BadRow, RejectedRows
@@ -165,7 +165,7 @@ class Records:
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
         rows, signs = select(rows, last), signs[last]
-        standing = self._engine.standing(self._shape.predicate.name, rows.columns, rows.count)
+        standing = self._engine.storage.row_flags(self._shape.predicate.name, rows.columns, rows.count)
         explicit = (standing & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
         self._note_missing(rows, ~signs & ~explicit, standing)
@@ -200,7 +200,7 @@ class Records:
         self.tally.missing += int(np.count_nonzero(missing))
         for place in np.flatnonzero(missing).tolist():
             is_derived = bool(standing[place])
-            reason = "it is derived, not stated" if is_derived else "it is not there to be select away"
+            reason = "it is derived, not stated" if is_derived else "it is not there to be taken away"
             self._reject(DERIVED if is_derived else NOT_THERE, reason, rows, place, "-", is_missing=True)
 
     def _reject(

@@ -219,7 +219,7 @@ def read_stream(session: SparkSession, stream: Stream, folder: Path) -> DataFram
             endings = ",".join(f"*{each}" for each in endings_of(given))
             reader = reader.option("pathGlobFilter", f"{{{endings}}}")
             frame = reader.load(location(stream, folder))
-            # Without their contents, the rows of a batch are fetch_few and small.
+            # Without their contents, the rows of a batch are few and small.
             content = ["content"] if given == "changes" else []
             return frame.select("path", "modificationTime", *content)
         reader = reader.options(**dict(stream.options))

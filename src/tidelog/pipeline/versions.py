@@ -181,7 +181,7 @@ def encoded_columns(
     parts: list[list[Any]] = [[] for _ in types]
     for batch in from_python(table, types, names, RejectedRows(OnError.FAIL)):
         for place, column in enumerate(batch.columns):
-            parts[place].append(engine.encode_column(column))
+            parts[place].append(engine.storage.dictionary.encode_column(column))
     return [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.data.rows import Ids, Rows
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.equality.classes import Classes, expanded
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.functions.builtins import evaluate, holds
@@ -80,27 +80,27 @@ class Members:
 
     def decode(self, identity: int) -> Value:
         """The value of an id."""
-        value: Value = self._engine.dictionary.decode(identity)
+        value: Value = self._engine.storage.dictionary.decode(identity)
         return value
 
     def identity(self, term: Term, row: Mapping[Variable, int]) -> int:
         """The id of a term in an instance."""
         if isinstance(term, Variable):
             return row[term]
-        return int(self._engine.identity(term.value))
+        return int(self._engine.storage.dictionary.encode(term.value))
 
     def key(self, values: Sequence[Value]) -> Key:
         """The ids of values."""
-        return tuple(int(self._engine.identity(value)) for value in values)
+        return tuple(int(self._engine.storage.dictionary.encode(value)) for value in values)
 
     # ---- explicit facts
 
     def explicit(self, predicate: str, key: Key) -> list[Key]:
         """The explicit facts that a fact over representatives represents."""
-        if predicate not in self._engine.relations():
+        if predicate not in self._engine.storage.relations():
             return []
         rows = self._classes.expand(Rows(tuple(np.array([each], np.int32) for each in key), 1))
-        standing = self._engine.standing(predicate, rows.columns, rows.count)
+        standing = self._engine.storage.row_flags(predicate, rows.columns, rows.count)
         columns = [column[(standing & int(Flag.EXPLICIT)) != 0].tolist() for column in rows.columns]
         if not columns:
             return [()] if standing[0] & int(Flag.EXPLICIT) else []
@@ -111,7 +111,7 @@ class Members:
     def found(self, rule: Rule, number: int, key: Key) -> RuleInstances:
         """The instances of a rule, over members, whose heads a fact over representatives represents."""
         bound = self._over_representatives(rule)
-        table = self._engine.table(bound.head.predicate)
+        table = self._engine.catalog.table(bound.head.predicate)
         table.complete()
         rows = table.find([np.array([each], np.int32) for each in key], 1)
         found = self._instances.find(bound, number, rows[rows >= 0])
@@ -135,7 +135,7 @@ class Members:
     def _term(self, term: Term) -> Term:
         if isinstance(term, Variable):
             return term
-        (representative,) = self.representatives((int(self._engine.identity(term.value)),))
+        (representative,) = self.representatives((int(self._engine.storage.dictionary.encode(term.value)),))
         return Constant(self.decode(representative))
 
     def _chosen(
@@ -184,7 +184,7 @@ class Members:
             value = evaluate(literal.expression, binding)
             if value is None:
                 return False
-            identity = int(self._engine.identity(value))
+            identity = int(self._engine.storage.dictionary.encode(value))
             return row.setdefault(literal.variable, identity) == identity
         assert isinstance(literal, Comparison | Condition)
         return bool(holds(literal, binding))
@@ -197,7 +197,7 @@ class Members:
             else Constant(self.decode(self.identity(term, row)))
             for term in atom.terms
         ]
-        _, count = self._engine.answer(
+        _, count = self._engine.plans.answer(
             Rule(Atom(ABSENT, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
         )
         return not count

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids
-from tidelog.engine.columnar.transactions.change_runner import RowSet
-from tidelog.engine.protocol import Effect, Flag, Where
+from tidelog.engine.columnar.transactions.row_sets import RowSet
+from tidelog.engine.flags import Effect, Flag, Where
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import Atom, Constant, Program, Rule, Term, Variable, literal_variables
@@ -26,7 +26,7 @@ from tidelog.plan.reserved_relations import EXPLAINED, INSTANCES
 from tidelog.proof.explanation import NodeKind, ground_atom
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- Instances of rules, found from their heads by plans that given facts bind. Mutates the engine.
 #
@@ -57,7 +57,7 @@ class RuleInstances:
 class InstanceFinder:
     """Finds the instances of rules; plans are cached for as long as the rules are used."""
 
-    def __init__(self, engine: ClosingEngine) -> None:
+    def __init__(self, engine: ColumnarEngine) -> None:
         self.engine = engine
         self._rules: dict[str, list[tuple[Rule, int]]] = {}
         self._of: Sequence[Rule] = ()
@@ -91,30 +91,32 @@ class InstanceFinder:
         variables = variables_of_rule(rule)
         temporary = f"{INSTANCES} {len(variables)}"
         for relation in {atom.predicate for atom in (rule.head, *rule.positive, *rule.negated)}:
-            engine.table(relation).complete()
-        engine.scratch(temporary, len(variables))
+            engine.catalog.table(relation).complete()
+        engine.storage.define_temporary(temporary, len(variables))
         plan = self._plans.get(rule)
         if plan is None:
-            plan = engine.prepare_change(Changes(rule, number, (), engine).instances(temporary, variables))
+            plan = engine.change_plans.prepare(
+                Changes(rule, number, (), engine.storage).instances(temporary, variables)
+            )
             self._plans[rule] = plan
         try:
-            engine.run([plan], RowSet({rule.head.predicate: rows}), FOUND)
-            columns, count = engine.rows(temporary)
+            engine.change_plans.run([plan], RowSet({rule.head.predicate: rows}), FOUND)
+            columns, count = engine.storage.rows(temporary)
             copied = {name: column.copy() for name, column in zip(variables, columns, strict=True)}
         finally:
-            engine.clear(temporary)
+            engine.storage.clear(temporary)
         return RuleInstances(rule, number, copied, count)
 
     def rows(self, atom: Atom, found: RuleInstances) -> Positions:
         """The rows of the facts that an atom is in each instance."""
         columns = [self._column(term, found) for term in atom.terms]
-        rows: Positions = self.engine.table(atom.predicate).find(columns, found.count)
+        rows: Positions = self.engine.catalog.table(atom.predicate).find(columns, found.count)
         return rows
 
     def _column(self, term: Variable | Constant, found: RuleInstances) -> Ids:
         if isinstance(term, Variable):
             return found.columns[term]
-        return np.full(found.count, self.engine.identity(term.value), np.int32)
+        return np.full(found.count, self.engine.storage.dictionary.encode(term.value), np.int32)
 
 
 def variables_of_rule(rule: Rule) -> tuple[Variable, ...]:
@@ -380,7 +382,7 @@ class FactSearch:
         self._levels = 0  # that have been searched
         self._lowest: dict[int, int] = {}  # the instance of the lowest step to each node
         self._goal = int(self._graph.add_nodes(1, step=1)[0])
-        is_explicit = bool(self._engine.table(relation).flags[row] & EXPLICIT)
+        is_explicit = bool(self._engine.catalog.table(relation).flags[row] & EXPLICIT)
         self._is_explicit = is_explicit and not relation.startswith(EXPLAINED)
         self._facts[self._goal] = relation, row
         self._known[relation] = {row: self._goal}
@@ -430,8 +432,8 @@ class FactSearch:
         if isinstance(node, Atom):
             return node
         relation, row = self._facts[node]
-        decode = self._engine.dictionary.decode
-        columns = self._engine.table(relation).columns
+        decode = self._engine.storage.dictionary.decode
+        columns = self._engine.catalog.table(relation).columns
         return Atom(relation, tuple(Constant(decode(int(column[row]))) for column in columns))
 
     def _step(self, instance: int) -> ProofStep[FactNode]:
@@ -441,7 +443,7 @@ class FactSearch:
         is_fact = int(self._graph.heads[instance]) in self._facts
         if is_fact and found.rule.aggregations:
             return ProofStep(NodeKind.AGGREGATE, tuple(body), found)
-        binding = found.binding(place, self._engine.dictionary) if HOLDS in body else {}
+        binding = found.binding(place, self._engine.storage.dictionary) if HOLDS in body else {}
         atoms = zip(body, found.rule.positive, strict=True)
         nodes = tuple(ground_atom(atom, binding) if node == HOLDS else node for node, atom in atoms)
         return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, place)
@@ -473,7 +475,7 @@ class FactSearch:
 
     def _add_groups(self, found: RuleInstances, heads: Numbers, bodies: Numbers) -> None:
         """Instances of an aggregate rule need all rows of a group, and each row one instance of the body."""
-        for group in groups_of(found, heads, self._engine.dictionary):
+        for group in groups_of(found, heads, self._engine.storage.dictionary):
             rows = self._graph.add_nodes(group.rows, step=0)
             needed = np.concatenate(([HOLDS], rows))[None, :]
             self._graph.add_instances(found, rows[group.row_of], bodies[group.members], group.members)
@@ -487,7 +489,7 @@ class FactSearch:
     def _nodes(self, relation: str, rows: Positions) -> Numbers:
         """The nodes of facts: HOLDS where explicit; others that are new wait for the next level."""
         nodes = np.full(len(rows), HOLDS)
-        derived = np.flatnonzero((self._engine.table(relation).flags[rows] & EXPLICIT) == 0)
+        derived = np.flatnonzero((self._engine.catalog.table(relation).flags[rows] & EXPLICIT) == 0)
         if not len(derived):
             return nodes
         unique, inverse = np.unique(rows[derived], return_inverse=True)

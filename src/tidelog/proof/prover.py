@@ -12,6 +12,7 @@ import numpy as np
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, Rows, concatenate, distinct
 from tidelog.data.rows import keys_of as keys_of_rows
+from tidelog.engine.fixpoint import derive
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
     Assignment,
@@ -59,7 +60,7 @@ from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
 from tidelog.rewrite.renaming import AdornedKind as AdornedKind
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- The facts that a query asks for, by magic sets, in the relations of the program itself.
 #
@@ -77,36 +78,36 @@ def demanded(query: Query, context: QueryContext) -> Iterator[None]:
     Nothing else is derived yet.
     """
     engine = context.engine
-    options = MagicOptions(context.explicit, expected_growth(engine), refined=False)
+    options = MagicOptions(context.explicit, expected_growth(engine.storage), refined=False)
     asked = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
     made = rewrite(context.program.rules, [asked], options).apart(ONCE)
     with relations(made, engine):
         add_facts(made.seeds, engine)
         numbers = {id(rule): number for number, rule in enumerate(made.rules)}
-        engine.derive(strata(made.rules), numbers, context.listen, context.check, context.modules)
+        derive(engine, strata(made.rules), numbers, context.listen, context.check, context.modules)
         found = _derived(made, engine)
     try:
-        engine.restore(found)
+        engine.replacement.restore(found)
         yield
     finally:
-        engine.forget_derived(found.keys())
+        engine.replacement.forget_derived(found.keys())
 
 
-def _derived(made: Rewritten, engine: ClosingEngine) -> dict[str, Answers]:
+def _derived(made: Rewritten, engine: ColumnarEngine) -> dict[str, Answers]:
     """Return the facts of each predicate that were derived in some pattern, without explicit ones."""
     parts: dict[str, list[Rows]] = {}
     for name, relation in made.relations.items():
         if relation.kind is AdornedKind.ADORNED:
-            parts.setdefault(relation.predicate, []).append(Rows(*engine.rows(name)))
+            parts.setdefault(relation.predicate, []).append(Rows(*engine.storage.rows(name)))
     return {name: _new(name, several, engine) for name, several in parts.items()}
 
 
-def _new(relation: str, parts: list[Rows], engine: ClosingEngine) -> Answers:
+def _new(relation: str, parts: list[Rows], engine: ColumnarEngine) -> Answers:
     """Return the rows that the relation does not have, each once."""
     rows = concatenate(parts)
     if not rows.columns:
-        return (), int(rows.count > 0 and not engine.size(relation))
-    is_new = engine.standing(relation, rows.columns, rows.count) == 0
+        return (), int(rows.count > 0 and not engine.storage.size(relation))
+    is_new = engine.storage.row_flags(relation, rows.columns, rows.count) == 0
     unique = np.unique(np.column_stack([column[is_new] for column in rows.columns]), axis=0)
     return tuple(np.ascontiguousarray(column) for column in unique.T), len(unique)
 
@@ -279,7 +280,7 @@ class ProofSpace(Protocol[Goal]):
 class Prover:
     """Finds proofs in what is derived. Keeps the plans of rules for the next time."""
 
-    def __init__(self, engine: ClosingEngine, origin: Origin) -> None:
+    def __init__(self, engine: ColumnarEngine, origin: Origin) -> None:
         self._engine = engine
         self._instances = InstanceFinder(engine)
         self._origin = origin
@@ -328,7 +329,7 @@ class Prover:
             for goal in goals:
                 search = space.search(goal)
                 endings = search.run(wanted)
-                trees = ProofTrees(search, self._engine.dictionary, self._origin, most_rows)
+                trees = ProofTrees(search, self._engine.storage.dictionary, self._origin, most_rows)
                 proofs += [trees.ending_with(ending) for ending in endings]
         return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
 
@@ -340,13 +341,13 @@ class Prover:
             yield facts
             return
         relation = f"{space.asked} {len(answers.columns)}"
-        self._engine.scratch(relation, len(answers.columns))
+        self._engine.storage.define_temporary(relation, len(answers.columns))
         try:
             goals = space.add(relation, answers)
             self._instances.ask(replace(rule, head=Atom(relation, rule.head.terms)))
             yield goals
         finally:
-            self._engine.clear(relation)
+            self._engine.storage.clear(relation)
 
 
 class FactSpace:
@@ -364,10 +365,14 @@ class FactSpace:
         rule = query.rule
         atom = the_atom(rule)
         if atom is not None and not rule.head.terms:
-            ids = [self._engine.identity(term.value) for term in atom.terms if isinstance(term, Constant)]
+            ids = [
+                self._engine.storage.dictionary.encode(term.value)
+                for term in atom.terms
+                if isinstance(term, Constant)
+            ]
             columns = [np.array([identity], np.int32) for identity in ids]
-            return (), int(self._engine.standing(atom.predicate, columns, 1)[0] != 0)
-        return self._engine.answer(rule)
+            return (), int(self._engine.storage.row_flags(atom.predicate, columns, 1)[0] != 0)
+        return self._engine.plans.answer(rule)
 
     def goals(self, rule: Rule, answers: Rows) -> list[tuple[str, int]] | None:
         """The facts that the answers are, if the query is one atom."""
@@ -379,7 +384,7 @@ class FactSpace:
 
     def add(self, relation: str, answers: Rows) -> list[tuple[str, int]]:
         """Answers as facts of a relation."""
-        self._engine.add(relation, answers.columns, answers.count)
+        self._engine.storage.add(relation, answers.columns, answers.count)
         return [(relation, row) for row in range(answers.count)]
 
     def search(self, goal: tuple[str, int]) -> FactSearch:
@@ -423,7 +428,7 @@ class MemberSpace:
     def add(self, relation: str, answers: Rows) -> Sequence[MemberNode]:
         """Answers as facts of a relation, which has them over representatives."""
         own = distinct([self._equality_view.classes.normalise(answers)])
-        self._instances.engine.add(relation, own.columns, own.count)
+        self._instances.engine.storage.add(relation, own.columns, own.count)
         return [Direct(relation, key) for key in keys_of_rows(answers)]
 
     def search(self, goal: MemberNode) -> MemberSearch:

@@ -220,7 +220,7 @@ class Stages:
     def _identity(self, term: Term, binding: StageBinding) -> int | None:
         if isinstance(term, Variable):
             return binding.get(term.name)
-        return int(self.store.engine.identity(term.value))
+        return int(self.store.engine.storage.dictionary.encode(term.value))
 
     # ---- forward
 
@@ -247,7 +247,7 @@ class Stages:
             changed = list(gained)
 
     def _gained(self, instance: TimedInstance) -> IntervalLists:
-        """The points that an instance proves now, and empty_lists has proved before."""
+        """The points that an instance proves now, and none has proved before."""
         known = self.known[instance.head]
         lists = self.body_times(instance, lambda fact: self.known[fact].now)
         lists = lists.shifted(*instance.ready.moves)
@@ -468,7 +468,7 @@ class Planner:
         return low, high
 
     def _closed(self, ends: Ends) -> Ends:
-        """A stretch with its ends: empty_lists need hold at a witness itself."""
+        """A stretch with its ends: nothing need hold at a witness itself."""
         left, right = ends
         if self._timeline.is_integer:
             return left - 1, right + 1
@@ -575,11 +575,11 @@ class TimedTrees:
         return ProofNode(NodeKind.METRIC, grounded_metric(literal, binding), children, height, time=time)
 
     def _binding(self, instance: TimedInstance) -> Binding:
-        decode = self._stages.store.engine.dictionary.decode
+        decode = self._stages.store.engine.storage.dictionary.decode
         return {Variable(name): decode(identity) for name, identity in instance.binding.items()}
 
     def _atom(self, fact: FactKey) -> Atom:
-        decode = self._stages.store.engine.dictionary.decode
+        decode = self._stages.store.engine.storage.dictionary.decode
         return Atom(fact.predicate, tuple(Constant(decode(identity)) for identity in fact.key))
 
     def _interval(self, ends: Ends) -> Interval:
@@ -659,7 +659,7 @@ class TimedProver:
                 yield Goal(fact, asked)
 
     def _always(self, fact: FactKey) -> ProofNode:
-        decode = self._time.engine.dictionary.decode
+        decode = self._time.engine.storage.dictionary.decode
         return self._without(Fact(fact.predicate, tuple(map(decode, fact.key))))
 
 

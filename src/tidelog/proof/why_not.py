@@ -181,14 +181,16 @@ class WhyNotSearch:
         atom = self._goal(query)
         values = [term.value for term in atom.terms if isinstance(term, Constant)]
         relation = f"{DOUBTED} {len(values)}"
-        self._engine.scratch(relation, len(values))
+        self._engine.storage.define_temporary(relation, len(values))
         try:
-            columns = [np.array([self._engine.identity(value)], np.int32) for value in values]
-            self._engine.add(relation, columns, 1)
+            columns = [
+                np.array([self._engine.storage.dictionary.encode(value)], np.int32) for value in values
+            ]
+            self._engine.storage.add(relation, columns, 1)
             rules = self._instances.rules_of(atom.predicate)
             found = [each for rule, number in rules for each in self._failures(rule, number, relation, limit)]
         finally:
-            self._engine.clear(relation)
+            self._engine.storage.clear(relation)
         return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
 
     def _goal(self, query: Query) -> Atom:
@@ -198,9 +200,13 @@ class WhyNotSearch:
         if atom is None or query.variables:
             message, help = f"`{text}` is not a single fact", "ask about one fact, without variables"
             raise ProgramError(Diagnostic(NOT_A_FACT, message, help=help))
-        ids = [self._engine.identity(term.value) for term in atom.terms if isinstance(term, Constant)]
+        ids = [
+            self._engine.storage.dictionary.encode(term.value)
+            for term in atom.terms
+            if isinstance(term, Constant)
+        ]
         columns = [np.array([identity], np.int32) for identity in ids]
-        if self._engine.standing(atom.predicate, columns, 1)[0]:
+        if self._engine.storage.row_flags(atom.predicate, columns, 1)[0]:
             message, help = f"`{text}` holds", "ask why it does: `tidelog explain`, `reasoner.explain(…)`"
             raise ProgramError(Diagnostic(NOT_A_FACT, message, help=help))
         return atom
@@ -258,7 +264,7 @@ class WhyNotSearch:
 
     def _parts(self, rule: Rule, attempt: Attempt) -> tuple[JudgedLiteral, ...]:
         """The literals of the nearest instance, each with what is known of it."""
-        binding = attempt.found.binding(0, self._engine.dictionary)
+        binding = attempt.found.binding(0, self._engine.storage.dictionary)
         states = {
             **dict.fromkeys(attempt.open, LiteralState.OPEN),
             **dict.fromkeys(attempt.omitted, LiteralState.FAILS),
@@ -278,14 +284,14 @@ class WhyNotSearch:
         columns = attempt.found.columns
         bound = [term for term in literal.terms if isinstance(term, Variable) and term in columns]
         rows = dict.fromkeys(zip(*(columns[term].tolist() for term in bound), strict=True))
-        decode = self._engine.dictionary.decode
+        decode = self._engine.storage.dictionary.decode
         bindings = (dict(zip(bound, map(decode, row), strict=True)) for row in (rows or {(): None}))
         facts = [ground_atom(literal, binding) for binding in islice(bindings, limit)]
         return facts, max(0, len(rows) - limit)
 
     def _other_value(self, rule: Rule, number: int, found: RuleInstances) -> Failure:
         """The body of an aggregate rule holds, but the group has other values."""
-        given = (tuple(map(Constant, row)) for row in heads_of(rule, found, self._engine.dictionary))
+        given = (tuple(map(Constant, row)) for row in heads_of(rule, found, self._engine.storage.dictionary))
         parts = tuple(JudgedLiteral(Atom(rule.head.predicate, terms), LiteralState.GIVEN) for terms in given)
         return Failure(rule, number, parts)
 

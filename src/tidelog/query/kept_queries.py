@@ -35,7 +35,7 @@ from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import MagicOptions, is_closed, rewrite
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 NO_UPDATE = Update({}, {})
 
@@ -95,7 +95,7 @@ class QueryStep:
 class KeptQueries:
     """All kept queries of a reasoner."""
 
-    def __init__(self, engine: ClosingEngine) -> None:
+    def __init__(self, engine: ColumnarEngine) -> None:
         self._engine = engine
         self._asked: dict[str, KeptQuery] = {}
         self._is_full = False  # whether maintainers know the program's own rules too
@@ -164,7 +164,7 @@ class KeptQueries:
             return QueryStep(update, self.whole(before, kept), self.whole(after, kept), kept)
         first, last = self.whole(before, self.kept), self.whole(after, kept)
         old, new = frozenset(first.rules), frozenset(last.rules)
-        dictionary = self._engine.dictionary
+        dictionary = self._engine.storage.dictionary
         return QueryStep(
             Update(
                 {**update.removed, **rows_by_relation(self.kept.seeds - kept.seeds, dictionary)},
@@ -196,7 +196,7 @@ class KeptQueries:
     def define(self, kept: KeptProgram) -> None:
         """Create the relations of kept queries."""
         for name, arity in kept.arities.items():
-            self._engine.define(name, arity)
+            self._engine.storage.define(name, arity)
         self._made.update(kept.arities)
 
     def adopt(self, step: QueryStep, asked: KeptQuery | None = None, *, forgotten: bool = False) -> None:
@@ -224,8 +224,8 @@ class KeptQueries:
     def withdraw(self) -> None:
         """Drop all relations of kept queries, and the counters."""
         for name in self._made:
-            self._engine.drop(name)
-        self._engine.forget_counters()
+            self._engine.storage.drop(name)
+        self._engine.counters.forget()
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -283,12 +283,12 @@ class KeptQueries:
         return self._costs[key]
 
     def _size(self, name: str) -> int:
-        return int(self._engine.size(name)) if name in self._engine.relations() else 0
+        return int(self._engine.storage.size(name)) if name in self._engine.storage.relations() else 0
 
     # ---- facts
 
     def _facts_of(self, relation: str) -> dict[str, Rows]:
-        columns, count = self._engine.rows(relation)
+        columns, count = self._engine.storage.rows(relation)
         return {relation: Rows(columns, count)} if count else {}
 
 

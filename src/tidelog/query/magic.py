@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows
+from tidelog.engine.fixpoint import derive
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
@@ -25,7 +26,7 @@ from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
 from tidelog.rewrite.renaming import AdornedKind
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 ONCE = "once"  # distinguishes the relations of a query that is asked once from those of kept queries
 DERIVED = "derived"  # the key of the rewritten program in the notes of a context
@@ -44,10 +45,10 @@ class Magic:
             add_facts(made.seeds, engine)
             context.notes[DERIVED] = made
             numbers = {id(rule): number for number, rule in enumerate(made.rules)}
-            engine.derive(strata(made.rules), numbers, context.listen, context.check, context.modules)
-            if context.is_constrained and engine.size(MAGIC_BOTTOM):
+            derive(engine, strata(made.rules), numbers, context.listen, context.check, context.modules)
+            if context.is_constrained and engine.storage.size(MAGIC_BOTTOM):
                 raise inconsistency(context.program)
-            return engine.rows(MAGIC_ANSWERS)
+            return engine.storage.rows(MAGIC_ANSWERS)
 
     def explain(self, query: Query, context: QueryContext) -> str:
         """The patterns that the query asks for, and the predicates that are derived in full."""
@@ -67,7 +68,7 @@ def _rewrite(query: Query, context: QueryContext) -> Rewritten:
     asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
     if context.is_constrained:
         asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
-    options = MagicOptions(context.explicit, expected_growth(context.engine))
+    options = MagicOptions(context.explicit, expected_growth(context.engine.storage))
     return rewrite(context.program.rules, asked, options).apart(ONCE)
 
 
@@ -82,16 +83,16 @@ def described(made: Rewritten, context: QueryContext) -> str:
 
 
 @contextmanager
-def relations(made: Rewritten, engine: ClosingEngine) -> Iterator[None]:
+def relations(made: Rewritten, engine: ColumnarEngine) -> Iterator[None]:
     """Define the relations of a rewritten program inside the block, and drop them afterwards."""
     arities = arities_of(made)
     for name, arity in arities.items():
-        engine.define(name, arity)
+        engine.storage.define(name, arity)
     try:
         yield
     finally:
         for name in arities:
-            engine.drop(name)
+            engine.storage.drop(name)
 
 
 def arities_of(made: Rewritten) -> dict[str, int]:
@@ -102,10 +103,10 @@ def arities_of(made: Rewritten) -> dict[str, int]:
     return {**arities, **{seed.predicate: len(seed.values) for seed in made.seeds}}
 
 
-def add_facts(facts: Iterable[Fact], engine: ClosingEngine) -> None:
+def add_facts(facts: Iterable[Fact], engine: ColumnarEngine) -> None:
     """Add facts to their relations, as explicit ones."""
-    for relation, rows in rows_by_relation(facts, engine.dictionary).items():
-        engine.add(relation, rows.columns, rows.count)
+    for relation, rows in rows_by_relation(facts, engine.storage.dictionary).items():
+        engine.storage.add(relation, rows.columns, rows.count)
 
 
 def rows_by_relation(facts: Iterable[Fact], dictionary: Dictionary) -> dict[str, Rows]:

@@ -13,7 +13,6 @@ from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, without
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import Lock, locked
-from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, SourceText, counted, suggest
 from tidelog.logic.program import Atom, Constant, Literal, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query
@@ -28,7 +27,7 @@ from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_literals
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- Queries that are maintained. Mutates the engine.
 #
@@ -48,7 +47,7 @@ def no_longer_kept() -> ProgramError:
 class QueryKeeper(Protocol):
     """What keeps queries, as prepared and live queries use it."""
 
-    engine: ClosingEngine
+    engine: ColumnarEngine
 
     def forget(self, asked: KeptQuery) -> None:
         """Stop keeping a query; has no effect if it is not kept."""
@@ -74,7 +73,7 @@ class MaintainedQueries:
 
     def __init__(
         self,
-        engine: ClosingEngine,
+        engine: ColumnarEngine,
         demands: KeptQueries,
         carry_out: Callable[[QueryStep], None],
         program: Callable[[], Program],
@@ -108,12 +107,12 @@ class MaintainedQueries:
     def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
         self._program()  # recovers, if a fault has ended a transaction
-        answers: Answers = self.engine.rows(asked.name)
+        answers: Answers = self.engine.storage.rows(asked.name)
         return answers
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
-        encode = self.engine.dictionary.encode_python
+        encode = self.engine.storage.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
     def answer(self, asked: KeptQuery, row: Row) -> Answers:
@@ -121,7 +120,7 @@ class MaintainedQueries:
         self.check(asked)
         self._program()
         if not asked.parameters:
-            answers: Answers = self.engine.rows(asked.name)
+            answers: Answers = self.engine.storage.rows(asked.name)
             return answers
         rows = Rows(tuple(np.array([each], np.int32) for each in row), 1)
         body = asked.query.rule.body
@@ -132,9 +131,9 @@ class MaintainedQueries:
 
     def _bound(self, asked: KeptQuery, rows: Rows) -> Rows:
         """A maintained binding with the same answers: the binding itself, added now, if there is no other."""
-        if self.engine.standing(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
+        if self.engine.storage.row_flags(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
             return rows
-        if asked.backward in self.demands.kept.arities and self.engine.size(asked.backward):
+        if asked.backward in self.demands.kept.arities and self.engine.storage.size(asked.backward):
             (other,), (found,) = asked.variables, asked.parameters
             body = tuple(Atom(name, (found, other)) for name in (asked.name, asked.backward))
             columns, count = self._match(rows, Atom(BINDING, (other,)), body, (found,))
@@ -148,13 +147,13 @@ class MaintainedQueries:
         self, rows: Rows, given: Atom, body: tuple[Literal, ...], variables: tuple[Variable, ...]
     ) -> Answers:
         """The values of variables for which a body holds together with a fact."""
-        self.engine.define(BINDING, len(given.terms))
+        self.engine.storage.define(BINDING, len(given.terms))
         try:
-            self.engine.add(BINDING, rows.columns, 1)
-            self.engine.begin([BINDING])
-            answers: Answers = self.engine.answer(Rule(Atom(BINDING, variables), (given, *body)))
+            self.engine.storage.add(BINDING, rows.columns, 1)
+            self.engine.rounds.begin([BINDING])
+            answers: Answers = self.engine.plans.answer(Rule(Atom(BINDING, variables), (given, *body)))
         finally:
-            self.engine.drop(BINDING)
+            self.engine.storage.drop(BINDING)
         return answers
 
 
@@ -174,7 +173,7 @@ class RequeriedQueries:
     `recover` repairs what a fault has left, cached answers included.
     """
 
-    def __init__(self, engine: ClosingEngine, find: Find, recover: Callable[[], object]) -> None:
+    def __init__(self, engine: ColumnarEngine, find: Find, recover: Callable[[], object]) -> None:
         self.engine = engine
         self._find = find
         self._recover = recover
@@ -216,13 +215,13 @@ class RequeriedQueries:
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
-        encode = self.engine.dictionary.encode_python
+        encode = self.engine.storage.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
     def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding."""
         self.check(asked)
-        decode = self.engine.dictionary.decode
+        decode = self.engine.storage.dictionary.decode
         values = {
             name: Constant(decode(identity)) for name, identity in zip(asked.parameters, row, strict=True)
         }
@@ -347,7 +346,7 @@ class PreparedQuery:
         text = self._asked.query.text.strip()
         names = tuple(variable.name for variable in self._asked.variables)
         schema = self._schema(self._asked.query, names)
-        return Relation(text, names, columns, count, self._keeping.engine.dictionary, schema)
+        return Relation(text, names, columns, count, self._keeping.engine.storage.dictionary, schema)
 
     @locked
     def close(self) -> None:

@@ -33,7 +33,9 @@ class Lookup:
             help = "use another strategy, or derive everything first"
             raise ProgramError(Diagnostic(NOT_DERIVED, message, help=help))
         if not context.is_materialised:
-            context.engine.begin({atom.predicate for atom in (*query.rule.positive, *query.rule.negated)})
+            context.engine.rounds.begin(
+                {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}
+            )
         return context.answer(query)
 
     def explain(self, query: Query, context: QueryContext) -> str:
@@ -169,7 +171,7 @@ def _facts(needed: Collection[int], context: QueryContext) -> int:
     """How many explicit facts the rules read."""
     rules = context.program.rules
     read = {atom.predicate for number in needed for atom in (*rules[number].positive, *rules[number].negated)}
-    return sum(context.engine.size(name) for name in read)
+    return sum(context.engine.storage.size(name) for name in read)
 
 
 def _bound(made: Rewritten) -> list[str]:

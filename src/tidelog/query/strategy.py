@@ -28,7 +28,7 @@ from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Query
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
 Guarded = Callable[[Callable[[], Any]], Any]  # runs a function within limits
@@ -45,7 +45,7 @@ class QueryContext:
     """
 
     program: Program
-    engine: ClosingEngine
+    engine: ColumnarEngine
     is_materialised: bool
     materialise: Callable[[], None]  # derives everything; raises Inconsistent
     listen: Listener
@@ -61,7 +61,7 @@ class QueryContext:
     @property
     def explicit(self) -> frozenset[str]:
         """The derived predicates that have explicit facts too, as long as not everything is derived."""
-        return frozenset(name for name in self.program.derived if self.engine.size(name))
+        return frozenset(name for name in self.program.derived if self.engine.storage.size(name))
 
     def derived_in(self, query: Query) -> list[str]:
         """The derived predicates that a query mentions."""
@@ -71,7 +71,7 @@ class QueryContext:
 
     def answer(self, query: Query) -> Answers:
         """The rows of a query's head, all that it asks for being derived."""
-        return self.engine.answer(query.rule) if self.look_up is None else self.look_up(query)
+        return self.engine.plans.answer(query.rule) if self.look_up is None else self.look_up(query)
 
     @property
     def is_constrained(self) -> bool:

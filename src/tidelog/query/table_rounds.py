@@ -31,8 +31,8 @@ from tidelog.query.table_rules import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
-    from tidelog.engine.columnar.storage.rounds import Group
+    from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.engine.columnar.storage.rounds import TableGroup
 
 # ---- Tables of one component, filled in rounds. Mutates itself and the engine.
 #
@@ -71,7 +71,7 @@ class TabledComponent:
     def __init__(
         self,
         predicates: Sequence[str],
-        engine: ClosingEngine,
+        engine: ColumnarEngine,
         write: Callable[[CallPattern], Variant],
         together_with: Sequence[str] = (),
     ) -> None:
@@ -87,7 +87,7 @@ class TabledComponent:
         self._bytes: int | None = None  # None, if rows were added since it was computed
         self._relations: dict[str, None] = {}  # all that it owns, except those of asked and called subgoals
         self._asking: dict[str, SubgoalTable] = {}  # tables by the relations of asked subgoals
-        self._group: Group | None = None  # of all its relations
+        self._group: TableGroup | None = None  # of all its relations
         self._dispatch: list[Dispatch | None] = [None, None]  # of demands and of steps
 
     # ---- relations
@@ -300,8 +300,8 @@ class TabledComponent:
             rule = accepting(table.pattern, self._general(table.pattern))
             called, given = rule.head, Atom(lost, rule.head.terms)
             name = again[called.predicate] = f"{INSERTED}{called.predicate}"
-            engine.define(name, len(called.terms), FEW_DENSE_BYTES)
-            engine.clear(name)
+            engine.storage.define(name, len(called.terms), FEW_DENSE_BYTES)
+            engine.storage.clear(name)
             run_once(Rule(Atom(name, called.terms), (given, called)), engine)
             engine.rounds.advance([name])
             if run_once(replace(rule, body=(given, *rule.body)), engine):
@@ -367,7 +367,7 @@ class Retraction:
         self, component: TabledComponent, deleted: dict[str, str], check: Callable[[], None]
     ) -> None:
         self.component = component
-        self.engine: ClosingEngine = component.engine
+        self.engine: ColumnarEngine = component.engine
         self.deleted = deleted
         self.check = check
         self.retracted: dict[str, str] = {}  # the relations of retracted rows, by the relations they were in
@@ -394,9 +394,11 @@ class Retraction:
         while fresh := self.engine.rounds.advance_group(group):
             for step in steps.due(fresh):
                 step.run(self.check)
-        self.retracted = {name.removeprefix(RETRACTED): name for name in names if self.engine.size(name)}
+        self.retracted = {
+            name.removeprefix(RETRACTED): name for name in names if self.engine.storage.size(name)
+        }
         for relation, retracted in self.retracted.items():
-            self.engine.remove(relation, *self.engine.rows(retracted))
+            self.engine.storage.remove(relation, *self.engine.storage.rows(retracted))
 
     def restore(self) -> None:
         """Insert those again that another instance gives."""
@@ -411,8 +413,8 @@ class Retraction:
         """The deleted answers, by relation, once the component is completed."""
         for relation in map(answers_of, self.component.predicates):
             if relation in self.retracted:
-                columns, count = self.engine.rows(self.retracted[relation])
-                is_deleted = self.engine.standing(relation, columns, count) == 0
+                columns, count = self.engine.storage.rows(self.retracted[relation])
+                is_deleted = self.engine.storage.row_flags(relation, columns, count) == 0
                 if is_deleted.any():
                     yield (
                         relation,

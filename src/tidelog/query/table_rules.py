@@ -21,7 +21,7 @@ from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relax
 from tidelog.rewrite.magic_sets import STATED, substituted
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- The rules of tables: what a subgoal asks for, and what answers it.
 #
@@ -415,7 +415,7 @@ class GrowingStatistics:
 class DrivenRule:
     """A rule of tables, driven by the new rows of the atom at a position in its body."""
 
-    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: ClosingEngine) -> None:
+    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: ColumnarEngine) -> None:
         atom = rule.body[place]
         assert isinstance(atom, Atom)
         self.rule = rule
@@ -452,7 +452,7 @@ class DrivenRule:
 
     def run(self, check: Callable[[], None]) -> int:
         """Derive what follows from new rows; returns how many new facts there are."""
-        if self._generation != self._engine.generation:
+        if self._generation != self._engine.plans.catalog_version:
             self.forget_plan()
         ready = self.ready()
         if ready is None:
@@ -473,10 +473,10 @@ class DrivenRule:
         engine, rule = self._engine, self.rule
         if not all(map(engine.storage.size, self._read)):
             return None
-        plan = delta_plan(rule, 0, self._own, self._place, GrowingStatistics(engine, self._own))
-        self._generation = engine.generation
-        ready = engine.prepare(plan)
-        engine.plan_to_keep((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
+        plan = delta_plan(rule, 0, self._own, self._place, GrowingStatistics(engine.storage, self._own))
+        self._generation = engine.plans.catalog_version
+        ready = engine.plans.prepare(plan)
+        engine.plans.pin((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
         return ready
 
     def forget_plan(self) -> None:
@@ -484,7 +484,7 @@ class DrivenRule:
         self._ready = None
 
 
-def drives(rule: Rule, own: Collection[str], engine: ClosingEngine) -> list[DrivenRule]:
+def drives(rule: Rule, own: Collection[str], engine: ColumnarEngine) -> list[DrivenRule]:
     """A rule driven by each of its atoms in turn whose relation is one of `own`."""
     return [DrivenRule(rule, place, own, engine) for place in delta_pivots(rule, own)]
 
@@ -492,7 +492,7 @@ def drives(rule: Rule, own: Collection[str], engine: ClosingEngine) -> list[Driv
 class PreparedRule:
     """A rule driven by each of its atoms in turn whose relation is one of `own`."""
 
-    def __init__(self, rule: Rule, own: Collection[str], engine: ClosingEngine) -> None:
+    def __init__(self, rule: Rule, own: Collection[str], engine: ColumnarEngine) -> None:
         self.rule = rule
         self._engine = engine
         self._drives = drives(rule, own, engine)
@@ -513,8 +513,8 @@ class PreparedRule:
 
     def refresh_plans(self) -> None:
         """Discard plans if relations have grown much since, or have tombstones where they had none."""
-        size = self._engine.size
-        with_tombstones = list(filter(self._engine.has_dead, self._read))
+        size = self._engine.storage.size
+        with_tombstones = list(filter(self._engine.storage.has_tombstones, self._read))
         is_stale = with_tombstones != self._with_tombstones or self._sizes.stale(size)
         if is_stale:
             for drive in self._drives:
@@ -527,7 +527,7 @@ class PreparedRule:
 class Dispatch:
     """An index of rules by the relation that drives them, and the constants that its rows must have."""
 
-    def __init__(self, found: Iterable[DrivenRule], engine: ClosingEngine) -> None:
+    def __init__(self, found: Iterable[DrivenRule], engine: ColumnarEngine) -> None:
         self._engine = engine
         self._drives = tuple(found)
         self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[DrivenRule]]]] = {}
@@ -535,7 +535,7 @@ class Dispatch:
             by_columns = self._by_key.setdefault(drive.relation, {})
             by_columns.setdefault(drive.columns, {}).setdefault(drive.key, []).append(drive)
         self._growing = {name for drive in self._drives for name in drive.growing}
-        self._generation = engine.generation
+        self._generation = engine.plans.catalog_version
         self._sizes = PlannedSizes(FRESHNESS)
 
     def due(self, fresh: Iterable[str]) -> Iterator[DrivenRule]:
@@ -555,11 +555,11 @@ class Dispatch:
 
     def _refresh_plans(self) -> None:
         """Discard plans that read relations that were dropped or have grown much."""
-        size = self._engine.size
+        size = self._engine.storage.size
         is_due = self._sizes.is_due()
         grown: Collection[str] = ()
-        if self._generation != self._engine.generation:
-            self._generation = self._engine.generation
+        if self._generation != self._engine.plans.catalog_version:
+            self._generation = self._engine.plans.catalog_version
             grown = set(self._sizes.relations)
         elif is_due:
             grown = self._sizes.stale(size)
@@ -576,7 +576,7 @@ def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, .
 
 
 def run_together(
-    found: Iterable[DrivenRule], engine: ClosingEngine, check: Callable[[], None]
+    found: Iterable[DrivenRule], engine: ColumnarEngine, check: Callable[[], None]
 ) -> list[tuple[DrivenRule, int]]:
     """Run rules in turn; returns those that could match, each with the number of new facts."""
     prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
@@ -587,8 +587,8 @@ def run_together(
     return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
 
 
-def run_once(rule: Rule, engine: ClosingEngine) -> int:
+def run_once(rule: Rule, engine: ColumnarEngine) -> int:
     """Derive all that a rule gives; returns how many facts are new."""
-    if not all(engine.size(atom.predicate) for atom in rule.positive):
+    if not all(engine.storage.size(atom.predicate) for atom in rule.positive):
         return 0
     return engine.plans.prepare(full_plan(rule, 0, engine.storage))().new

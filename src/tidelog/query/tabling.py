@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ from tidelog.query.table_rules import (
 from tidelog.rewrite.magic_sets import substituted
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- Queries with parameters for their constants, and streams of answers.
 
@@ -153,7 +153,7 @@ class ProgramTables:
 
     def __init__(
         self,
-        engine: ClosingEngine,
+        engine: ColumnarEngine,
         rules: Sequence[Rule],
         *,
         memory: int = TABLE_MEMORY,
@@ -182,7 +182,7 @@ class ProgramTables:
     def _define(self) -> None:
         """Read the rules again, and which derived predicates have explicit facts."""
         derived = self._derived = {rule.head.predicate for rule in self._rules}
-        self._with_explicit = frozenset(name for name in derived if self._engine.size(name))
+        self._with_explicit = frozenset(name for name in derived if self._engine.storage.size(name))
         self._with_tombstones: frozenset[str] = frozenset()
         self._definitions = Definitions.of(self._rules, self._with_explicit)
         read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
@@ -199,7 +199,7 @@ class ProgramTables:
 
     def _write(self, pattern: CallPattern) -> Variant:
         """The rules of a pattern, with tables for all that they ask."""
-        return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine)))
+        return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine.storage)))
 
     def _with_tables(self, made: Variant) -> Variant:
         for asked in made.asked:
@@ -230,7 +230,7 @@ class ProgramTables:
         engine = self._engine
         self._clock += 1
         shape = self._shape(asked.rule)
-        engine.show(shape.explicit)
+        engine.rounds.mark_all_old(shape.explicit)
         with_tombstones = self._tombstoned(shape.explicit)
         if with_tombstones != shape.with_tombstones:
             shape.with_tombstones = with_tombstones
@@ -268,7 +268,7 @@ class ProgramTables:
 
         def write(_: CallPattern) -> Variant:
             made = variant(
-                pattern, definitions, expected_growth(self._engine), (rule,), (name, *together_with)
+                pattern, definitions, expected_growth(self._engine.storage), (rule,), (name, *together_with)
             )
             return self._with_tables(made)
 
@@ -294,7 +294,9 @@ class ProgramTables:
         """The patterns that a query may ask, itself or through others; nothing is evaluated."""
         asked = ParameterisedQuery.of(query)
         pattern = _pattern_of("?", asked.rule)
-        first = variant(pattern, self._definitions, expected_growth(self._engine), (asked.rule,), ("?",))
+        first = variant(
+            pattern, self._definitions, expected_growth(self._engine.storage), (asked.rule,), ("?",)
+        )
         found = dict.fromkeys(first.asked)
         waiting = list(found)
         while waiting:
@@ -376,7 +378,7 @@ class ProgramTables:
     @property
     def tally(self) -> TableCounts:
         """How large tables are, those of queries apart."""
-        size = self._engine.size
+        size = self._engine.storage.size
         components = self._components.values()
         patterns = [table.pattern for each in components for table in each.tables.values() if table.variant]
         predicates = {pattern.predicate for pattern in patterns}
@@ -410,11 +412,11 @@ class ProgramTables:
     def catch_up(self) -> None:
         """Apply the changes of explicit facts since the last query."""
         engine = self._engine
-        if {name for name in self._derived if engine.size(name)} != self._with_explicit:
+        if {name for name in self._derived if engine.storage.size(name)} != self._with_explicit:
             self._redefine()
         self._refresh_plans()
-        followed = {name: engine.follow(name) for name in self._explicit}
-        engine.show(self._explicit)
+        followed = {name: engine.change_log.poll(name) for name in self._explicit}
+        engine.rounds.mark_all_old(self._explicit)
         disturbed = {name for name, changes in followed.items() if changes is None}
         deleted = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
         came = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
@@ -438,9 +440,11 @@ class ProgramTables:
 
     def _tombstoned(self, relations: Iterable[str]) -> frozenset[str]:
         """The relations with tombstones: plans check the flags of their rows."""
-        return frozenset(filter(self._engine.has_dead, relations))
+        return frozenset(filter(self._engine.storage.has_tombstones, relations))
 
-    def _propagate(self, disturbed: set[str], went: dict[str, Answers], came: dict[str, Answers]) -> None:
+    def _propagate(
+        self, disturbed: set[str], went: Mapping[str, Answers], came: Mapping[str, Answers]
+    ) -> None:
         """Apply changes to the tables of components, the lowest first.
 
         Tables that cannot follow are dropped, and filled again when they are next asked.
@@ -468,7 +472,7 @@ class ProgramTables:
         if component.reads(retraction.deleted):
             retraction.retract()
         relations = [name for name in map(answers_of, component.predicates) if component.has(name)]
-        marks = {name: self._engine.size(name) for name in relations}
+        marks = {name: self._engine.storage.size(name) for name in relations}
         retraction.restore()
         again = component.call_again(retraction.retracted)
         for lower in self._demanded(component.follow({**inserted, **again}, True, self.check)):
@@ -476,8 +480,8 @@ class ProgramTables:
         deque(component.follow({**inserted, **again}, False, self.check), maxlen=0)
         deque(self._complete([component]), maxlen=0)
         for name, mark in marks.items():
-            if self._engine.size(name) > mark:
-                inserted[name] = self._stored(INSERTED, name, self._engine.appended(name, mark))
+            if self._engine.storage.size(name) > mark:
+                inserted[name] = self._stored(INSERTED, name, self._engine.rounds.rows_since(name, mark))
         for name, facts in retraction.answers():
             retraction.deleted[name] = self._stored(DELETED, name, facts)
 
@@ -485,10 +489,10 @@ class ProgramTables:
         """A relation that holds the deleted or inserted facts of another, all of them as new."""
         columns, rows = facts
         name = how + relation
-        self._engine.define(name, len(columns))
-        self._engine.clear(name)
-        self._engine.add(name, columns, rows)
-        self._engine.advance([name])
+        self._engine.storage.define(name, len(columns))
+        self._engine.storage.clear(name)
+        self._engine.storage.add(name, columns, rows)
+        self._engine.rounds.advance([name])
         return name
 
     def _drop(self, component: TabledComponent) -> None:

@@ -143,7 +143,7 @@ class Asker:
             raise
 
     def _related(self, query: Query, answers: Answers) -> Relation:
-        dictionary, schema = self._engine.dictionary, self._schema_of(query)
+        dictionary, schema = self._engine.storage.dictionary, self._schema_of(query)
         return Relation(query.text.strip(), query.variables, *answers, dictionary, schema)
 
     def _schema_of(self, query: Query, variables: tuple[str, ...] | None = None) -> LazySchema:
@@ -230,8 +230,10 @@ class Asker:
             with self._lock:
                 return self._listed(predicate, schema)
         with self._lock.reading:
-            columns, count = self._engine.rows(predicate.name)
-        return Relation(predicate.written, predicate.names, columns, count, self._engine.dictionary, schema)
+            columns, count = self._engine.storage.rows(predicate.name)
+        return Relation(
+            predicate.written, predicate.names, columns, count, self._engine.storage.dictionary, schema
+        )
 
     def _listed(self, predicate: Predicate, schema: LazySchema) -> Relation:
         """Return all facts of a predicate, with their times, or as equality has them listed."""
@@ -239,7 +241,7 @@ class Asker:
         if predicate.name in program.timed:
             return self._time.relation(predicate, schema)
         rows = self._program.equality.rows(program.static, predicate.name, self.equal)
-        parts = predicate.written, predicate.names, rows.columns, rows.count, self._engine.dictionary
+        parts = predicate.written, predicate.names, rows.columns, rows.count, self._engine.storage.dictionary
         return Relation(*parts, schema)
 
     def look_up(self, query: Query, is_whole: bool) -> Answers:

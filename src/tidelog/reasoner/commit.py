@@ -16,8 +16,8 @@ import numpy as np
 
 from tidelog.data.rows import Rows, distinct, select, without
 from tidelog.engine.events import Notice
+from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
-from tidelog.engine.protocol import Flag
 from tidelog.errors import Diagnostic, ProgramError, Severity
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query
@@ -50,7 +50,7 @@ from tidelog.temporal.temporal import NOT_CHANGED, Temporal, is_timed
 from tidelog.temporal.timed_changes import given_before
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 PROGRAM_CHANGED = "E634"
 NOT_EXPLICIT = "E631"
@@ -303,8 +303,8 @@ class Committer:
         before, after = commit.step.before.predicates, commit.step.after.predicates
         for name, predicate in after.items():
             if name not in before:
-                commit.on_rollback(partial(self._engine.drop, name))
-                self._engine.define(name, predicate.arity)
+                commit.on_rollback(partial(self._engine.storage.drop, name))
+                self._engine.storage.define(name, predicate.arity)
 
     def _extend_kept_queries(self, commit: PendingCommit) -> None:
         """Add what the update means for kept queries."""
@@ -395,7 +395,7 @@ class Committer:
         watched = {name: _described(asked) for name, asked in live.items()}
         schema = self._schema_of_change(change, live)
         number, seconds = self.history.commits + ahead, perf_counter() - commit.start
-        known, dictionary = change.program.predicates, self._engine.dictionary
+        known, dictionary = change.program.predicates, self._engine.storage.dictionary
         return Delta(net, known, dictionary, number, seconds, commit.notices, watched, schema)
 
     def _schema_of_change(
@@ -443,7 +443,9 @@ def check_kept(query: Query, program: Program) -> None:
         raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
 
 
-def normalise(change: Change, engine: ClosingEngine, time: Temporal) -> tuple[Update, tuple[Diagnostic, ...]]:
+def normalise(
+    change: Change, engine: ColumnarEngine, time: Temporal
+) -> tuple[Update, tuple[Diagnostic, ...]]:
     """Return the update of a transaction, and notices of what does not exist; raise if that is an error.
 
     A fact without times, of a predicate that has some, is given always.
@@ -454,7 +456,7 @@ def normalise(change: Change, engine: ClosingEngine, time: Temporal) -> tuple[Up
 class _Normalising:
     """A transaction whose facts are compared with the explicit ones of an engine."""
 
-    def __init__(self, change: Change, engine: ClosingEngine, time: Temporal) -> None:
+    def __init__(self, change: Change, engine: ColumnarEngine, time: Temporal) -> None:
         self._change = change
         self._engine = engine
         self._time = time
@@ -519,12 +521,14 @@ class _Normalising:
         return select(rows, (self._flags(name, rows) & EXPLICIT) != 0)
 
     def _flags_of_all(self, rows: Mapping[str, Rows]) -> Any:
-        return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})
+        return self._engine.storage.all_row_flags(
+            {name: (some.columns, some.count) for name, some in rows.items()}
+        )
 
     def _flags(self, name: str, rows: Rows) -> Any:
         if name not in self._change.before.predicates:
             return np.zeros(rows.count, np.uint8)
-        return self._engine.standing(name, rows.columns, rows.count)
+        return self._engine.storage.row_flags(name, rows.columns, rows.count)
 
     def _check_explicit(self, name: str, staged: Sequence[StagedRows]) -> None:
         """Note every fact to delete that is not explicit, nor given at some time."""
@@ -557,7 +561,7 @@ class _Normalising:
     def _texts(self, name: str, rows: Rows, positions: Sequence[int]) -> list[str]:
         """Return facts as the program would write them."""
         writing = Writing.of(self._change.program)
-        decode = self._engine.dictionary.decode
+        decode = self._engine.storage.dictionary.decode
         return [
             writing.fact(Fact(name, tuple(decode(int(column[position])) for column in rows.columns)))
             for position in positions

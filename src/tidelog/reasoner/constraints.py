@@ -35,7 +35,7 @@ from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.representatives import ALIAS, MARK
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 INCONSISTENT: Final = "E601"
 VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space
@@ -108,7 +108,7 @@ def _written(fact: Atom, writing: Writing) -> str:
 
 
 def check_consistency(
-    program: Program, equality: Axiomatised, demands: KeptQueries, engine: ClosingEngine
+    program: Program, equality: Axiomatised, demands: KeptQueries, engine: ColumnarEngine
 ) -> None:
     """Raise `Inconsistent` if constants are equal that must not be, or `bottom()` holds."""
     unequal = equality.violation(program)
@@ -116,14 +116,14 @@ def check_consistency(
         raise Inconsistent(unequal)
     effective = equality.meaning(program)
     demands.check_consistency(effective)
-    if BOTTOM not in effective.predicates or not engine.size(BOTTOM):
+    if BOTTOM not in effective.predicates or not engine.storage.size(BOTTOM):
         return
     writing = Writing.of(effective)
     found = [described(violation, writing) for violation in violations(effective, engine)]
     raise Inconsistent(found) if found else inconsistency(effective)
 
 
-def violations(program: Program, engine: ClosingEngine) -> list[ConstraintViolation]:
+def violations(program: Program, engine: ColumnarEngine) -> list[ConstraintViolation]:
     """Return a violation of each of the first rules that derive `bottom()`; the engine has all facts."""
     search = _Search(program, engine)
     found: list[ConstraintViolation] = []
@@ -136,11 +136,11 @@ def violations(program: Program, engine: ClosingEngine) -> list[ConstraintViolat
 class _Search:
     """Searches all facts for instances of rules. Mutable: the derivations that it has found are cached."""
 
-    def __init__(self, program: Program, engine: ClosingEngine) -> None:
+    def __init__(self, program: Program, engine: ColumnarEngine) -> None:
         self.program = program
         self.engine = engine
         self._derivations: dict[Atom, RuleInstance | None] = {}
-        facts = sum(engine.size(name) for name in engine.relations())
+        facts = sum(engine.storage.size(name) for name in engine.storage.relations())
         self.most = MOST_COMPARED if facts <= MANY_FACTS else 1
 
     def violation(self, rule: Rule) -> Iterator[ConstraintViolation]:
@@ -181,14 +181,14 @@ def _for_head(rule: Rule, fact: Atom) -> Rule:
 
 
 def _instances(
-    rule: Rule, engine: ClosingEngine, most: int, other_than: Atom | None = None
+    rule: Rule, engine: ColumnarEngine, most: int, other_than: Atom | None = None
 ) -> list[RuleInstance]:
     """Return some instances of a rule: those with most explicit facts, the first of these in order of ids.
 
     None of their facts is the one that they are to explain.
     """
     variables = tuple(dict.fromkeys(each for atom in rule.positive for each in literal_variables(atom)))
-    columns, count = engine.answer(Rule(Atom(VIOLATIONS, variables), rule.body))
+    columns, count = engine.plans.answer(Rule(Atom(VIOLATIONS, variables), rule.body))
     if not count:
         return []
     order = np.lexsort(columns[::-1])[:MOST_INSTANCES] if columns else np.zeros(1, np.int64)
@@ -208,9 +208,9 @@ def _instances(
     return found
 
 
-def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: ClosingEngine) -> Atom:
+def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: ColumnarEngine) -> Atom:
     """Return the fact that an atom is in a row of values."""
-    decode = engine.dictionary.decode
+    decode = engine.storage.dictionary.decode
     terms = (
         Constant(decode(int(values[term][row]))) if isinstance(term, Variable) else term
         for term in atom.terms
@@ -218,16 +218,16 @@ def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: ClosingEn
     return Atom(atom.predicate, tuple(terms))
 
 
-def _are_explicit(atom: Atom, values: dict[Variable, Any], rows: int, engine: ClosingEngine) -> Any:
+def _are_explicit(atom: Atom, values: dict[Variable, Any], rows: int, engine: ColumnarEngine) -> Any:
     """Return which rows of values make an explicit fact of an atom."""
     columns = [
         values[term]
         if isinstance(term, Variable)
-        else np.full(rows, engine.dictionary.encode_values([term.value])[0], np.int32)
+        else np.full(rows, engine.storage.dictionary.encode_values([term.value])[0], np.int32)
         for term in atom.terms
     ]
     name = atom.predicate.removesuffix(MARK)  # explicit facts are stored with the constants they were given
-    return (engine.standing(name, columns, rows) & Flag.EXPLICIT) != 0
+    return (engine.storage.row_flags(name, columns, rows) & Flag.EXPLICIT) != 0
 
 
 # ---- where the facts are divided among processes

@@ -12,6 +12,7 @@ import numpy as np
 
 from tidelog.data.rows import Rows, total
 from tidelog.engine.events import FactsRemoved
+from tidelog.engine.fixpoint import derive
 from tidelog.engine.interrupts import Lock
 from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Inconsistent
@@ -28,7 +29,7 @@ from tidelog.temporal.temporal import Restored, Temporal, restore_times
 from tidelog.temporal.timed_changes import restore_given
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 
 class Deriver:
@@ -51,7 +52,7 @@ class Deriver:
         processes: int | None,
     ) -> None:
         self._runtime = runtime
-        self._engine: ClosingEngine = runtime.engine
+        self._engine: ColumnarEngine = runtime.engine
         self._program = program
         self._derived = derived
         self._loader = loader
@@ -127,10 +128,10 @@ class Deriver:
         with limits.guarding():
             if self._demands.are_there:
                 self._demands.withdraw()
-            self._engine.forget_counters()
+            self._engine.counters.forget()
             self._forget_derived(self._derived.was_materialised)
             self._loader.load_program()
-            self._engine.check = limits.check  # loading has had limits of its own
+            self._engine.limits.check = limits.check  # loading has had limits of its own
             self._derived.was_materialised = True
             state.equality.check(state.current)
             if self._processes is not None and state.current.timed:
@@ -146,8 +147,8 @@ class Deriver:
     def _forget_derived(self, is_needed: bool) -> None:
         """Delete derived facts, if that is needed or some are tombstones."""
         derived = self._program.effective.derived
-        if is_needed or any(map(self._engine.has_dead, derived)):
-            self._engine.forget_derived(derived)
+        if is_needed or any(map(self._engine.storage.has_tombstones, derived)):
+            self._engine.replacement.forget_derived(derived)
 
     def _derive(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
         """Derive everything by the rules as they are now, or by some of them."""
@@ -164,7 +165,7 @@ class Deriver:
         state, runtime = self._program, self._runtime
         numbers = {id(rule): number for number, rule in enumerate(state.whole.rules)}
         layers = state.strata if rules is None else strata(rules, state.effective.predicates)
-        self._engine.derive(layers, numbers, runtime.tell, runtime.check, self._modules)
+        derive(self._engine, layers, numbers, runtime.tell, runtime.check, self._modules)
 
     def _keep_by_rules(self) -> None:
         """Maintain the answers of kept queries from derived facts, now that all are derived."""
@@ -195,10 +196,10 @@ class Deriver:
 
         found, _ = self._found_in_processes(self._program.current, count, EqualityTask)
         (aliases,) = found.pop(ALIAS)
-        self._engine.drop(ALIAS)
-        self._engine.define(ALIAS, 2)
+        self._engine.storage.drop(ALIAS)
+        self._engine.storage.define(ALIAS, 2)
         if aliases[1]:
-            self._engine.add(ALIAS, *aliases)
+            self._engine.storage.add(ALIAS, *aliases)
         self._store_derived(found)
         self._program.equality.resume_restored(self._program.current.static, self._derive_here)
 
@@ -224,8 +225,8 @@ class Deriver:
         engine, runtime = self._engine, self._runtime
         return derive(
             program,
-            [*((name, *engine.rows(name)) for name in program.predicates), *more],
-            engine.dictionary,
+            [*((name, *engine.storage.rows(name)) for name in program.predicates), *more],
+            engine.storage.dictionary,
             count,
             timeout=runtime.limits().left,
             max_facts=runtime.max_facts,
@@ -241,9 +242,9 @@ class Deriver:
                 continue
             columns = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
             rows = sum(each for _, each in parts)
-            new = engine.standing(name, columns, rows) == 0
+            new = engine.storage.row_flags(name, columns, rows) == 0
             derived[name] = tuple(column[new] for column in columns), int(new.sum())
-        engine.restore(derived)
+        engine.replacement.restore(derived)
         self._runtime.statistics.derived = sum(rows for _, rows in derived.values())
 
     def rebuild(self, opened: OpenTransaction) -> None:
@@ -254,7 +255,7 @@ class Deriver:
         self._empty(opened)
         for name, rows in explicit.items():
             if name not in bindings:
-                engine.add(name, rows.columns, rows.count)
+                engine.storage.add(name, rows.columns, rows.count)
         if opened.was_materialised:
             self.complete()
         elif demands.asked:
@@ -285,10 +286,10 @@ class Deriver:
         static = state.current.static
         stored, derived = state.equality.restored(static, explicit, facts)
         for name, rows in stored.items():
-            engine.add(name, rows.columns, rows.count)
+            engine.storage.add(name, rows.columns, rows.count)
         for name in explicit:
             self._loader.data.note(name)
-        engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
+        engine.replacement.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
         with runtime.limits().guarding():
             state.equality.resume_restored(static, self._derive)
             if times is not None and restore_times(self._time, times, state.current):

@@ -36,7 +36,7 @@ from tidelog.reasoner.runtime import Runtime
 from tidelog.temporal.temporal import Temporal, is_timed
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 # ---- The line of a file that has a row, searched for on request: nothing is stored while loading.
 #
@@ -146,7 +146,7 @@ class FactOrigin:
 class FactSources:
     """Finds the lines of programs and data files that facts come from."""
 
-    engine: ClosingEngine
+    engine: ColumnarEngine
     program: ProgramState
     data: LoadedData
 
@@ -173,10 +173,13 @@ class FactSources:
         return " or ".join(dict.fromkeys(file.shown for file in files))
 
     def _find(self, fact: Fact, files: Iterable[InputFile]) -> str | None:
-        wanted = [self.engine.identity(value) for value in fact.values]
+        wanted = [self.engine.storage.dictionary.encode(value) for value in fact.values]
 
         def is_row(batch: Batch) -> bool:
-            columns = [self.engine.encode_column(column) for column in batch.columns[: len(wanted)]]
+            columns = [
+                self.engine.storage.dictionary.encode_column(column)
+                for column in batch.columns[: len(wanted)]
+            ]
             rows = zip(*(column.tolist() for column in columns), strict=True)
             return any(list(row) == wanted for row in rows)
 
@@ -253,7 +256,9 @@ class Explainer:
         """Return why a fact holds where constants may be equal."""
         program, equality = self._program.current, self._program.equality
         instances = self._prover.instances(program)
-        answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
+        answer = equality.look_up(program, "expand") or (
+            lambda query: instances.engine.plans.answer(query.rule)
+        )
         view = EqualityView(equality.known_classes(), equality.relation, answer)
         return self._prover.explain(query, program, proofs, limit, rows, self._runtime.check, view)
 

@@ -29,7 +29,7 @@ from tidelog.logic.type_inference import (
 from tidelog.logic.types import ANY, NEVER, Contents, Type
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 _LITERAL = frozenset({Type.LITERAL})
 WITH_SCHEMAS = ("parquet", "arrow")  # formats of files that say what their columns hold
@@ -38,7 +38,7 @@ WITH_SCHEMAS = ("parquet", "arrow")  # formats of files that say what their colu
 class LoadedData:
     """The files that the facts of each predicate came from, and the types of their columns."""
 
-    def __init__(self, engine: ClosingEngine, rows: Callable[[str], Sequence[Any]]) -> None:
+    def __init__(self, engine: ColumnarEngine, rows: Callable[[str], Sequence[Any]]) -> None:
         self.types = Schemas(engine, rows)
         self.inserted: set[str] = set()  # predicates of which some facts came from no file
         self._files: dict[str, dict[InputFile, None]] = {}
@@ -68,7 +68,7 @@ class LoadedData:
 class Schemas:
     """The types of data that was loaded, by predicate."""
 
-    def __init__(self, engine: ClosingEngine, rows: Callable[[str], Sequence[Any]]) -> None:
+    def __init__(self, engine: ColumnarEngine, rows: Callable[[str], Sequence[Any]]) -> None:
         self._engine = engine
         self._rows = rows  # the columns of explicit facts
         self._types: dict[str, Columns] = {}
@@ -88,7 +88,7 @@ class Schemas:
         """Note facts of a predicate by their ids."""
         if name in self.unread:
             return
-        found = tuple(types_of(self._engine.dictionary, ids) for ids in columns)
+        found = tuple(types_of(self._engine.storage.dictionary, ids) for ids in columns)
         before = self._types.get(name)
         if before is None or (before and united(before, found) != before):
             self._types[name] = found if before is None else united(before, found)
@@ -126,7 +126,7 @@ class Schemas:
         return found
 
     def _read_all(self) -> None:
-        with self._engine.dictionary.lock:
+        with self._engine.storage.dictionary.lock:
             for name in list(self.unread):
                 self.unread.discard(name)
                 self.note_rows(name, self._rows(name))

@@ -70,7 +70,10 @@ class Loader:
         self.program.become(giving_times(self.program.current, [known.name]))
         types = self.program.current.types_of(known)
         batches = list(waited_for(from_python(data, types, known.columns, self.rejects)))
-        columns = [tuple(map(self.runtime.engine.encode_column, batch.columns)) for batch in batches]
+        columns = [
+            tuple(map(self.runtime.engine.storage.dictionary.encode_column, batch.columns))
+            for batch in batches
+        ]
         self.data.types.note(known.name)
         return self.time.give(known.name, columns, times)
 
@@ -114,7 +117,7 @@ class Loader:
             for batch in waited_for(batches):
                 if name not in self.program.current.predicates:
                     self.define(name, len(batch.columns))
-                added = runtime.engine.load(name, batch)
+                added = runtime.engine.storage.load(name, batch)
                 new += added
                 end = perf_counter()
                 runtime.tell(FactsLoaded(name, batch.rows, added, end - start))
@@ -139,7 +142,7 @@ class Loader:
     def define_all(self) -> None:
         """Define the relations of all predicates."""
         for predicate in self.program.effective.predicates.values():
-            self.runtime.engine.define(predicate.name, predicate.arity)
+            self.runtime.engine.storage.define(predicate.name, predicate.arity)
 
     def load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""

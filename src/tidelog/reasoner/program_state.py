@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidelog.data.columns import Batch, column_of_values
-from tidelog.engine.protocol import Flag
+from tidelog.engine.flags import Flag
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, Span
@@ -22,7 +22,7 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.store.forms import BatchId
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 EXPLICIT = int(Flag.EXPLICIT)
 
@@ -96,7 +96,7 @@ class ProgramState:
         self.become(self.current.defining(name, arity))
         return self.current.predicates[name]
 
-    def shown(self, engine: ClosingEngine, holds: Callable[[TimedFact], bool]) -> Program:
+    def shown(self, engine: ColumnarEngine, holds: Callable[[TimedFact], bool]) -> Program:
         """Return the program with those of its facts that are still explicit; `holds` knows about times."""
         if self.with_facts is None:
             self.with_facts = replace(self.current, facts=tuple(self.facts.remaining(engine, holds)))
@@ -182,14 +182,14 @@ class ProgramFacts:
         same = (each for each in stated if (each.predicate, each.values) == (fact.predicate, fact.values))
         return [each.span for each in same if each.span and each.interval.meets(fact.interval)]
 
-    def remaining(self, engine: ClosingEngine, holds: Callable[[TimedFact], bool]) -> Iterator[Fact]:
+    def remaining(self, engine: ColumnarEngine, holds: Callable[[TimedFact], bool]) -> Iterator[Fact]:
         """Yield the facts of the program that are still explicit; `holds` answers for those with times."""
         for fact in self.stated[: self._loaded]:
             if isinstance(fact, TimedFact) and holds(fact):
                 yield fact
         for name, facts, batch in _batches(self.stated[: self._loaded]):
-            columns = [engine.encode_column(column) for column in batch.columns]
-            standing = engine.standing(name, columns, len(facts))
+            columns = [engine.storage.dictionary.encode_column(column) for column in batch.columns]
+            standing = engine.storage.row_flags(name, columns, len(facts))
             yield from (
                 fact for fact, flags in zip(facts, standing.tolist(), strict=True) if flags & EXPLICIT
             )

@@ -26,7 +26,7 @@ from tidelog.logic.program import Folders, Predicate, Program, Query, Rule, Sand
 from tidelog.logic.resolve import program_of
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import Update, looks_ahead
+from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import Statistics
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.prover import MOST_ROWS
@@ -53,7 +53,7 @@ from tidelog.temporal.temporal import USUAL, Restored, Temporal, TimeSettings
 from tidelog.temporal.timed_changes import RowTimes
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 
 class Reasoner:
@@ -111,7 +111,7 @@ class Reasoner:
         self._lock = lock = Lock(subscriptions.claim, subscriptions.deliver)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = held = engines.settings_of(engine).make(threads, binary)
-        held.dictionary.lock = lock
+        held.storage.dictionary.lock = lock
         self.runtime = runtime = Runtime(held, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
         self.time = Temporal(held, program, time)
@@ -192,7 +192,7 @@ class Reasoner:
             table = store.tables[name] if name in store.tables else store.explicit[name]
             numbers, _ = table.holding()
             return tuple(table.facts.columns[:, numbers])
-        columns: Sequence[Any] = self._engine.explicit(name)[0]
+        columns: Sequence[Any] = self._engine.storage.explicit(name)[0]
         return columns
 
     # ---- facts and rules
@@ -347,15 +347,15 @@ class Reasoner:
     @contextmanager
     def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
         """In the block, let a maintainer that marks ask `peek` for what the next transaction may change."""
-        maintainer = self._applier.maintainer
-        if peek is None or not looks_ahead(maintainer):
+        lookahead = self._applier.maintainer.lookahead
+        if peek is None or lookahead is None:
             yield
             return
-        former, maintainer.peek = maintainer.peek, peek
+        former, lookahead.peek = lookahead.peek, peek
         try:
             yield
         finally:
-            maintainer.peek = former
+            lookahead.peek = former
 
     def has_applied(self, batch: BatchId | tuple[str, int]) -> bool:
         """Return whether a batch was the last one that its application sent.
@@ -559,10 +559,10 @@ class Reasoner:
     def sizes(self) -> Statistics:
         """What join orders are decided on: the sizes of relations and of their columns."""
         self._recovery.recover()
-        return self._engine
+        return self._engine.storage
 
     @property
-    def engine(self) -> ClosingEngine:
+    def engine(self) -> ColumnarEngine:
         """The engine that stores the facts, for reading; not to be changed."""
         self._recovery.recover()
         return self._engine

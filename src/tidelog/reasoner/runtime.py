@@ -28,7 +28,7 @@ from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_changes import GivenBefore
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Runtime:
 
     def __init__(
         self,
-        engine: ClosingEngine,
+        engine: ColumnarEngine,
         listeners: Iterable[Listener],
         timeout: float | None,
         max_facts: int | None,
@@ -57,15 +57,15 @@ class Runtime:
     def limits(self) -> Limits:
         """Return the limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
-        self.engine.check = self._check = limits.check
-        self.engine.budget = limits.budget
+        self.engine.limits.check = self._check = limits.check
+        self.engine.limits.budget = limits.budget
         return limits
 
     def no_limits(self) -> Limits:
         """Return the same for what nothing may stop."""
         limits = Limits(self.statistics, may_stop=False)
-        self.engine.check = self._check = _proceed
-        self.engine.budget = limits.budget
+        self.engine.limits.check = self._check = _proceed
+        self.engine.limits.budget = limits.budget
         return limits
 
     def check(self) -> None:
@@ -130,18 +130,18 @@ class OpenTransaction:
     is_recovering: bool = False
     explicit: dict[str, Rows] | None = None  # those of the program and of kept queries, once collected
 
-    def collect(self, engine: ClosingEngine, others: Collection[str]) -> dict[str, Rows]:
+    def collect(self, engine: ColumnarEngine, others: Collection[str]) -> dict[str, Rows]:
         """Return the explicit facts of the program and of other relations, whatever the fault has left."""
         if self.explicit is None:
             names = (*self.program.predicates, *others)
             self.explicit = {name: rows for name in names if (rows := self._explicit(engine, name)).count}
         return self.explicit
 
-    def _explicit(self, engine: ClosingEngine, name: str) -> Rows:
+    def _explicit(self, engine: ColumnarEngine, name: str) -> Rows:
         """Return the explicit facts of a relation: undoing the transaction's own is right at any point."""
-        known = engine.relations()
+        known = engine.storage.relations()
         source = former(name) if former(name) in known else name
-        rows = Rows(*engine.explicit(source)) if source in known else Rows((), 0)
+        rows = Rows(*engine.storage.explicit(source)) if source in known else Rows((), 0)
         deleted = self.explicit_changes.removed.get(name)
         for changed in (self.explicit_changes.added.get(name), deleted):
             if changed is not None and rows.count:

@@ -381,15 +381,15 @@ def _write_program(reasoner: StoredReasoner, rules: str, folder: Path) -> int:
 def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
     """Yield the explicit facts of a predicate: those without times, and those with times."""
     predicate = reasoner.program.predicates[name]
-    columns, rows = reasoner.engine.explicit(name)
+    columns, rows = reasoner.engine.storage.explicit(name)
     known = predicate.written, column_names(predicate)
     if rows:
-        yield Relation(*known, columns, rows, reasoner.engine.dictionary)
+        yield Relation(*known, columns, rows, reasoner.engine.storage.dictionary)
     given = reasoner.time.store.explicit.get(name)
     if given is not None and len(given):
         facts, left, right = given.rows()
         timeline = reasoner.time.store.timeline
-        yield TimedRelation(*known, tuple(facts), left, right, reasoner.engine.dictionary, timeline)
+        yield TimedRelation(*known, tuple(facts), left, right, reasoner.engine.storage.dictionary, timeline)
 
 
 def _written(name: str, relation: Relation, target: Path) -> str:

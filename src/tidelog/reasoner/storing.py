@@ -51,7 +51,7 @@ from tidelog.temporal import temporal
 from tidelog.temporal.temporal import TimeSettings
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 SETTINGS = ("equality", "unique_names")  # what derived facts depend on in addition to the program
 # Bytes of memory that a state takes in a process that changes it: measured, see docs/store.md.
@@ -211,7 +211,7 @@ class StoreKeeper:
         has_times, is_other = change.has_times, change.changes_program
         if self.store is not None and (change.update or has_times or is_other or change.batch is not None):
             programs, number = (change.before, change.program), self._history.commits + 1
-            dictionary = self._runtime.engine.dictionary
+            dictionary = self._runtime.engine.storage.dictionary
             record = records.change_record(
                 change.update, change.times, *programs, dictionary, number, change.batch
             )
@@ -405,7 +405,7 @@ class StoredReasoner(Reasoner):
         self._recovery.recover()
         program = self._program
         known = program.effective.predicates.keys() | self._demands.kept.arities.keys()
-        relations = [name for name in self._engine.relations() if name in known or is_auxiliary(name)]
+        relations = [name for name in self._engine.storage.relations() if name in known or is_auxiliary(name)]
         return StoredState(
             program.current,
             self._demands.asked,
@@ -462,9 +462,9 @@ class StoredReasoner(Reasoner):
 
     def salvage(self, state: StoredState, explicit: Mapping[str, Rows]) -> None:
         """Load explicit facts over the dictionary of a state, and derive everything again."""
-        refill(self._engine.dictionary, state.engine.dictionary)
+        refill(self._engine.storage.dictionary, state.engine.dictionary)
         for name, rows in explicit.items():
-            self._engine.add(name, rows.columns, rows.count)
+            self._engine.storage.add(name, rows.columns, rows.count)
         self._restore_surroundings(state)
         self._deriver.complete()
         self.statistics.loaded = total(explicit)
@@ -499,7 +499,7 @@ class StoredReasoner(Reasoner):
         program = said.program(self._program.current)
         if program is not self._program.current:
             change.become(program)
-        known = self._engine.dictionary, program
+        known = self._engine.storage.dictionary, program
         for name, rows in said.facts("-", *known).items():
             change.delete_rows(name, rows)
         for name, rows in said.facts("+", *known).items():
@@ -518,7 +518,7 @@ class StoredKeeping(MaintainedQueries):
 
     def __init__(
         self,
-        engine: ClosingEngine,
+        engine: ColumnarEngine,
         demands: KeptQueries,
         apply: Callable[[QueryStep], None],
         program: Callable[[], Program],

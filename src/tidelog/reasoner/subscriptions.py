@@ -207,7 +207,7 @@ class LiveQuery:
         self._keeping.check(self._asked)
         query = self._asked.query
         columns, count = self._keeping.rows(self._asked)
-        dictionary, schema = self._keeping.engine.dictionary, self._schema(query)
+        dictionary, schema = self._keeping.engine.storage.dictionary, self._schema(query)
         return Relation(query.text.strip(), query.variables, columns, count, dictionary, schema)
 
     @locked

@@ -20,8 +20,8 @@ import numpy as np
 from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, Keys, Rows, concatenate, distinct, rows_of, select, without
+from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
-from tidelog.engine.protocol import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, Span, TidelogError, suggest
 from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.python_data import from_python, values_of
@@ -40,7 +40,7 @@ from tidelog.temporal.time_columns import split_rows
 from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate, times_of
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
 
@@ -186,7 +186,7 @@ class Change:
     def __init__(
         self,
         program: Program,
-        engine: ClosingEngine,
+        engine: ColumnarEngine,
         faults: RejectedRows,
         lock: Lock,
         commit: Callable[[Change], Delta],
@@ -205,8 +205,8 @@ class Change:
         self._commit = commit
         self._arriving = arriving  # limits hold while a file's batches are waited for
         self.missing = missing  # what happens if a fact to delete does not exist: error or ignore
-        self.deletions = StagedFacts(engine.dictionary)
-        self.insertions = StagedFacts(engine.dictionary)
+        self.deletions = StagedFacts(engine.storage.dictionary)
+        self.insertions = StagedFacts(engine.storage.dictionary)
         self.errors: list[Diagnostic] = []  # facts to delete that do not exist
         self.rule_outcome = RuleOutcome(program.rules)
         self._rules = RuleChanges(program.rules)
@@ -217,7 +217,7 @@ class Change:
         self.publish: Callable[[Delta], None] | None = None
 
     @property
-    def engine(self) -> ClosingEngine:
+    def engine(self) -> ColumnarEngine:
         """The engine whose facts it changes, for comparing others with them; read only."""
         return self._engine
 
@@ -501,7 +501,7 @@ class Change:
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """Return the ids of a few rows; None if they must be converted one column at a time."""
-        encode = self._engine.dictionary.encode_python
+        encode = self._engine.storage.dictionary.encode_python
         keys: Keys = []
         try:
             for row in data:

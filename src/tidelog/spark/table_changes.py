@@ -27,7 +27,7 @@ from tidelog.data.columns import Column
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows, codes_of, concatenate, select
 from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
-from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.interrupts import waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
@@ -227,12 +227,12 @@ def apply_changes(
     return delta
 
 
-def _encode(engine: ClosingEngine) -> Encode:
+def _encode(engine: ColumnarEngine) -> Encode:
     """Return a function from values to ids. Others may query the reasoner while it waits for tables."""
 
     def encode(column: Column) -> npt.NDArray[np.int32]:
-        with engine.dictionary.lock:
-            ids: npt.NDArray[np.int32] = engine.encode_column(column)
+        with engine.storage.dictionary.lock:
+            ids: npt.NDArray[np.int32] = engine.storage.dictionary.encode_column(column)
         return ids
 
     return encode
@@ -241,7 +241,7 @@ def _encode(engine: ClosingEngine) -> Encode:
 def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) -> None:
     """Publish a delta; an exception of `publish` becomes one after which the transaction can be rolled back.
 
-    It is raised where no other is being handled: one with a context is select for a fault of the reasoner.
+    It is raised where no other is being handled: one with a context is taken for a fault of the reasoner.
     """
     try:
         publish(delta)
@@ -338,8 +338,8 @@ def representable(
     """
     reasoner.change()  # everything is derived
     engine = reasoner.engine
-    dictionary = engine.dictionary
-    held = Rows(*engine.explicit(shape.predicate))
+    dictionary = engine.storage.dictionary
+    held = Rows(*engine.storage.explicit(shape.predicate))
     fits = np.ones(held.count, bool)
     for ids, each in zip(held.columns, types, strict=True):
         if each is not None:

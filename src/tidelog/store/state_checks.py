@@ -42,7 +42,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import cycles, order
 from tidelog.logic.values import Kind
-from tidelog.maintenance.special_strata import scratch_relations
+from tidelog.maintenance.special_strata import temporary_relations
 from tidelog.query.kept_queries import KeptQuery
 from tidelog.rewrite.auxiliary_relations import is_auxiliary, split_rules
 from tidelog.store.forms import FormError

@@ -49,7 +49,7 @@ from tidelog.temporal.metric_rules import (
 from tidelog.temporal.timed_store import NO_FACTS, TimedStore
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 INPUT, PASSED = "rows to test", "rows that pass"  # no predicate has such a name
 
@@ -59,7 +59,7 @@ class ExpressionEvaluator:
     with and without time. Mutates the engine, and drops all that it added.
     """
 
-    def __init__(self, engine: ClosingEngine) -> None:
+    def __init__(self, engine: ColumnarEngine) -> None:
         self.engine = engine
         self.missing = 0  # rows that were dropped for want of a value
 
@@ -83,21 +83,21 @@ class ExpressionEvaluator:
                 check = Variable(f"{test.variable.name} again")
                 node = Extend(node, check, test.expression)
                 node = Filter(node, Comparison("=", test.variable, check))
-        engine.define(INPUT, len(bound))
-        engine.define(PASSED, len(terms))
+        engine.storage.define(INPUT, len(bound))
+        engine.storage.define(PASSED, len(terms))
         try:
-            engine.add(INPUT, list(rows), rows.shape[1] if bound else 1)
-            engine.begin([INPUT, PASSED])
+            engine.storage.add(INPUT, list(rows), rows.shape[1] if bound else 1)
+            engine.rounds.begin([INPUT, PASSED])
             assert isinstance(pivot, Scan | Unit)
             plan = RulePlan(PASSED, Project(node, terms), Rule(Atom(PASSED, terms), ()), 0, pivot)
-            self.missing += engine.prepare(plan)().no_value
-            columns, count = engine.rows(PASSED)
+            self.missing += engine.plans.prepare(plan)().no_value
+            columns, count = engine.storage.rows(PASSED)
             return np.array(columns, np.int32).reshape(len(terms), count)
         except Overflow as overflow:
             raise EvaluationError(Diagnostic(overflow.code, str(overflow))) from None
         finally:
-            engine.drop(INPUT)
-            engine.drop(PASSED)
+            engine.storage.drop(INPUT)
+            engine.storage.drop(PASSED)
 
 
 class IntervalSource(Protocol):
@@ -405,7 +405,7 @@ def _facts(
 ) -> Iterator[str]:
     """The facts that atoms are for some values, with their intervals; each with the atom that is read."""
     writing = Writing.of(program)
-    dictionary = store.engine.dictionary
+    dictionary = store.engine.storage.dictionary
     for atom, read in atoms:
         names = [term.name for term in atom.terms if isinstance(term, Variable)]
         if read.predicate not in store.tables or not all(name in values for name in names):

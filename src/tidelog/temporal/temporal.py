@@ -64,7 +64,7 @@ from tidelog.temporal.timed_relation import INTERVAL, PeriodicRelation, TimedRel
 from tidelog.temporal.timed_store import TimedStore
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
@@ -94,7 +94,7 @@ USUAL = TimeSettings()
 class Temporal:
     """Temporal facts, explicit and derived, next to an engine that has the facts without times. Mutable."""
 
-    def __init__(self, engine: ClosingEngine, program: Program, settings: TimeSettings) -> None:
+    def __init__(self, engine: ColumnarEngine, program: Program, settings: TimeSettings) -> None:
         self.engine = engine
         self.settings = settings
         self.store = TimedStore(engine, Timeline(is_integer=program.is_integer_time))
@@ -125,7 +125,9 @@ class Temporal:
         """Add facts of a file, their times apart; return how many intervals are new."""
         start, all_new = perf_counter(), 0
         for batch, times in parts:
-            new = self.give(name, [tuple(map(self.engine.encode_column, batch.columns))], times)
+            new = self.give(
+                name, [tuple(map(self.engine.storage.dictionary.encode_column, batch.columns))], times
+            )
             end = perf_counter()
             listen(FactsLoaded(name, batch.rows, new, end - start))
             start, all_new = end, all_new + new
@@ -158,7 +160,7 @@ class Temporal:
 
     def columns(self, rows: Sequence[Sequence[Any]]) -> IdColumns:
         """Rows of values as ids."""
-        encode = self.engine.dictionary.encode_values
+        encode = self.engine.storage.dictionary.encode_values
         arity = len(rows[0])
         ids = [encode([row[position] for row in rows]) for position in range(arity)]
         return np.array(ids, np.int32).reshape(arity, len(rows))
@@ -410,7 +412,7 @@ class Temporal:
         schema: LazySchema | None = None,
     ) -> TimedRelation:
         """Rows with lists as a relation."""
-        timeline, dictionary = self.store.timeline, self.engine.dictionary
+        timeline, dictionary = self.store.timeline, self.engine.storage.dictionary
         if periods is None:
             owners, left, right = lists.rows()
             every = np.zeros(0, np.int64)
@@ -425,7 +427,9 @@ class Temporal:
         if self._periods is not None:
             query = folded(query, self._periods, program)
         self.store.refine(intervals_of(query.rule))
-        compiled = compile_metric_rule(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
+        compiled = compile_metric_rule(
+            query.rule, 0, self.store.timeline, self.engine.storage.dictionary.encode
+        )
         for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
             if name not in self.store.tables and name in program.predicates:
                 self.store.tables[name] = self.store.initial_table(name, program.predicates[name].arity)
@@ -434,7 +438,7 @@ class Temporal:
         answers = IntervalBindings.union([each.head(compiled) for each in found])
         numbers, lists = self._recent(answers.lists.numbers, answers.lists)
         columns = answers.columns[:, numbers]
-        name, dictionary = query.text.strip(), self.engine.dictionary
+        name, dictionary = query.text.strip(), self.engine.storage.dictionary
         if not asks_when(query, program):
             return Relation(name, query.variables, tuple(columns), len(numbers), dictionary, schema)
         periods = None if self._periods is None else self._periods.later(*reach_of(query, program))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Rows, concatenate, without
-from tidelog.engine.protocol import Flag
+from tidelog.data.rows import Columns, Rows, concatenate, without
+from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
@@ -58,8 +58,16 @@ def times_of(intervals: Sequence[Interval], is_integer: bool) -> RowTimes:
 class TimedRows(Rows):
     """Rows of ids that hold in intervals; if some repeat, with the period of each: 0 for the others."""
 
-    times: RowTimes | None = None
-    every: Integers | None = None
+    times: RowTimes | None
+    every: Integers | None
+
+    def __new__(
+        cls, columns: Columns, count: int, times: RowTimes | None = None, every: Integers | None = None
+    ) -> TimedRows:
+        """Return the rows with their times."""
+        made = super().__new__(cls, columns, count)
+        made.times, made.every = times, every
+        return made
 
 
 @dataclass(slots=True)
@@ -156,9 +164,9 @@ class TimedTransaction:
     def _table_before(self, name: str, arity: int, static: NetChange) -> TimedTable:
         """The table before the transaction of a predicate without times that no rule over time has read."""
         engine = self.store.engine
-        if name not in engine.relations():
+        if name not in engine.storage.relations():
             return TimedTable(name, arity)
-        rows = Rows(*engine.rows(name))
+        rows = Rows(*engine.storage.rows(name))
         if name in static.added:
             rows = without(rows, static.added[name])
         if name in static.removed:
@@ -353,9 +361,9 @@ class TimedUpdateNormaliser:
     def _is_untimed(self, name: str, facts: IdColumns) -> Truths:
         """Which facts are explicit in the engine, without times."""
         engine, count = self.store.engine, facts.shape[1]
-        if name not in engine.relations():
+        if name not in engine.storage.relations():
             return np.zeros(count, bool)
-        found: Truths = (engine.standing(name, list(facts), count) & EXPLICIT) != 0
+        found: Truths = (engine.storage.row_flags(name, list(facts), count) & EXPLICIT) != 0
         return found
 
     def _rows(self, name: str, facts: IdColumns, lists: IntervalLists) -> tuple[str, TimedRows]:
@@ -382,7 +390,7 @@ class TimedUpdateNormaliser:
 
     def _texts(self, name: str, columns: IdColumns, left: Integers, right: Integers) -> str:
         """The first of some facts with times, as text."""
-        decode, values = self.store.timeline.decode, self.store.engine.dictionary.decode
+        decode, values = self.store.timeline.decode, self.store.engine.storage.dictionary.decode
         texts = []
         for number in range(min(SHOWN, len(left))):
             row = ", ".join(str(values(int(column[number])).content) for column in columns)

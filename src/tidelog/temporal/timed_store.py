@@ -35,7 +35,7 @@ from tidelog.temporal.interval_table import (
 from tidelog.temporal.metric_rules import Body, CompiledMetricRule, Leaf, compile_metric_rule
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
+    from tidelog.engine.columnar.engine import ColumnarEngine
 
 TRANSACTIONS = count(1)  # their numbers, in this process
 NO_FACTS: Integers = np.zeros(0, np.int64)
@@ -259,7 +259,7 @@ def _sources_first(names: Sequence[str], graph: Graph) -> tuple[str, ...]:
 class TimedStore:
     """Tables of explicit facts and of all facts, by predicate; facts without times are in the engine."""
 
-    def __init__(self, engine: ClosingEngine, timeline: Timeline) -> None:
+    def __init__(self, engine: ColumnarEngine, timeline: Timeline) -> None:
         self.engine = engine
         self.timeline = timeline
         self.explicit: dict[str, TimedTable] = {}  # explicit facts with times, by predicate
@@ -318,8 +318,8 @@ class TimedStore:
     def initial_table(self, name: str, arity: int) -> TimedTable:
         """The table of a predicate before anything is derived over time."""
         table = TimedTable(name, arity)
-        if name in self.engine.relations():
-            columns, count = self.engine.rows(name)
+        if name in self.engine.storage.relations():
+            columns, count = self.engine.storage.rows(name)
             if count:
                 rows = np.array(columns, np.int32).reshape(arity, count)
                 table.gain(table.number(rows, count), all_time(count))
@@ -335,7 +335,7 @@ class TimedStore:
         for known, timeline, compiled in self._compiled:
             if known is rules and timeline == self.timeline:
                 return compiled
-        identity = self.engine.dictionary.encode
+        identity = self.engine.storage.dictionary.encode
         compiled = tuple(
             compile_metric_rule(rule, number, self.timeline, identity)
             for number, rule in enumerate(program.rules)
@@ -372,8 +372,8 @@ class TimedStore:
         lists = empty_lists(len(numbers))
         if explicit is not None:
             lists = explicit.lists.united(lists, explicit.facts.find(rows, len(numbers)), lists.numbers)
-        if table.name in self.engine.relations() and self.engine.size(table.name):
-            flags = self.engine.standing(table.name, list(rows), len(numbers))
+        if table.name in self.engine.storage.relations() and self.engine.storage.size(table.name):
+            flags = self.engine.storage.row_flags(table.name, list(rows), len(numbers))
             untimed = np.where(flags != 0, np.arange(len(numbers)), -1)
             lists = lists.united(all_time(len(numbers)), lists.numbers, untimed)
         return lists

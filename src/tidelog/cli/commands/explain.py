@@ -40,7 +40,7 @@ def profile(options: Namespace) -> int:
         work.warn()
         found.rules = work.reasoner.rules
         work.derive()
-        work.reasoner.engine.plan_listener = found.plan_ran
+        work.reasoner.engine.change_plans.plan_listener = found.plan_ran
         work.reasoner.runtime.started = None  # the timeout is for each transaction
         commits = 0
         if options.changes:
@@ -81,7 +81,7 @@ def _record(work: LoadedProgram, found: Profile, commits: int) -> dict[str, Any]
 
 def _indexes(work: LoadedProgram, writing: Writing) -> list[dict[str, Any]]:
     """The indexes of predicates, the largest first; columns are counted from 1."""
-    sizes = sorted(work.reasoner.engine.index_sizes(), key=lambda item: -int(item[3]))
+    sizes = sorted(work.reasoner.engine.catalog.index_sizes(), key=lambda item: -int(item[3]))
     return [
         {
             "relation": writing.predicate(name),

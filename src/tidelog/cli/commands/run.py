@@ -179,7 +179,7 @@ def _triples(work: LoadedProgram) -> Relation:
     """The triples that are inferred, or those that were given."""
     whole = work.reasoner[TRIPLE]
     columns, rows, dictionary = whole.coded
-    explicit = (work.reasoner.engine.standing(TRIPLE, columns, rows) & EXPLICIT) != 0
+    explicit = (work.reasoner.engine.storage.row_flags(TRIPLE, columns, rows) & EXPLICIT) != 0
     wanted = explicit if work.options.triples == "explicit" else ~explicit
     kept = tuple(column[wanted] for column in columns)
     return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary, lambda: whole.contents)

@@ -95,8 +95,8 @@ class ExchangeTask:
         self._bits = bits
         self._values = self.values_of(self._engine.storage.dictionary)
         self._read = self._values
-        if self._reader.dictionary is not self._engine.dictionary:
-            self._read = self.values_of(self._reader.dictionary)
+        if self._reader.storage.dictionary is not self._engine.storage.dictionary:
+            self._read = self.values_of(self._reader.storage.dictionary)
         self._given: dict[str, list[IdRows]] = {}
         self._values_sent = 0  # with the given facts
         self._remote_facts = 0  # that other tasks have
@@ -131,7 +131,7 @@ class ExchangeTask:
         """Return the values of a dictionary by the hashes that all tasks of this run use."""
         return Values(dictionary, self.mesh.count, self._seed, self._bits)
 
-    def take_given(self) -> tuple[ClosingEngine, dict[str, list[IdRows]]]:
+    def take_given(self) -> tuple[ColumnarEngine, dict[str, list[IdRows]]]:
         """Return the engine whose ids given facts are, and these facts, with those of the program.
 
         For callers that run other programs on them; this task is not run then.
@@ -175,7 +175,7 @@ class ExchangeTask:
             self._add_program_facts()
             memory.give_back()  # what was used to read given facts
             heavy = self._make_plan()
-            self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
+            self._engine.limits.check, self._engine.limits.budget = self._check_plan, self._limits.budget
             self._define_relations()
             self._send_given(heavy)
             self._derive()
@@ -285,7 +285,7 @@ class ExchangeTask:
         new = 0
         for rows in several:
             columns = [_select(column, rows.chosen) for column in rows.columns]
-            new += self._engine.add(self._names[rows.relation], columns, rows.count)
+            new += self._engine.storage.add(self._names[rows.relation], columns, rows.count)
             self._check()
         return new
 
@@ -366,7 +366,7 @@ class ExchangeTask:
 
     def _route(self, source: str, parcels: dict[int, list[ParcelRows]]) -> int:
         """Add new rows of a relation to relations here, and to the parcels of others; return how many."""
-        columns, size = self._engine.rows(source)
+        columns, size = self._engine.storage.rows(source)
         first = 0 if source in self.plan.outboxes else self._sent[source]
         if size == first:
             return 0
@@ -503,7 +503,7 @@ class ExchangeTask:
             return self._extra_facts
         is_first = self.mesh.number == 0
         return self._extra_facts + sum(
-            self._engine.size(home.relation)
+            self._engine.storage.size(home.relation)
             for home in self._homes
             if is_first or home.place is not EVERYWHERE
         )
@@ -522,9 +522,9 @@ class ExchangeTask:
 
     def counts(self) -> dict[str, int]:
         """Return figures: values in the dictionary, values sent to others (`told`), rows of all relations."""
-        rows = sum(self._engine.size(name) for name in self._names)
+        rows = sum(self._engine.storage.size(name) for name in self._names)
         sent = self._values_sent + self._values.told
-        return {"values": len(self._engine.dictionary), "told": sent, "rows": rows}
+        return {"values": len(self._engine.storage.dictionary), "told": sent, "rows": rows}
 
     def _check(self) -> None:
         """Raise if a limit has been reached, or another task has failed."""

@@ -5,27 +5,14 @@ Parts of the engine hold the catalogue, never one of its arrays: an array is rep
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from tidelog.data.columns import Batch, Column
-from tidelog.data.dictionary import Dictionary, encode_column
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.table import Index, IndexKey, Table
-from tidelog.engine.limits import MATCHES
-from tidelog.engine.protocol import Outcome, Runnable
-from tidelog.logic.functions.builtins import evaluate
-from tidelog.logic.program import Assignment, Constant, Variable
 from tidelog.logic.values import Value
-from tidelog.plan.algebra import Aggregate, Part, Project, RulePlan
-
-Ids = npt.NDArray[np.int32]
-NO_ROWS = np.zeros(0, np.int64)
 
 DENSE_BYTES = 64 << 20  # a set of rows is a direct array up to this size
 DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
@@ -139,117 +126,6 @@ class Catalog:
         self.incomplete = [each for each in self.incomplete if each is not table]
         table.release()
         self._free.append(number)
-        self._forget_statistics(relation)
-
-    def _forget_statistics(self, relation: str) -> None:
-        for key in [key for key in self._distinct if key[0] == relation]:
-            del self._distinct[key]
-        for matching in [matching for matching in self._matching if matching[0] == relation]:
-            del self._matching[matching]
-
-    def forget_derived(self, relations: Collection[str]) -> None:
-        """Keep only the explicit facts of these relations."""
-        for relation in relations:
-            table = self.table(relation)
-            explicit = (table.flags[: len(table)] & layout.EXPLICIT) != 0
-            columns = [table.column(place)[explicit] for place in range(table.arity)]
-            # The old table goes when the new one is whole: after a lack of memory no fact is missing.
-            kept, former = f"{relation} kept", f"{relation} former"
-            self.define(kept, len(columns))
-            self.add(kept, columns, int(explicit.sum()))
-            numbers = {**self._numbers, former: self._numbers[relation]}
-            numbers[relation] = numbers.pop(kept)
-            self._numbers = numbers
-            self.table(relation).name = relation
-            self.drop(former)
-            self._forget_statistics(relation)
-
-    def compact(self, table: Table) -> None:
-        """Delete a table's dead rows and rebuild its indexes; cached plans go on reading it."""
-        constants = len(self.dictionary)
-        table.compact(constants)
-        for index in self._indexes_of.get(table.number, ()):
-            index.rebuild(constants)
-
-    def table(self, relation: str) -> Table:
-        """The table of a relation."""
-        return self.tables[self._numbers[relation]]
-
-    def relations(self) -> tuple[str, ...]:
-        """The relations that are there."""
-        return tuple(self._numbers)
-
-    # ---- facts in and out
-
-    def load(self, relation: str, batch: Batch) -> int:
-        """Add a batch of explicit facts; returns how many were new."""
-        known = len(self.dictionary)
-        columns = [self.encode_column(column) for column in batch.columns]
-        following = min(batch.following, MOST_EXPECTED)
-        if following:
-            # Values repeat themselves: what is to come has fewer new ones than what was there.
-            self.dictionary.grow((len(self.dictionary) - known) * following // (2 * batch.rows))
-        self.table(relation).reserve(batch.rows + following, len(self.dictionary), given=True)
-        return self.add(relation, columns, batch.rows)
-
-    def add(self, relation: str, columns: Sequence[Ids], rows: int) -> int:
-        """Add rows of ids as explicit facts; returns how many were new."""
-        table = self.table(relation)
-        if table.dead:
-            self.compact(table)
-        before = len(table)
-        new = table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
-        if table.log is not None:
-            table.note(NO_ROWS, np.arange(before, before + new))
-        return new
-
-    def restore(self, derived: Mapping[str, tuple[Sequence[Ids], int]]) -> None:
-        """Add rows of ids, none of them there, as facts that were derived before; all facts are visible."""
-        for relation, (columns, rows) in derived.items():
-            self.table(relation).insert(columns, rows, 0, len(self.dictionary))
-        self.begin(self.relations())
-        for relation in derived:
-            self.table(relation).rounds_of = -1, frozenset()  # its rows are not in the order of rounds
-
-    def encode_column(self, column: Column) -> Ids:
-        """The ids of a column's values, new ones given as needed."""
-        return encode_column(self.dictionary, column)
-
-    def rows(self, relation: str) -> tuple[tuple[Ids, ...], int]:
-        """The columns of a relation as they are now, and its number of rows, in no particular order.
-
-        They stay as they are: a table only ever adds rows behind them, or moves to other memory.
-        """
-        table = self.table(relation)
-        columns = tuple(table.column(place) for place in range(table.arity))
-        if not table.dead:
-            return columns, len(table)
-        living = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
-        return tuple(column[living] for column in columns), len(living)
-
-    def has_dead(self, relation: str) -> bool:
-        """Whether some rows of a relation are no facts."""
-        return self.table(relation).dead > 0
-
-    # ---- what is known of facts, for transactions
-
-    def standing(self, relation: str, columns: Sequence[Ids], rows: int) -> npt.NDArray[np.uint8]:
-        """The flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
-        table = self.table(relation)
-        found = table.find(columns, rows)
-        flags: npt.NDArray[np.uint8] = (table.flags[found] & STANDING) * (found >= 0)
-        return flags
-
-    def explicit(
-        self, relation: str, without: Sequence[Ids] = (), rows: int = 0
-    ) -> tuple[tuple[Ids, ...], int]:
-        """The explicit facts of a relation but for the given rows: their columns, and how many they are."""
-        table = self.table(relation)
-        kept = (table.flags[: len(table)] & layout.EXPLICIT) != 0
-        if rows:
-            found = table.find(without, rows)
-            kept[found[found >= 0]] = False
-        return tuple(table.column(place)[kept] for place in range(table.arity)), int(np.count_nonzero(kept))
 
     def rename(self, relation: str, name: str) -> None:
         """Give a table another name, which none has."""

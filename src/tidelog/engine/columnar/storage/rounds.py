@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data.rows import Ids, Rows, taken
+from tidelog.data.rows import Ids, Rows, select
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.interpreter.round_kernels import clear_tables
 from tidelog.engine.columnar.storage.catalog import Catalog
@@ -156,7 +156,7 @@ class ColumnarChangeLog:
             return None
         deleted, inserted = (_concatenated(some, table.arity) for some in (log.deleted, log.inserted))
         is_gone, exists = (table.row_flags(*some) & layout.ALIVE != 0 for some in (deleted, inserted))
-        return taken(deleted, ~is_gone), taken(inserted, exists)
+        return select(deleted, ~is_gone), select(inserted, exists)
 
 
 def _concatenated(parts: Sequence[tuple[Sequence[Ids], int]], arity: int) -> Rows:
