@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import tidelog as tl
-from tidelog.maintenance.maintainer import NetChange, Peek, Update
+from tidelog.maintenance.maintainer import LookAhead, NetChange, Update
 from tidelog.maintenance.recompute import Recompute
 from tidelog.reasoner.delta import PredicateDelta
 
@@ -58,12 +58,11 @@ def test_a_stream_goes_on_after_a_transaction_that_failed(paths: tl.Reasoner) ->
 class Looking(Recompute):
     """A maintainer that looks ahead."""
 
-    marking = "none"
-    peek: Peek = staticmethod(lambda: None)
+    lookahead: LookAhead
 
     def apply(self, update: Update, *programs: object) -> NetChange:
         """Note what comes next."""
-        ahead = self.peek()
+        ahead = self.lookahead.peek()
         self.seen.append(None if ahead is None else {n: r.count for n, r in ahead.removed.items()})
         return super().apply(update, *programs)  # type: ignore[arg-type]
 
@@ -74,7 +73,7 @@ class Looking(Recompute):
 def looking(paths: tl.Reasoner) -> Looking:
     """A maintainer that looks ahead, at work."""
     maintainer = Looking(paths._engine, paths.runtime.tell, paths.runtime.check)
-    maintainer.seen = []
+    maintainer.seen, maintainer.lookahead = [], LookAhead()
     paths._applier.maintainer = maintainer
     return maintainer
 

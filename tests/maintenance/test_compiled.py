@@ -14,6 +14,7 @@ from tests.maintenance.laboratory import Change, Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.columnar.transactions import counters as maintain
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
@@ -31,11 +32,13 @@ def kept(laboratory: Laboratory) -> dict[tuple[object, ...], tuple[int, ...]]:
     That counters are those of the ranks is what `Laboratory.apply` compares.
     """
     engine = laboratory.bench.engine
+    assert isinstance(engine, ColumnarEngine)
+    decode = engine.catalog.dictionary.decode
     found: dict[tuple[object, ...], tuple[int, ...]] = {}
     for name in engine.storage.relations():
-        table = engine.table(name)  # type: ignore[attr-defined]
+        table = engine.catalog.table(name)
         for row in np.flatnonzero(table.flags[: len(table)] & layout.ALIVE).tolist():
-            fact = (name, *(engine.dictionary.decode(int(column[row])) for column in table.columns))  # type: ignore[attr-defined]
+            fact = (name, *(decode(int(column[row])) for column in table.columns))
             counters = (table.counters.get(place) for place in (layout.FOUNDED, layout.HIDDEN))
             found[fact] = int(table.flags[row]), sum(int(each[row]) for each in counters if each is not None)
     return found
@@ -112,7 +115,9 @@ def test_instances_are_counted_before_a_stratum_by_hand_too() -> None:
 def test_ranks_are_numbered_anew_before_the_clock_runs_out(script: Script) -> None:
     laboratory = Laboratory(ColumnarBench, script.program, script.start)
     for change in script.changes:
-        state = laboratory.bench.engine.workspaces[0].state  # type: ignore[attr-defined]
+        engine = laboratory.bench.engine
+        assert isinstance(engine, ColumnarEngine)
+        state = engine.workers.state
         state[layout.Z_CLOCK] = 2**31 - 1
         laboratory.apply(COMPILED, change)
         assert state[layout.Z_CLOCK] < 2**20

@@ -6,6 +6,7 @@ from typing import Any
 
 import tidelog as tl
 from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.columnar.storage.engine_state import COUNTERS
 from tidelog.logic.conversions import exact
 from tidelog.temporal.interval_table import TimedTable
@@ -24,8 +25,8 @@ def imprint(reasoner: tl.Reasoner) -> Imprint:
     return {name: facts for name, facts in found.items() if facts}
 
 
-def _facts(engine: Any, name: str) -> dict[tuple[str, ...], dict[str, int]]:
-    table, decode = engine.table(name), engine.dictionary.decode
+def _facts(engine: ColumnarEngine, name: str) -> dict[tuple[str, ...], dict[str, int]]:
+    table, decode = engine.catalog.table(name), engine.storage.dictionary.decode
     found = {}
     for row in range(len(table)):
         flags = int(table.flags[row])

@@ -25,7 +25,7 @@ from tidelog.engine.fixpoint import derive
 from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.maintainer import Check, NetChange, Update
+from tidelog.maintenance.maintainer import Check, LookAhead, NetChange, Update
 
 NONE = Rows((), 0)
 
@@ -53,7 +53,7 @@ class Recompute:
     """Derives again all predicates that depend on a change."""
 
     name = "recompute"
-    lookahead = None
+    lookahead: LookAhead | None = None
 
     def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine = engine
