@@ -47,7 +47,7 @@ def small_runs_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several threads share what one would do faster alone, and structures close what rules would."""
     monkeypatch.setattr(plan_runner, "PARALLEL_FROM", 1)
     monkeypatch.setattr(plan_runner, "EMITTED_ROWS", plan_runner.BATCH)
-    monkeypatch.setattr(maintained_closures, "FEWEST", 0)
+    monkeypatch.setattr(maintained_closures, "MIN_PAIRS", 0)
 
 
 @by_engine

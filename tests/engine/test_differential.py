@@ -54,7 +54,7 @@ class Conditions:
                 (table, "FIRST_CAPACITY", self.capacity),
                 (dictionary, "FIRST_CAPACITY", self.constants),
                 (catalog, "DENSE_BYTES", self.dense_bytes),
-                (maintained_closures, "FEWEST", 0),
+                (maintained_closures, "MIN_PAIRS", 0),
             ):
                 stack.enter_context(patch.object(module, name, value))
             yield

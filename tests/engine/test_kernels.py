@@ -21,7 +21,7 @@ from tidelog.data.decode import order, to_objects, to_texts
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine import reference
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.grouping import aggregate, distinct_rows
+from tidelog.engine.columnar.interpreter.executor import aggregate, distinct_rows
 from tidelog.engine.columnar.interpreter.interpreter import find_entry
 from tidelog.engine.columnar.storage import table as table_module
 from tidelog.engine.columnar.storage.table import Index, IndexKey, Table

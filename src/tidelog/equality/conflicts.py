@@ -31,7 +31,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Kind, Value, order_key
-from tidelog.plan.reserved_relations import UNEQUAL_PAIRS
+from tidelog.plan.algebra import UNEQUAL_PAIRS
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import stored
 

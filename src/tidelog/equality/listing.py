@@ -29,7 +29,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import order
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import NetChange
-from tidelog.plan.reserved_relations import LISTED
+from tidelog.plan.algebra import LISTED
 from tidelog.rewrite.representatives import MARK, Constants, StoredBody, stored, subsets
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from tidelog.pipeline.source_files import (
     find_predicate_of,
 )
 from tidelog.pipeline.version_folder import InputRecord, Manifest, Store, digest
-from tidelog.reasoner.loaded_data import WITH_SCHEMAS
+from tidelog.reasoner.loading import WITH_SCHEMAS
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
 from tidelog.temporal.time_columns import split_batch

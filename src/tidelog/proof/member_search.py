@@ -28,8 +28,8 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Value
+from tidelog.plan.algebra import ABSENT
 from tidelog.plan.compile import collected_variables
-from tidelog.plan.reserved_relations import ABSENT
 from tidelog.proof.explanation import NodeKind
 from tidelog.proof.proof_search import (
     EXPLICIT_STEP,

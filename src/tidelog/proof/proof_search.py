@@ -19,10 +19,10 @@ from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import Atom, Constant, Program, Rule, Term, Variable, literal_variables
 from tidelog.logic.values import Value
+from tidelog.plan.algebra import EXPLAINED, INSTANCES
 from tidelog.plan.change_plans import Changes
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import negated_only_variables
-from tidelog.plan.reserved_relations import EXPLAINED, INSTANCES
 from tidelog.proof.explanation import NodeKind, ground_atom
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
+from tidelog.plan.algebra import EXPLAINED, EXPLAINED_MEMBERS, MAGIC_ANSWERS
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import expected_growth
-from tidelog.plan.reserved_relations import EXPLAINED, EXPLAINED_MEMBERS, MAGIC_ANSWERS
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, grounded
 from tidelog.proof.member_search import (

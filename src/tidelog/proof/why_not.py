@@ -23,8 +23,8 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
+from tidelog.plan.algebra import DOUBTED
 from tidelog.plan.join_order import negated_only_variables
-from tidelog.plan.reserved_relations import DOUBTED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
 from tidelog.proof.proof_search import InstanceFinder, RuleInstances, heads_of

@@ -28,8 +28,8 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
+from tidelog.plan.algebra import KEPT_BOTTOM, kept_query
 from tidelog.plan.join_order import expected_growth
-from tidelog.plan.reserved_relations import KEPT_BOTTOM, kept_query
 from tidelog.query.magic import arities_of, rows_by_relation
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import MagicOptions, is_closed, rewrite

@@ -19,8 +19,8 @@ from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
+from tidelog.plan.algebra import MAGIC_ANSWERS, MAGIC_BOTTOM
 from tidelog.plan.join_order import expected_growth
-from tidelog.plan.reserved_relations import MAGIC_ANSWERS, MAGIC_BOTTOM
 from tidelog.query.strategy import Answers, QueryContext, inconsistency, shown_patterns
 from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
 from tidelog.rewrite.renaming import AdornedKind

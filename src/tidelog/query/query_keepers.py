@@ -19,7 +19,7 @@ from tidelog.logic.resolve import resolve_query
 from tidelog.logic.type_inference import LazySchema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
-from tidelog.plan.reserved_relations import BINDING, CONSTANTS, REQUERIED
+from tidelog.plan.algebra import BINDING, CONSTANTS, REQUERIED
 from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep, untyped_predicate
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.renaming import renamed_body

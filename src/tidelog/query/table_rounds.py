@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidelog.logic.program import Atom, Literal, Negation, Rule
-from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
+from tidelog.plan.algebra import (
+    CALLED,
+    COLLECTED,
+    CONTEXT,
+    INSERTED,
+    JOINED,
+    RETRACTED,
+    Aggregate,
+    Part,
+    RulePlan,
+    Scan,
+)
 from tidelog.plan.compile import collected_variables
-from tidelog.plan.reserved_relations import CALLED, COLLECTED, CONTEXT, INSERTED, JOINED, RETRACTED
 from tidelog.query.strategy import Answers
 from tidelog.query.table_rules import (
     CallPattern,

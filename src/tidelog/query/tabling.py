@@ -14,8 +14,8 @@ from tidelog.engine.events import Listener, TablesGrew
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
+from tidelog.plan.algebra import DELETED, INSERTED
 from tidelog.plan.join_order import expected_growth
-from tidelog.plan.reserved_relations import DELETED, INSERTED
 from tidelog.query.strategy import (
     TABLE_MEMORY,
     Answers,

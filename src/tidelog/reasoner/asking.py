@@ -26,8 +26,7 @@ from tidelog.query.tabling import TableCounts, Tabling
 from tidelog.reasoner.commit import check_kept
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.deriving import Deriver
-from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
-from tidelog.reasoner.loading import Loader
+from tidelog.reasoner.loading import LoadedData, Loader, SchemasOf
 from tidelog.reasoner.program_state import DerivedState, ProgramState
 from tidelog.reasoner.runtime import Recovery, Runtime, UsedStrategies
 from tidelog.reasoner.subscriptions import LiveQuery, Subscriptions

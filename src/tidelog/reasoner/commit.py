@@ -31,7 +31,7 @@ from tidelog.query.kept_queries import KeptProgram, KeptQueries, KeptQuery, Quer
 from tidelog.query.query_keepers import RequeriedQueries
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.delta import Delta
-from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
+from tidelog.reasoner.loading import LoadedData, SchemasOf
 from tidelog.reasoner.program_state import DerivedState, History, ProgramState
 from tidelog.reasoner.runtime import (
     NO_UPDATE,

@@ -28,7 +28,7 @@ from tidelog.logic.program import (
     Variable,
     literal_variables,
 )
-from tidelog.plan.reserved_relations import VIOLATIONS
+from tidelog.plan.algebra import VIOLATIONS
 from tidelog.plan.rule_text import Writing
 from tidelog.query.kept_queries import KeptQueries
 from tidelog.query.strategy import inconsistency

@@ -19,7 +19,7 @@ from tidelog.io.data_file import Header, InputFile
 from tidelog.io.reader import read
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
 from tidelog.logic.values import Kind, Value
-from tidelog.plan.reserved_relations import EXPLAINED
+from tidelog.plan.algebra import EXPLAINED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation, ProofNode, place_of
 from tidelog.proof.member_search import EqualityView
@@ -30,7 +30,7 @@ from tidelog.proof.why_not import WhyNot, WhyNotSearch
 from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.deriving import Deriver
-from tidelog.reasoner.loaded_data import LoadedData
+from tidelog.reasoner.loading import LoadedData
 from tidelog.reasoner.program_state import ProgramState
 from tidelog.reasoner.runtime import Runtime
 from tidelog.temporal.temporal import Temporal, is_timed

@@ -41,8 +41,7 @@ from tidelog.reasoner.commit import Committer
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.reasoner.deriving import Deriver
 from tidelog.reasoner.explaining import FULL, MOST_ANSWERS, MOST_REPAIRS, Explainer, FactSources
-from tidelog.reasoner.loaded_data import LoadedData, SchemasOf
-from tidelog.reasoner.loading import Loader
+from tidelog.reasoner.loading import LoadedData, Loader, SchemasOf
 from tidelog.reasoner.program_state import DerivedState, EqualitySettings, ProgramState
 from tidelog.reasoner.runtime import Applier, MaintenanceSettings, Recovery, Runtime, UsedStrategies
 from tidelog.reasoner.streaming import Changes, TransactionStream, stream_async

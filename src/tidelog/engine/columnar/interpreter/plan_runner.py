@@ -31,12 +31,11 @@ from tidelog.logic.functions.builtins import Overflow, evaluate, holds, lookup
 from tidelog.logic.functions.strings import RegularExpression, pattern_of
 from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
 from tidelog.logic.values import Kind, Value
-from tidelog.plan.algebra import Part
+from tidelog.plan.algebra import ANSWERS, Part
 
 BATCH = 4096
 LEAST_BATCH = 16
 MOST_ROOM = 1 << 26  # ids in the batches of a thread, unless they would be smaller than the least
-ANSWERS = "?- answers"  # the relation of a query's answers; a name with a space is no predicate's
 PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
 EMITTED_ROWS = (
     1 << 20

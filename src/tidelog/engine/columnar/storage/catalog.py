@@ -137,7 +137,7 @@ class Catalog:
             observer.on_rename(relation, name)
 
     def exchange(self, relation: str, replacement: str) -> None:
-        """Let a table take the place of another, which is dropped."""
+        """Replace a table by another, and drop it."""
         former = f"{relation} former"  # a name with a space is no predicate's
         numbers = {**self._numbers, former: self._numbers[relation]}
         numbers[relation] = numbers.pop(replacement)

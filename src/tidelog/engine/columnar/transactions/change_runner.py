@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.interpreter.assemble import Assembled, assemble, marked_heads
-from tidelog.engine.columnar.interpreter.grouping import group_facts
+from tidelog.engine.columnar.interpreter.executor import group_facts
 from tidelog.engine.columnar.interpreter.interpreter import run_plan
 from tidelog.engine.columnar.interpreter.plan_runner import BATCH, PythonFunction, Workers, Workspace
 from tidelog.engine.columnar.storage.catalog import Catalog
