@@ -159,7 +159,7 @@ class HeldError(Exception):
         self.holder = holder
 
 
-class Lock:
+class FileLock:
     """A lock on a file, held by one process until it releases the lock or ends, however it ends.
 
     Processes that fork from the holder do not hold it: they close their descriptor at once, so that the lock
@@ -208,7 +208,7 @@ class Lock:
             os.close(descriptor)
 
 
-_HELD: WeakSet[Lock] = WeakSet()
+_HELD: WeakSet[FileLock] = WeakSet()
 
 
 def _leave_to_parent() -> None:

@@ -16,7 +16,7 @@ from tidelog.data.rows import Rows
 from tidelog.engine.columnar.closures import maintained_closures as columnar_closing
 from tidelog.engine.events import Event
 from tidelog.engine.flags import CounterKind, Flag
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import EngineParts
 from tidelog.engine.reference import evaluate
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import strata
@@ -34,7 +34,7 @@ class Bench(Protocol):
     """An engine that holds the materialisation of a program, and what tests ask of it."""
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> EngineParts:
         """The engine."""
 
     def encode(self, facts: Facts) -> dict[str, Rows]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelog.engine.flags import PARTS, PRESENT, CounterKind, Effect, Flag, MarkConfig, MarkKind, Role, Where
 from tidelog.engine.limits import ActiveLimits
-from tidelog.engine.protocol import Engine, Facts
+from tidelog.engine.protocol import EngineParts, Facts
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
@@ -137,10 +137,10 @@ class SetEngine:
         self._is_noting = False
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> EngineParts:
         """The engine that has this object as all of its parts but rounds, and plans over whole relations."""
         own, none = cast(Any, self), cast(Any, None)
-        return Engine(
+        return EngineParts(
             storage=own,
             rounds=none,
             plans=none,

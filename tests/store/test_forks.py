@@ -17,7 +17,7 @@ import pytest
 import tidelog as tl
 from tests.store.imprint import imprint
 from tests.store.test_files import CHANGES, PROGRAM, code_of
-from tidelog.durable import HeldError, Lock
+from tidelog.durable import FileLock, HeldError
 from tidelog.errors import codes
 from tidelog.reasoner.storing import StoredReasoner
 
@@ -198,18 +198,18 @@ def test_a_child_that_is_forked_while_a_thread_works_can_end(tmp_path: Path) -> 
 
 
 def test_a_lock_is_held_by_one_and_released_once(tmp_path: Path) -> None:
-    lock = Lock(tmp_path / "lock", "me")
+    lock = FileLock(tmp_path / "lock", "me")
     with pytest.raises(HeldError, match="me"):
-        Lock(tmp_path / "lock", "you")
+        FileLock(tmp_path / "lock", "you")
 
     def child() -> None:
         assert not lock.is_held
         lock.release()
         with pytest.raises(HeldError):
-            Lock(tmp_path / "lock", "child")
+            FileLock(tmp_path / "lock", "child")
 
     assert forked(child) == 0
     assert lock.is_held
     lock.release()
     lock.release()
-    Lock(tmp_path / "lock", "you").release()
+    FileLock(tmp_path / "lock", "you").release()

@@ -127,7 +127,7 @@ def test_the_end_of_a_journal_is_missed_after_a_process_was_killed_and_not_after
 
 def test_what_fast_has_closed_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "store", PROGRAM, CHANGES, "fast")
-    monkeypatch.setattr(store.Store, "_is_worth_closing", lambda self: False)
+    monkeypatch.setattr(store.FactStore, "_is_worth_closing", lambda self: False)
     tl.open(path).close()
     journal = StoreFolder(path).journal(1)
     journal.write_bytes(journal.read_bytes()[: StoreFolder(path).find().records[-1].offset])

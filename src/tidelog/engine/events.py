@@ -10,7 +10,7 @@ from tidelog.plan.algebra import ChangePlan
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanOutcome:
     """What one run of a plan did: instances matched, facts new, instances dropped for want of a value."""
 
     matches: int
@@ -18,7 +18,7 @@ class Outcome:
     no_value: int = 0
 
 
-NOTHING = Outcome(0, 0)
+NOTHING = PlanOutcome(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,7 @@ class StrataTally:
 # What plans do belongs to the step that is reported when they have run.
 
 # Called for each run of a plan in a transaction: over how many given facts, what it did, in how many seconds.
-PlanListener = Callable[[ChangePlan, int, Outcome, float], None]
+PlanListener = Callable[[ChangePlan, int, PlanOutcome, float], None]
 
 MATERIALISE = "materialise"
 PHASES = (MATERIALISE, "overdelete", "check", "prove", "rederive", "insert", "other")
@@ -427,7 +427,7 @@ class Done:
         """Matches that gave nothing new."""
         return self.matches - self.new
 
-    def add(self, given: int, outcome: Outcome, seconds: float) -> None:
+    def add(self, given: int, outcome: PlanOutcome, seconds: float) -> None:
         """Count one more run."""
         self.attempts += 1
         self.given += given
@@ -444,14 +444,14 @@ class Profile:
     rules: tuple[Rule, ...]
     done: dict[tuple[str, Rule], Done] = field(default_factory=dict)
     strata: float = 0.0  # seconds of strata in transactions, plans and all else
-    _waiting: list[tuple[Rule, int, Outcome, float]] = field(default_factory=list)
+    _waiting: list[tuple[Rule, int, PlanOutcome, float]] = field(default_factory=list)
 
     wants_strata = True  # of transactions too
 
     def __call__(self, event: Event) -> None:
         match event:
             case RuleRan():
-                outcome = Outcome(event.matches, event.new, event.no_value)
+                outcome = PlanOutcome(event.matches, event.new, event.no_value)
                 self._add(MATERIALISE, self.rules[event.rule], 0, outcome, event.seconds)
             case ChangePassed():
                 self._flush(STEPS.get(event.step, "other"))
@@ -459,7 +459,7 @@ class Profile:
                 self._flush("other")  # plans that no step was told of, such as those that count
                 self.strata += event.seconds
 
-    def plan_ran(self, plan: ChangePlan, given: int, outcome: Outcome, seconds: float) -> None:
+    def plan_ran(self, plan: ChangePlan, given: int, outcome: PlanOutcome, seconds: float) -> None:
         """Note what a plan did, until it is known which step it belongs to."""
         self._waiting.append((plan.rule, given, outcome, seconds))
 
@@ -468,5 +468,5 @@ class Profile:
             self._add(phase, rule, given, outcome, seconds)
         self._waiting = []
 
-    def _add(self, phase: str, rule: Rule, given: int, outcome: Outcome, seconds: float) -> None:
+    def _add(self, phase: str, rule: Rule, given: int, outcome: PlanOutcome, seconds: float) -> None:
         self.done.setdefault((phase, rule), Done()).add(given, outcome, seconds)

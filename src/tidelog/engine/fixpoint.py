@@ -10,7 +10,7 @@ from time import perf_counter
 
 from tidelog.engine.events import (
     Listener,
-    Outcome,
+    PlanOutcome,
     RoundEnded,
     RuleRan,
     StratumClosed,
@@ -18,7 +18,7 @@ from tidelog.engine.events import (
     StratumStarted,
     ignore,
 )
-from tidelog.engine.protocol import Closures, Engine, Runnable
+from tidelog.engine.protocol import Closures, EngineParts, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Atom, Constant, Rule
@@ -44,7 +44,7 @@ Place = tuple[str, int, Value]  # a column of a relation, and what is looked for
 class Occurrences:
     """The constants that were looked for while a stratum is derived."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineParts) -> None:
         self._engine = engine
         self._round = 0
         self._present: set[Place] = set()
@@ -116,7 +116,7 @@ Step = tuple[Rule, int, Runnable]  # a rule, its number, one of its plans
 def materialise(
     strata: Sequence[Stratum],
     numbers: dict[int, int],
-    engine: Engine,
+    engine: EngineParts,
     listen: Listener,
     check: Callable[[], None],
     closures: Closures | None = None,
@@ -131,7 +131,7 @@ def materialise(
 
 
 def derive(
-    engine: Engine,
+    engine: EngineParts,
     strata: Sequence[Stratum],
     numbers: dict[int, int],
     listen: Listener,
@@ -151,7 +151,7 @@ def _derive_stratum(
     count: int,
     stratum: Stratum,
     numbers: dict[int, int],
-    engine: Engine,
+    engine: EngineParts,
     listen: Listener,
     check: Callable[[], None],
     closures: Closures | None = None,
@@ -166,7 +166,7 @@ def _derive_stratum(
 
 @contextmanager
 def _in_pieces(
-    stratum: Stratum, numbers: dict[int, int], engine: Engine
+    stratum: Stratum, numbers: dict[int, int], engine: EngineParts
 ) -> Iterator[tuple[Stratum, dict[int, int]]]:
     """Yield the stratum as it is derived, with the numbers of its rules: long recursive ones are in pieces.
 
@@ -204,7 +204,7 @@ class _Stratum:
         place: int,
         stratum: Stratum,
         numbers: dict[int, int],
-        engine: Engine,
+        engine: EngineParts,
         listen: Listener,
         check: Callable[[], None],
     ) -> None:
@@ -301,7 +301,7 @@ class _Stratum:
         self.check()
 
 
-def run_plan(rule: Rule, runnable: Runnable) -> Outcome:
+def run_plan(rule: Rule, runnable: Runnable) -> PlanOutcome:
     """Run a plan of a rule; raise EvaluationError, at the rule, where arithmetic leaves 64 bits."""
     try:
         return runnable()
@@ -309,18 +309,18 @@ def run_plan(rule: Rule, runnable: Runnable) -> Outcome:
         raise EvaluationError(Diagnostic(overflow.code, str(overflow), rule.span)) from None
 
 
-def first_step(rule: Rule, number: int, engine: Engine) -> Step:
+def first_step(rule: Rule, number: int, engine: EngineParts) -> Step:
     """The plan of a rule over all facts."""
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
     return rule, number, engine.plans.prepare(full_plan(rule, number, engine.storage))
 
 
-def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
+def _aggregating(rule: Rule, number: int, engine: EngineParts) -> Runnable:
     """The two plans of an aggregate rule, one after the other; what is collected is forgotten in any case."""
     collected = f"{rule.head.predicate} #{number}"  # a name with a space is no predicate's
 
-    def run() -> Outcome:
+    def run() -> PlanOutcome:
         engine.storage.define(collected, len(collected_variables(rule)))
         try:
             collect, group = aggregate_plans(rule, number, collected, engine.storage)
@@ -329,7 +329,7 @@ def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
             grouped = engine.plans.prepare(group)()
         finally:
             engine.storage.drop(collected)
-        return Outcome(gathered.matches, grouped.new, gathered.no_value + grouped.no_value)
+        return PlanOutcome(gathered.matches, grouped.new, gathered.no_value + grouped.no_value)
 
     return run
 
@@ -341,7 +341,7 @@ class DeltaStep:
     """
 
     def __init__(
-        self, rule: Rule, number: int, recursive: Collection[str], place: int, engine: Engine
+        self, rule: Rule, number: int, recursive: Collection[str], place: int, engine: EngineParts
     ) -> None:
         self.rule = rule
         self.number = number
@@ -372,7 +372,7 @@ def _count_atoms(rule: Rule, place: int) -> int:
     return sum(isinstance(literal, Atom) for literal in rule.body[:place])
 
 
-def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[DeltaStep]:
+def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: EngineParts) -> list[DeltaStep]:
     """The rules of a stratum over what the last round added."""
     return [
         DeltaStep(rule, numbers[id(rule)], stratum.predicates, place, engine)
@@ -394,7 +394,7 @@ class Fed:
     """The rules of a program over an engine whose relations are defined, and hold what is given."""
 
     def __init__(
-        self, rules: Sequence[Rule], relations: Sequence[str], engine: Engine, check: Callable[[], None]
+        self, rules: Sequence[Rule], relations: Sequence[str], engine: EngineParts, check: Callable[[], None]
     ) -> None:
         self._engine = engine
         self._check = check

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows
-from tidelog.engine.events import Outcome, PlanListener
+from tidelog.engine.events import PlanListener, PlanOutcome
 from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, Where
 from tidelog.engine.limits import ActiveLimits
 from tidelog.logic.program import Rule
@@ -26,7 +26,7 @@ from tidelog.plan.algebra import Aggregate, ChangePlan, Part, RulePlan
 from tidelog.plan.join_order import Statistics
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
-Runnable = Callable[[], Outcome]
+Runnable = Callable[[], PlanOutcome]
 
 
 class Storage(Statistics, Protocol):
@@ -180,7 +180,7 @@ class Facts(Protocol):
         """How many facts there are of each relation."""
 
 
-class Changes(Protocol):
+class FactChanges(Protocol):
     """One transaction: its journal, and sets of facts.
 
     The flags ALIVE and BEFORE agree between transactions. `begin`, then for each stratum any of the others
@@ -463,13 +463,13 @@ class Replacement(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class EngineParts:
     """A place where facts live: its parts, and what else it can do."""
 
     storage: Storage
     rounds: Rounds
     plans: Plans
-    changes: Changes
+    changes: FactChanges
     change_plans: ChangePlans
     counters: Counters
     replacement: Replacement

@@ -105,7 +105,7 @@ class PendingRejects(RejectedRows):
 
 
 @dataclass(frozen=True)
-class OutputColumns:
+class ParsedColumns:
     """The columns of the rows that go out: their names, Arrow's types, and how they are declared.
 
     Texts without a declared type are exact terms, or with `has_fields` the fields of a delimited file.
@@ -247,7 +247,7 @@ class WholeFileReader:
     """
 
     files: Mapping[str, CarriedFile]  # by their addresses
-    shape: OutputColumns
+    shape: ParsedColumns
     rejects: str | None = None  # the folder
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -291,7 +291,7 @@ class ArrivingFileReader:
     """Reads whole files that are like another one, from paths that the machine has."""
 
     like: CarriedFile  # its name is that of the folder
-    shape: OutputColumns
+    shape: ParsedColumns
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of the files."""
@@ -303,7 +303,7 @@ class ArrivingFileReader:
                 yield from whole_rows(file, address, self.shape)
 
 
-def whole_rows(file: CarriedFile, address: str, shape: OutputColumns) -> Iterator[Any]:
+def whole_rows(file: CarriedFile, address: str, shape: ParsedColumns) -> Iterator[Any]:
     """Yield the rows of a file."""
     faults = PendingRejects()
     for found in read(file, faults):
@@ -317,7 +317,7 @@ class SplitLineReader:
     """Reads lines, each of which is a row by itself: bytes, with the address of their file."""
 
     files: Mapping[str, CarriedFile]
-    shape: OutputColumns
+    shape: ParsedColumns
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of lines."""
@@ -344,7 +344,7 @@ class MessageReader:
     """Reads messages, each of which is one record; the columns `beside` are passed through."""
 
     file: CarriedFile
-    shape: OutputColumns
+    shape: ParsedColumns
     beside: tuple[str, ...]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
 from tidelog.engine.protocol import Facts
-from tidelog.maintenance.step_plans import Step
+from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import Task, insert, overdelete
 
 KNOWN = Flag.CHECKED | Flag.PROVED  # what was checked is decided when facts are deleted
@@ -77,7 +77,7 @@ class Search:
         """Return those that were delayed, are explicit, or are derived from lower facts that are kept."""
         changes = self.changes
         delayed, explicit = changes.select(fresh, PROVED), changes.select(fresh, EXPLICIT)
-        grounded = self.task.run(Step.GROUND, changes.select(fresh, OPEN), FOLLOWS)
+        grounded = self.task.run(MaintenanceStep.GROUND, changes.select(fresh, OPEN), FOLLOWS)
         changes.mark(explicit | grounded, set=Flag.PROVED, clear=Flag.PENDING)
         return delayed | explicit | grounded
 
@@ -86,7 +86,7 @@ class Search:
         changes = self.changes
         while len(proved):
             changes.mark(proved, set=Flag.DELTA)
-            found = self.task.run(Step.PROVE, proved, FOLLOWS)
+            found = self.task.run(MaintenanceStep.PROVE, proved, FOLLOWS)
             changes.mark(proved, clear=Flag.DELTA)
             changes.mark(found, set=Flag.PROVED, clear=Flag.PENDING)
             proved = changes.select(found, CHECKED)

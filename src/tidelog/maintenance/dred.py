@@ -12,7 +12,7 @@ Invariant: after overdeletion every remaining fact has a derivation from remaini
 from __future__ import annotations
 
 from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
-from tidelog.maintenance.step_plans import Step
+from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import UNKNOWN, Task, insert, overdelete
 
 SUSPECT = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS)
@@ -30,4 +30,4 @@ class DeleteAndRederive:
         """Overdelete, rederive, insert."""
         suspect = task.waiting(task.removed)
         deleted = overdelete(task, suspect | task.lost(SUSPECT), SUSPECT)
-        insert(task, task.run(Step.REDERIVE, deleted, REDERIVED))
+        insert(task, task.run(MaintenanceStep.REDERIVE, deleted, REDERIVED))

@@ -26,7 +26,7 @@ from tidelog.engine.events import (
 from tidelog.engine.flags import CounterKind, Flag
 from tidelog.engine.protocol import (
     CompiledLoop,
-    Engine,
+    EngineParts,
     Facts,
     Family,
     LoopOutcome,
@@ -40,8 +40,8 @@ from tidelog.logic.strata import cycles
 from tidelog.maintenance import special_strata
 from tidelog.maintenance.maintainer import Check, LookAhead, NetChange, Update
 from tidelog.maintenance.schedule import Revision, Schedule
-from tidelog.maintenance.special_strata import Closures, Names, Rules
-from tidelog.maintenance.step_plans import ChangePlanCache, Step
+from tidelog.maintenance.special_strata import ClosureChoice, Names, Rules
+from tidelog.maintenance.step_plans import ChangePlanCache, MaintenanceStep
 from tidelog.maintenance.task import Algorithm, ScheduledStratum, Task
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, is_auxiliary
 
@@ -98,7 +98,7 @@ class Driver:
     def __init__(
         self,
         algorithm: Algorithm,
-        engine: Engine,
+        engine: EngineParts,
         listen: Listener,
         check: Check,
         modules: bool = True,
@@ -113,7 +113,7 @@ class Driver:
         self._loop: tuple[Schedule, CompiledLoop] | None = None
         self._updates = 0
         self._wants_strata = wants_strata(listen)
-        self._closures = Closures(engine, modules)
+        self._closures = ClosureChoice(engine, modules)
         self._explicit: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
         self._rules: Rules | None = None  # those that the schedule is of
         self._schedule = self._scheduled((), (), special_strata.NONE)  # of the last program
@@ -253,7 +253,7 @@ class Driver:
                 if section.is_aggregate:
                     special_strata.maintain_aggregates(task)
                 else:
-                    task.run_all(Step.RULES_ADDED, special_strata.SEEN)
+                    task.run_all(MaintenanceStep.RULES_ADDED, special_strata.SEEN)
                 self.engine.changes.end_stratum(section.predicates)
         except BaseException:
             self.engine.changes.roll_back()
@@ -387,7 +387,7 @@ class Driver:
                 schedule.reaching(section),
             )
         plans = {
-            family: [plan for some in section.plans[Step(family.value)].values() for plan in some]
+            family: [plan for some in section.plans[MaintenanceStep(family.value)].values() for plan in some]
             for family in Family
         }
         return LoopSection(section.predicates, plans)

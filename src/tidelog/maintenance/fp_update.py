@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tidelog.engine.flags import CounterKind, Effect, Flag, Where
 from tidelog.engine.protocol import Facts
-from tidelog.maintenance.step_plans import Step
+from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import UNKNOWN, Task, insert
 
 DEPENDS = Effect(Where(Flag.BEFORE | Flag.PENDING, Flag.BEFORE))
@@ -39,7 +39,7 @@ def dependents(task: Task) -> Facts:
     rounds = []
     while len(delta):
         rounds.append(delta)
-        delta = task.run(Step.DEPENDENTS, delta, DEPENDS)
+        delta = task.run(MaintenanceStep.DEPENDENTS, delta, DEPENDS)
     return task.united(rounds)
 
 
@@ -47,4 +47,6 @@ def first_step(task: Task, unsure: Facts) -> Facts:
     """The facts of U that follow from K in one step, which is then all that is true (algorithm 1.3)."""
     task.changes.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
     task.overdeleted = len(unsure)
-    return task.waiting(task.changes.select(unsure, EXPLICIT)) | task.run(Step.REDERIVE, unsure, DERIVED)
+    return task.waiting(task.changes.select(unsure, EXPLICIT)) | task.run(
+        MaintenanceStep.REDERIVE, unsure, DERIVED
+    )

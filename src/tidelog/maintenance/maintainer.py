@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidelog.data.rows import Rows
 from tidelog.engine.events import Listener
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import EngineParts
 from tidelog.logic.program import Program, Rule
 
 Check = Callable[[], None]
@@ -124,4 +124,4 @@ class Maintainer(Protocol):
 
 
 # Of an engine, a listener, a check, and whether structures may keep closures.
-Factory = Callable[[Engine, Listener, Check, bool], Maintainer]
+Factory = Callable[[EngineParts, Listener, Check, bool], Maintainer]

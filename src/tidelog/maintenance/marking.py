@@ -30,13 +30,13 @@ import numpy as np
 from tidelog.data.rows import Rows, without
 from tidelog.engine.events import Listener, MarkingDecided, MarksUsed
 from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, MarkKind, Where
-from tidelog.engine.protocol import Changes, Engine, Facts, Marks
+from tidelog.engine.protocol import EngineParts, FactChanges, Facts, Marks
 from tidelog.maintenance import backward_forward, dred
 from tidelog.maintenance.backward_forward import Search
 from tidelog.maintenance.driver import Tactics
 from tidelog.maintenance.maintainer import LookAhead, Peek, Update, no_stream
 from tidelog.maintenance.schedule import Schedule
-from tidelog.maintenance.step_plans import Step
+from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import UNKNOWN, Algorithm, ScheduledStratum, Task, insert, overdelete
 
 # ---- what is known of an update from the one before
@@ -79,7 +79,7 @@ def _are_among(rows: Rows, others: Rows | None) -> bool:
 class Reading:
     """What marking asks of a program, and of the engine."""
 
-    changes: Changes
+    changes: FactChanges
     marks: Marks
     sizes: Callable[[str], int]
     listen: Listener
@@ -93,7 +93,7 @@ class Reading:
     passes_all: bool
 
 
-def reading_of(schedule: Schedule, engine: Engine, listen: Listener, passes_all: bool) -> Reading:
+def reading_of(schedule: Schedule, engine: EngineParts, listen: Listener, passes_all: bool) -> Reading:
     """Return what marking asks of the program of a schedule."""
     if engine.marks is None:
         raise TypeError(f"the engine {engine.name} keeps no marks")
@@ -265,8 +265,8 @@ class Linked:
         other_plans = section.plans.lost_without_links(self.reading.explicit)
         return (
             known
-            | task.run_driven(Step.LOST, other_plans, task.deleted, effect)
-            | task.run(Step.LOST_UNDER_NEGATION, task.inserted, effect)
+            | task.run_driven(MaintenanceStep.LOST, other_plans, task.deleted, effect)
+            | task.run(MaintenanceStep.LOST_UNDER_NEGATION, task.inserted, effect)
         )
 
     def _links(self, section: ScheduledStratum) -> bool:
@@ -398,7 +398,7 @@ class MarkingDeleteAndRederive:
         deleted = overdelete(task, suspect, dred.SUSPECT)
         self.marks.on_deleted(deleted)
         _, open = self.marks.divide(task, deleted)
-        again = task.run(Step.REDERIVE, open, dred.REDERIVED)
+        again = task.run(MaintenanceStep.REDERIVE, open, dred.REDERIVED)
         insert(task, again | self.marks.returned(task))
 
 
@@ -452,7 +452,7 @@ class Marking(Tactics):
     """Mark in streams, where that pays. Mutable."""
 
     def __init__(
-        self, algorithm: Algorithm, engine: Engine, listen: Listener, advisor: Advisor | None = None
+        self, algorithm: Algorithm, engine: EngineParts, listen: Listener, advisor: Advisor | None = None
     ) -> None:
         super().__init__(algorithm)
         self.lookahead: LookAhead = LookAhead()

@@ -22,7 +22,7 @@ from tidelog.engine.events import (
     wants_strata,
 )
 from tidelog.engine.fixpoint import derive
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import EngineParts
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.maintainer import Check, LookAhead, NetChange, Update
@@ -55,7 +55,7 @@ class Recompute:
     name = "recompute"
     lookahead: LookAhead | None = None
 
-    def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
+    def __init__(self, engine: EngineParts, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine = engine
         self.modules = modules
         self.listen = listen

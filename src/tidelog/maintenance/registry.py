@@ -9,7 +9,7 @@ from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
 from tidelog.engine.flags import CounterKind
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import EngineParts
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Program, Rule, Variable
 from tidelog.maintenance.backward_forward import BackwardForward
@@ -97,7 +97,7 @@ class Weight:
         """Whether instances read the stratum itself."""
         return not self.read.isdisjoint(self.predicates)
 
-    def total(self, engine: Engine) -> int:
+    def total(self, engine: EngineParts) -> int:
         """How many instances there are, or what stands for them.
 
         After a recomputation auxiliary relations are not there, until a maintainer makes them again.
@@ -108,7 +108,7 @@ class Weight:
         return max((engine.storage.size(name) for name in self.measured if name in there), default=0)
 
 
-def weigh(schedule: Schedule, engine: Engine, instances_of: Instances) -> tuple[Weight, ...]:
+def weigh(schedule: Schedule, engine: EngineParts, instances_of: Instances) -> tuple[Weight, ...]:
     """The weights of all strata, in their order."""
     return tuple(_weight(section, engine, instances_of) for section in schedule.sections)
 
@@ -126,7 +126,7 @@ def estimated_instances(rule: Rule, statistics: Statistics) -> int:
     return int(rows)
 
 
-def _weight(section: ScheduledStratum, engine: Engine, instances_of: Instances) -> Weight:
+def _weight(section: ScheduledStratum, engine: EngineParts, instances_of: Instances) -> Weight:
     if section.closure is not None:
         read = (section.closure.source, *section.predicates)
         return Weight(section.predicates, ((read, 0),), frozenset(read), 0, 1, section.predicates)
@@ -148,7 +148,7 @@ def _read(rule: Rule) -> tuple[str, ...]:
 
 
 def predict(
-    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: Engine
+    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: EngineParts
 ) -> Prediction:
     """How many instances an update touches, if facts change evenly all over each relation."""
     kept = {name: 1 - share for name, share in shares.items()}
@@ -177,7 +177,7 @@ class Slopes:
     slope at nothing, times the share, is no less: where that is small, nothing more need be known.
     """
 
-    def __init__(self, weights: tuple[Weight, ...], engine: Engine) -> None:
+    def __init__(self, weights: tuple[Weight, ...], engine: EngineParts) -> None:
         self.weights = weights
         self._engine = engine
         self._alone: dict[str, Prediction] = {}  # what a little of one relation touches
@@ -270,7 +270,7 @@ class StratumAdvisor:
 
     passes_all = False
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineParts) -> None:
         self._engine = engine
         self._reading: Reading | None = None
         self._weighed: dict[int, float] = {}  # instances for each fact, by stratum
@@ -345,7 +345,7 @@ class Auto:
 
     name = "auto"
 
-    def __init__(self, engine: Engine, listen: Listener, check: Check, modules: bool = True) -> None:
+    def __init__(self, engine: EngineParts, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine = engine
         self.listen = listen
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
@@ -504,7 +504,7 @@ DEFAULT = "auto"
 
 
 def _driver(
-    algorithm: Algorithm, engine: Engine, listen: Listener, check: Check, modules: bool = True
+    algorithm: Algorithm, engine: EngineParts, listen: Listener, check: Check, modules: bool = True
 ) -> Driver:
     """Return the driver of an algorithm, which marks if it can."""
     tactics = Marking(algorithm, engine, listen) if algorithm.name in MARKED else None
@@ -524,7 +524,7 @@ UNKNOWN_MARKING = "E623"
 
 
 def make(
-    name: str, marking: str, engine: Engine, listen: Listener, check: Check, modules: bool = True
+    name: str, marking: str, engine: EngineParts, listen: Listener, check: Check, modules: bool = True
 ) -> Maintainer:
     """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
     check_names(name, marking)

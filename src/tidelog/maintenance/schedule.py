@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.special_strata import aggregate_sources, temporary_relations
-from tidelog.maintenance.step_plans import ChangePlanCache, Source, Sources, Step, StratumPlans
+from tidelog.maintenance.step_plans import ChangePlanCache, MaintenanceStep, PlanSource, Sources, StratumPlans
 from tidelog.maintenance.task import ScheduledStratum
 from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
 
 NO_CLOSURES: Mapping[str, ClosureModule] = {}
 CONSTANT = (  # steps of the rules that stay
-    Step.LOST,
-    Step.LOST_UNDER_NEGATION,
-    Step.GAINED,
-    Step.GAINED_UNDER_NEGATION,
-    Step.OVERDELETE,
-    Step.REDERIVE,
-    Step.DEPENDENTS,
-    Step.GROUND,
-    Step.SUPPORT,
-    Step.PROVE,
+    MaintenanceStep.LOST,
+    MaintenanceStep.LOST_UNDER_NEGATION,
+    MaintenanceStep.GAINED,
+    MaintenanceStep.GAINED_UNDER_NEGATION,
+    MaintenanceStep.OVERDELETE,
+    MaintenanceStep.REDERIVE,
+    MaintenanceStep.DEPENDENTS,
+    MaintenanceStep.GROUND,
+    MaintenanceStep.SUPPORT,
+    MaintenanceStep.PROVE,
 )
 
 
@@ -71,7 +71,7 @@ class Schedule:
         self.revised = tuple(section.number for section in self.sections if section.is_revised)
 
     @property
-    def sources(self) -> set[Source]:
+    def sources(self) -> set[PlanSource]:
         """All that plans are made of."""
         all_plans = (section.plans for section in self.sections)
         return {source for plans in all_plans for some in plans.sources.values() for source in some}
@@ -142,8 +142,8 @@ def _section(
     own = frozenset(stratum.predicates)
     closure = closures.get(stratum.predicates[0])
 
-    def sources(numbers: Mapping[Rule, int]) -> tuple[Source, ...]:
-        return tuple(Source(rule, numbers[rule], own) for rule in stratum.rules if rule in numbers)
+    def sources(numbers: Mapping[Rule, int]) -> tuple[PlanSource, ...]:
+        return tuple(PlanSource(rule, numbers[rule], own) for rule in stratum.rules if rule in numbers)
 
     unchanged, removed, added = map(sources, (revision.unchanged, revision.removed, revision.added))
     aggregates = is_aggregate(stratum.rules)
@@ -172,13 +172,13 @@ def _section(
 
 
 def _sources(
-    unchanged: tuple[Source, ...], removed: tuple[Source, ...], added: tuple[Source, ...]
+    unchanged: tuple[PlanSource, ...], removed: tuple[PlanSource, ...], added: tuple[PlanSource, ...]
 ) -> Sources:
     return {
         **dict.fromkeys(CONSTANT, unchanged),
-        Step.INSERT: (*unchanged, *added),
-        Step.RULES_REMOVED: removed,
-        Step.RULES_ADDED: added,
+        MaintenanceStep.INSERT: (*unchanged, *added),
+        MaintenanceStep.RULES_REMOVED: removed,
+        MaintenanceStep.RULES_ADDED: added,
     }
 
 

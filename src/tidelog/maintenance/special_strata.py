@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tidelog.engine.flags import Effect, Flag, Where
-from tidelog.engine.protocol import Engine, Facts
+from tidelog.engine.protocol import EngineParts, Facts
 from tidelog.logic.program import Atom, Rule
 from tidelog.logic.strata import strata
-from tidelog.maintenance.step_plans import Source, Sources, Step
+from tidelog.maintenance.step_plans import MaintenanceStep, PlanSource, Sources
 from tidelog.maintenance.task import Task
 from tidelog.plan.algebra import Aggregate, Part, Scan
 from tidelog.plan.change_plans import as_test
@@ -32,7 +32,7 @@ SEEN = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # in tempo
 FORMER = Effect(Where(Flag.PENDING, Flag.NONE))
 
 
-def aggregate_sources(source: Source) -> Sources:
+def aggregate_sources(source: PlanSource) -> Sources:
     """The rules by which the one rule of an auxiliary relation is maintained."""
     rule, number = source.rule, source.number
     touched = replace(rule, head=touched_groups(rule), group=(), aggregations=())
@@ -40,15 +40,15 @@ def aggregate_sources(source: Source) -> Sources:
     collected = replace(touched, head=collected_rows(rule))
     body = (touched.head, *(as_test(literal, rule.group) for literal in rule.body))
     former = Rule(rule.head, (touched.head, rule.head))
-    groups = (Source(touched, number, frozenset()),)
+    groups = (PlanSource(touched, number, frozenset()),)
     return {
-        Step.LOST: groups,
-        Step.LOST_UNDER_NEGATION: groups,
-        Step.GAINED: groups,
-        Step.GAINED_UNDER_NEGATION: groups,
-        Step.FORMER: (Source(former, number, driven),),
-        Step.INSERT: (Source(replace(collected, body=body), number, driven),),
-        Step.RULES_ADDED: (Source(collected, number, frozenset()),),
+        MaintenanceStep.LOST: groups,
+        MaintenanceStep.LOST_UNDER_NEGATION: groups,
+        MaintenanceStep.GAINED: groups,
+        MaintenanceStep.GAINED_UNDER_NEGATION: groups,
+        MaintenanceStep.FORMER: (PlanSource(former, number, driven),),
+        MaintenanceStep.INSERT: (PlanSource(replace(collected, body=body), number, driven),),
+        MaintenanceStep.RULES_ADDED: (PlanSource(collected, number, frozenset()),),
     }
 
 
@@ -75,7 +75,7 @@ def maintain_aggregates(task: Task) -> None:
         engine.changes.mark(engine.changes.every(rule.head.predicate), clear=Flag.ALIVE)
     elif task.section.added:
         with _temporary(task, rule):
-            task.run_all(Step.RULES_ADDED, SEEN)
+            task.run_all(MaintenanceStep.RULES_ADDED, SEEN)
             engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
     else:
         with _temporary(task, rule):
@@ -85,8 +85,8 @@ def maintain_aggregates(task: Task) -> None:
 def _exchange(task: Task, rule: Rule) -> None:
     """Replace the facts of the affected groups."""
     touched = task.changed(SEEN)
-    former = task.run(Step.FORMER, touched, FORMER)
-    task.run(Step.INSERT, touched, SEEN)
+    former = task.run(MaintenanceStep.FORMER, touched, FORMER)
+    task.run(MaintenanceStep.INSERT, touched, SEEN)
     task.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
     task.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
 
@@ -125,10 +125,10 @@ GROWN = 4  # a predicate that rules keep is looked at again when it has grown by
 SMALL = 64  # … and is no longer this small
 
 
-class Closures:
+class ClosureChoice:
     """The predicates that structures keep, and the rules of programs seen so."""
 
-    def __init__(self, engine: Engine, is_enabled: bool) -> None:
+    def __init__(self, engine: EngineParts, is_enabled: bool) -> None:
         self.structures = engine.closures
         self.is_enabled = is_enabled and self.structures is not None
         self.engine = engine

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import EngineParts
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
-from tidelog.plan.change_plans import Changes
+from tidelog.plan.change_plans import ChangePlanMaker
 from tidelog.plan.plan_cache import Freshness, PlanCache, PlannedSizes
 
 FRESHNESS = Freshness(grown=4, small=64, shrinks=True)
@@ -18,8 +18,8 @@ FRESHNESS = Freshness(grown=4, small=64, shrinks=True)
 Driven = Mapping[str | None, tuple[Any, ...]]  # prepared plans by the relation whose facts drive them
 
 
-class Step(Enum):
-    """What a family of plans is for; `Changes` says what each finds."""
+class MaintenanceStep(Enum):
+    """What a family of plans is for; `ChangePlanMaker` says what each finds."""
 
     LOST = "lost"
     LOST_UNDER_NEGATION = "lost under negation"
@@ -37,30 +37,30 @@ class Step(Enum):
     FORMER = "former"  # of aggregates: what the groups were before
 
 
-def _ground(changes: Changes) -> tuple[ChangePlan, ...]:
+def _ground(changes: ChangePlanMaker) -> tuple[ChangePlan, ...]:
     return () if changes.is_recursive else (changes.rederive(Part.KEPT),)
 
 
-MAKERS: Mapping[Step, Callable[[Changes], Iterable[ChangePlan]]] = {
-    Step.LOST: Changes.lost,
-    Step.LOST_UNDER_NEGATION: lambda changes: changes.lost(negated=True),
-    Step.GAINED: Changes.gained,
-    Step.GAINED_UNDER_NEGATION: lambda changes: changes.gained(negated=True),
-    Step.OVERDELETE: Changes.overdelete,
-    Step.REDERIVE: lambda changes: (changes.rederive(),),
-    Step.INSERT: Changes.insert,
-    Step.DEPENDENTS: Changes.dependents,
-    Step.GROUND: _ground,
-    Step.SUPPORT: Changes.support,
-    Step.PROVE: Changes.prove,
-    Step.RULES_REMOVED: lambda changes: (changes.every(Part.BEFORE),),
-    Step.RULES_ADDED: lambda changes: (changes.every(Part.NOW),),
-    Step.FORMER: Changes.insert,
+MAKERS: Mapping[MaintenanceStep, Callable[[ChangePlanMaker], Iterable[ChangePlan]]] = {
+    MaintenanceStep.LOST: ChangePlanMaker.lost,
+    MaintenanceStep.LOST_UNDER_NEGATION: lambda changes: changes.lost(negated=True),
+    MaintenanceStep.GAINED: ChangePlanMaker.gained,
+    MaintenanceStep.GAINED_UNDER_NEGATION: lambda changes: changes.gained(negated=True),
+    MaintenanceStep.OVERDELETE: ChangePlanMaker.overdelete,
+    MaintenanceStep.REDERIVE: lambda changes: (changes.rederive(),),
+    MaintenanceStep.INSERT: ChangePlanMaker.insert,
+    MaintenanceStep.DEPENDENTS: ChangePlanMaker.dependents,
+    MaintenanceStep.GROUND: _ground,
+    MaintenanceStep.SUPPORT: ChangePlanMaker.support,
+    MaintenanceStep.PROVE: ChangePlanMaker.prove,
+    MaintenanceStep.RULES_REMOVED: lambda changes: (changes.every(Part.BEFORE),),
+    MaintenanceStep.RULES_ADDED: lambda changes: (changes.every(Part.NOW),),
+    MaintenanceStep.FORMER: ChangePlanMaker.insert,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PlanSource:
     """A rule to make plans of: its number in the program, and the predicates of its stratum."""
 
     rule: Rule
@@ -68,38 +68,40 @@ class Source:
     own: frozenset[str]
 
 
-Sources = Mapping[Step, tuple[Source, ...]]
+Sources = Mapping[MaintenanceStep, tuple[PlanSource, ...]]
 
 
 class ChangePlanCache:
     """All prepared plans of an engine, by rule and step."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineParts) -> None:
         self.engine = engine
-        self._plans: PlanCache[tuple[Source, Step], list[tuple[str | None, Any]]] = PlanCache(FRESHNESS)
-        self._changes: PlanCache[Source, Changes] = PlanCache(FRESHNESS)
+        self._plans: PlanCache[tuple[PlanSource, MaintenanceStep], list[tuple[str | None, Any]]] = PlanCache(
+            FRESHNESS
+        )
+        self._changes: PlanCache[PlanSource, ChangePlanMaker] = PlanCache(FRESHNESS)
 
-    def plans(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
+    def plans(self, source: PlanSource, step: MaintenanceStep) -> list[tuple[str | None, Any]]:
         """The plans of a rule for a step, each with the relation that drives it."""
         read = relations_read((source.rule,))
         return self._plans.get(
             (source, step), read, self.engine.storage.size, lambda: self._prepared(source, step)
         )
 
-    def _prepared(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
+    def _prepared(self, source: PlanSource, step: MaintenanceStep) -> list[tuple[str | None, Any]]:
         plans = MAKERS[step](self._changes_of(source))
         return [(plan.given, self.engine.change_plans.prepare(plan)) for plan in plans]
 
-    def _changes_of(self, source: Source) -> Changes:
+    def _changes_of(self, source: PlanSource) -> ChangePlanMaker:
         """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
         return self._changes.get(
             source,
             relations_read((source.rule,)),
             self.engine.storage.size,
-            lambda: Changes(source.rule, source.number, source.own, self.engine.storage),
+            lambda: ChangePlanMaker(source.rule, source.number, source.own, self.engine.storage),
         )
 
-    def keep(self, sources: Collection[Source]) -> None:
+    def keep(self, sources: Collection[PlanSource]) -> None:
         """Forget the plans of other rules."""
         self._plans.keep(lambda key: key[0] in sources)
         self._changes.keep(sources.__contains__)
@@ -113,17 +115,17 @@ class StratumPlans:
         self.sources = sources
         self._read = relations_read({source.rule for some in sources.values() for source in some})
         self._sizes = PlannedSizes(FRESHNESS)
-        self._driven: dict[Step, Driven] = {}
+        self._driven: dict[MaintenanceStep, Driven] = {}
         self._without_links: Driven | None = None
 
-    def __getitem__(self, step: Step) -> Driven:
+    def __getitem__(self, step: MaintenanceStep) -> Driven:
         """The plans of a step, by the relation that drives them."""
         driven = self._driven.get(step)
         if driven is None:
             driven = self._driven[step] = self._collect(step)
         return driven
 
-    def _collect(self, step: Step) -> Driven:
+    def _collect(self, step: MaintenanceStep) -> Driven:
         found: dict[str | None, tuple[Any, ...]] = {}
         for source in self.sources.get(step, ()):
             for given, plan in self.cache.plans(source, step):
@@ -137,10 +139,10 @@ class StratumPlans:
         """
         if self._without_links is None:
             found: dict[str | None, tuple[Any, ...]] = {}
-            for source in self.sources.get(Step.LOST, ()):
+            for source in self.sources.get(MaintenanceStep.LOST, ()):
                 lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
                 first = next((place for place, name in enumerate(lower) if name in explicit), None)
-                for place, (given, plan) in enumerate(self.cache.plans(source, Step.LOST)):
+                for place, (given, plan) in enumerate(self.cache.plans(source, MaintenanceStep.LOST)):
                     if place != first:
                         found[given] = (*found.get(given, ()), plan)
             self._without_links = found

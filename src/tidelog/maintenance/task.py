@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from tidelog.engine.events import ChangePassed, Listener
 from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
-from tidelog.engine.protocol import Engine, Facts
+from tidelog.engine.protocol import EngineParts, Facts
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.step_plans import Driven, Step, StratumPlans
+from tidelog.maintenance.step_plans import Driven, MaintenanceStep, StratumPlans
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 # When an algorithm begins, lower strata are up to date, `removed` are no longer explicit (and counted so),
@@ -55,7 +55,7 @@ class Task:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineParts,
         section: ScheduledStratum,
         listen: Listener,
         check: Callable[[], None],
@@ -81,11 +81,11 @@ class Task:
 
     # ---- plans
 
-    def run(self, step: Step, given: Facts, effect: Effect) -> Facts:
+    def run(self, step: MaintenanceStep, given: Facts, effect: Effect) -> Facts:
         """The heads that the plans of a step find, driven by the given facts."""
         return self.run_driven(step, self.section.plans[step], given, effect)
 
-    def run_driven(self, step: Step, driven: Driven, given: Facts, effect: Effect) -> Facts:
+    def run_driven(self, step: MaintenanceStep, driven: Driven, given: Facts, effect: Effect) -> Facts:
         """The same for some plans of a step."""
         plans = self._plans(driven, given)
         if not plans:
@@ -95,7 +95,7 @@ class Task:
             self._on_found(found)
         return found
 
-    def run_all(self, step: Step, effect: Effect) -> Facts:
+    def run_all(self, step: MaintenanceStep, effect: Effect) -> Facts:
         """The heads that the plans of a step find in all facts."""
         plans = self.section.plans[step].get(None, ())
         if not plans:
@@ -104,13 +104,13 @@ class Task:
 
     def run_support(self, waiting: Facts) -> tuple[Facts, Facts]:
         """The facts to check next, from one instance for each waiting fact that has one, and which have."""
-        plans = self.plans(Step.SUPPORT, waiting)
+        plans = self.plans(MaintenanceStep.SUPPORT, waiting)
         if not plans:
             return self.changes.none(), self.changes.none()
         fresh, heads = self.engine.change_plans.run_support(plans, waiting)
-        return self._told(Step.SUPPORT, len(waiting), fresh), heads
+        return self._told(MaintenanceStep.SUPPORT, len(waiting), fresh), heads
 
-    def plans(self, step: Step, given: Facts) -> list[Any]:
+    def plans(self, step: MaintenanceStep, given: Facts) -> list[Any]:
         """The plans of a step that facts of these relations drive."""
         return self._plans(self.section.plans[step], given)
 
@@ -119,7 +119,7 @@ class Task:
             return []
         return [plan for relation in given.relations for plan in driven.get(relation, ())]
 
-    def _told(self, step: Step, given: int, found: Facts) -> Facts:
+    def _told(self, step: MaintenanceStep, given: int, found: Facts) -> Facts:
         self._listen(ChangePassed(self.section.number, step.value, given, len(found)))
         self._check()
         return found
@@ -129,26 +129,26 @@ class Task:
     def lost(self, effect: Effect) -> Facts:
         """The heads of instances that broke: of lower facts, and of rules that were removed."""
         return (
-            self.run(Step.LOST, self.deleted, effect)
-            | self.run(Step.LOST_UNDER_NEGATION, self.inserted, effect)
-            | self.run_all(Step.RULES_REMOVED, effect)
+            self.run(MaintenanceStep.LOST, self.deleted, effect)
+            | self.run(MaintenanceStep.LOST_UNDER_NEGATION, self.inserted, effect)
+            | self.run_all(MaintenanceStep.RULES_REMOVED, effect)
         )
 
     def gained(self, effect: Effect) -> Facts:
         """The heads of instances that are new: of lower facts, and of rules that were added."""
         return (
-            self.run(Step.GAINED, self.inserted, effect)
-            | self.run(Step.GAINED_UNDER_NEGATION, self.deleted, effect)
-            | self.run_all(Step.RULES_ADDED, effect)
+            self.run(MaintenanceStep.GAINED, self.inserted, effect)
+            | self.run(MaintenanceStep.GAINED_UNDER_NEGATION, self.deleted, effect)
+            | self.run_all(MaintenanceStep.RULES_ADDED, effect)
         )
 
     def changed(self, effect: Effect) -> Facts:
         """The heads of all instances that broke or are new, through lower facts."""
         return (
-            self.run(Step.LOST, self.deleted, effect)
-            | self.run(Step.LOST_UNDER_NEGATION, self.inserted, effect)
-            | self.run(Step.GAINED, self.inserted, effect)
-            | self.run(Step.GAINED_UNDER_NEGATION, self.deleted, effect)
+            self.run(MaintenanceStep.LOST, self.deleted, effect)
+            | self.run(MaintenanceStep.LOST_UNDER_NEGATION, self.inserted, effect)
+            | self.run(MaintenanceStep.GAINED, self.inserted, effect)
+            | self.run(MaintenanceStep.GAINED_UNDER_NEGATION, self.deleted, effect)
         )
 
     def explicit(self) -> Facts:
@@ -212,12 +212,12 @@ def overdelete(
     rounds = []
     while len(suspect):
         doomed = confirm(suspect)
-        if not task.section.plans[Step.OVERDELETE]:
+        if not task.section.plans[MaintenanceStep.OVERDELETE]:
             changes.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
             rounds.append(doomed)
             break
         changes.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
-        suspect = task.run(Step.OVERDELETE, doomed, effect)
+        suspect = task.run(MaintenanceStep.OVERDELETE, doomed, effect)
         changes.mark(doomed, clear=Flag.ALIVE | Flag.DELTA)
         rounds.append(doomed)
     deleted = task.united(rounds)
@@ -243,13 +243,13 @@ def insert(task: Task, again: Facts) -> None:
     effect = FOUND if kind is CounterKind.NONE else COUNTED
     fresh = again | task.explicit()
     fresh |= task.gained(effect)
-    if not task.section.plans[Step.INSERT] and kind is not CounterKind.RANK:
+    if not task.section.plans[MaintenanceStep.INSERT] and kind is not CounterKind.RANK:
         changes.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
         return
     while len(fresh):
         changes.mark(fresh, set=NEW, clear=Flag.PENDING)
         if kind is CounterKind.RANK:
             task.counters.assign_next_rank(fresh)
-        found = task.run(Step.INSERT, fresh, effect)
+        found = task.run(MaintenanceStep.INSERT, fresh, effect)
         changes.mark(fresh, clear=Flag.DELTA)
         fresh = found

@@ -29,7 +29,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.pipeline.guards import SourceMeasure
 from tidelog.pipeline.job_settings import Settings, Source
 from tidelog.pipeline.source_files import (
-    RowFilter,
+    SourceRowFilter,
     StoredFile,
     VersionedSource,
     columns_of,
@@ -102,7 +102,7 @@ class SourceBinding:
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
     data: tuple[InputFile, ...] = ()  # what `read` reads, if that is files of a source
-    filter: RowFilter | None = None
+    filter: SourceRowFilter | None = None
     on_error: str = "reject"
     volatile: bool = False
     time: tuple[str, ...] = ()  # what its last columns say of when a fact holds
@@ -233,7 +233,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         lambda: columns_of(files),
         tuple(file.path for file in files if file.path is not None),
         tuple(files),
-        RowFilter.of(source.filter, predicate, source.span),
+        SourceRowFilter.of(source.filter, predicate, source.span),
         source.on_error,
         time=source.times,
         held=held_in(files[0]) if files else (),
@@ -265,7 +265,7 @@ def _of_table(source: Source, settings: Settings, program: Program) -> SourceBin
         marks_of(source),
         table.read,
         lambda: table.columns,
-        filter=RowFilter.of(source.filter, predicate, source.span),
+        filter=SourceRowFilter.of(source.filter, predicate, source.span),
         on_error=source.on_error,
         time=source.times,
         table=table,

@@ -101,7 +101,7 @@ ROW, KEPT = "row", "kept"
 
 
 @dataclass(frozen=True)
-class RowFilter:
+class SourceRowFilter:
     """The rows that satisfy the literals, by the rule `kept(?n) :- row(?n, …), literals .`
 
     Rows have numbers, so that one that comes twice is kept twice, and what is filtered out can be counted.
@@ -111,7 +111,7 @@ class RowFilter:
     arity: int  # of the rows: columns behind these are kept along
 
     @staticmethod
-    def of(literals: str | None, predicate: Predicate, span: Span | None) -> RowFilter | None:
+    def of(literals: str | None, predicate: Predicate, span: Span | None) -> SourceRowFilter | None:
         """Return the filter of literals, whose variables are the predicate's columns; raise its errors."""
         if literals is None:
             return None
@@ -133,7 +133,7 @@ class RowFilter:
             message = f"the filter `{literals}` is not well formed: {reasons}"
             help = f"it holds literals over {names}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, span, help)) from None
-        return RowFilter(program, predicate.arity)
+        return SourceRowFilter(program, predicate.arity)
 
     def keep(self, batch: Batch) -> Batch:
         """Return the rows of a batch that satisfy the filter."""
@@ -473,7 +473,7 @@ class VersionedSource:
             return self.found.table
 
     def still(
-        self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: RowFilter | None
+        self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: SourceRowFilter | None
     ) -> Rows:
         """Return the facts that rows of the table still have; only rows `among` these values are read."""
         faults = RejectedRows(OnError.SKIP)
@@ -487,7 +487,7 @@ class VersionedSource:
 
     # ---- changes
 
-    def feed(self, before: InputRecord, filter: RowFilter | None) -> SourceChanges:
+    def feed(self, before: InputRecord, filter: SourceRowFilter | None) -> SourceChanges:
         """Return the changes since an input was read; raise `NoFeedError` if all rows must be compared."""
         if before.identity != self.found.identity:
             raise NoFeedError("it is another table than it was")
@@ -517,7 +517,7 @@ class VersionedSource:
             self.with_version(tally),
         )
 
-    def _facts(self, rows: Any, filter: RowFilter | None) -> tuple[list[Batch], int]:
+    def _facts(self, rows: Any, filter: SourceRowFilter | None) -> tuple[list[Batch], int]:
         """Return rows as facts, and how many the filter leaves out."""
         faults = RejectedRows(OnError.SKIP)
         found = list(read_arrow_data([rows], self.wanted, faults))
@@ -536,7 +536,7 @@ class SourceChanges:
     """The changes of the table of a source since it was last read."""
 
     table: VersionedSource
-    filter: RowFilter | None
+    filter: SourceRowFilter | None
     inserted: tuple[Batch, ...]
     deleted: tuple[Batch, ...]
     deleted_rows: Any = field(repr=False)  # of the table
@@ -578,7 +578,7 @@ class SourceChanges:
 def feed_of(
     name: str,
     inputs: Mapping[str, VersionedSource | None],
-    filter: Callable[[], RowFilter | None],
+    filter: Callable[[], SourceRowFilter | None],
     program: Program,
     before: Manifest,
     marks: str,

@@ -44,7 +44,13 @@ from tidelog.pipeline.inputs import (
 )
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as Described
-from tidelog.pipeline.source_files import RowFilter, SourceChanges, VersionedSource, check_sources, feed_of
+from tidelog.pipeline.source_files import (
+    SourceChanges,
+    SourceRowFilter,
+    VersionedSource,
+    check_sources,
+    feed_of,
+)
 from tidelog.pipeline.version_folder import (
     APP,
     InputRecord,
@@ -335,7 +341,7 @@ class SparkInputReader:
             self._feeds[name] = feed_of(
                 name,
                 inputs,
-                lambda: RowFilter.of(found.source.filter, predicate, found.source.span),
+                lambda: SourceRowFilter.of(found.source.filter, predicate, found.source.span),
                 self._program,
                 before,
                 found.marks,

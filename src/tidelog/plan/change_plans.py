@@ -40,7 +40,7 @@ from tidelog.plan.join_order import Statistics, negated_only_variables, order
 ABSENT = {Part.KEPT: Part.EITHER}  # a negation is kept where nothing matches before or now
 
 
-class Changes:
+class ChangePlanMaker:
     """The plans of one rule of a stratum whose predicates are `own`.
 
     They are made as they are asked for: a rule of a thousand atoms has as many of each kind.

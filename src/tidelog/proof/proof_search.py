@@ -20,7 +20,7 @@ from tidelog.logic.functions.builtins import evaluate
 from tidelog.logic.program import Atom, Constant, Program, Rule, Term, Variable, literal_variables
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import EXPLAINED, INSTANCES
-from tidelog.plan.change_plans import Changes
+from tidelog.plan.change_plans import ChangePlanMaker
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import negated_only_variables
 from tidelog.proof.explanation import NodeKind, ground_atom
@@ -96,7 +96,7 @@ class InstanceFinder:
         plan = self._plans.get(rule)
         if plan is None:
             plan = engine.change_plans.prepare(
-                Changes(rule, number, (), engine.storage).instances(temporary, variables)
+                ChangePlanMaker(rule, number, (), engine.storage).instances(temporary, variables)
             )
             self._plans[rule] = plan
         try:

@@ -151,7 +151,7 @@ class Publication:
     tables: TableFormat
     base: PublishedVersion | None
     recovered: Recovered | None
-    lock: durable.Lock | None
+    lock: durable.FileLock | None
     on_step: Callable[[str], None]
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     _plans: dict[str, TablePlan] = field(default_factory=dict)

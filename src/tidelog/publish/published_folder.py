@@ -336,14 +336,14 @@ class Published:
                 count, size = count + 1, size + stored.size
         return count, size
 
-    def _locked(self) -> durable.Lock | None:
+    def _locked(self) -> durable.FileLock | None:
         """Take the lock of a folder on a disk; object stores have none, and conflicts show in the logs."""
         if not self.folder.is_local:
             return None
         durable.make_folders(self.folder.local)
         holder = f"process {os.getpid()} ({Path(sys.argv[0]).name or 'python'})"
         try:
-            return durable.Lock(self.folder.local / LOCK, holder)
+            return durable.FileLock(self.folder.local / LOCK, holder)
         except durable.HeldError as held:
             message = f"`{self.folder.address}` is being written to by {held.holder or 'another process'}"
             raise DataError(

@@ -72,60 +72,60 @@ MANY_FACTS = 50_000  # from which a ground query is faster by tables than everyt
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyChoice:
+class QueryStrategyChoice:
     """The strategy to be used, and why."""
 
     strategy: str
     reason: str
 
 
-def choose(query: Query, context: QueryContext) -> StrategyChoice:
+def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
     """The strategy that is expected to be fastest.
 
     Everything is derived only where the query needs every rule: what it does not ask for may not end.
     """
     if context.is_materialised:
-        return StrategyChoice("lookup", "everything is derived already")
+        return QueryStrategyChoice("lookup", "everything is derived already")
     if context.look_up is not None:
-        return StrategyChoice("full", "facts are kept over representatives of equal constants")
+        return QueryStrategyChoice("full", "facts are kept over representatives of equal constants")
     asked = context.derived_in(query)
     if not asked and not context.is_constrained:
-        return StrategyChoice("lookup", "only stated facts are asked for")
+        return QueryStrategyChoice("lookup", "only stated facts are asked for")
     needed = _needed(asked, context)
     is_all = len(needed) == len(context.program.rules)
     if is_all and _facts(needed, context) <= FEW:
-        return StrategyChoice("full", f"every rule is needed, and there are no more than {FEW} facts")
+        return QueryStrategyChoice("full", f"every rule is needed, and there are no more than {FEW} facts")
     if _is_free(query) and is_all:
-        return StrategyChoice("full", "nothing is bound, and every rule is needed")
+        return QueryStrategyChoice("full", "nothing is bound, and every rule is needed")
     if _is_free(query) and _are_rest_harmless(needed, context):
-        return StrategyChoice("full", "nothing is bound, and nearly all rules are needed")
+        return QueryStrategyChoice("full", "nothing is bound, and nearly all rules are needed")
     is_large = not is_all or _facts(needed, context) >= MANY_FACTS
     if is_large and all(_are_bound(query)):
-        return StrategyChoice("tabling", "nothing is free: a few subgoals are true or not")
+        return QueryStrategyChoice("tabling", "nothing is free: a few subgoals are true or not")
     if context.is_tabled and any(_are_bound(query)):
-        return StrategyChoice("tabling", "there are tables, which know what was asked before")
+        return QueryStrategyChoice("tabling", "there are tables, which know what was asked before")
     return _by_rewriting(query, needed, context)
 
 
-def _by_rewriting(query: Query, needed: Sequence[int], context: QueryContext) -> StrategyChoice:
+def _by_rewriting(query: Query, needed: Sequence[int], context: QueryContext) -> QueryStrategyChoice:
     """Magic sets, unless they make too many rules, or have nothing to bind."""
     made = rewritten(query, context)
     bound, rules = _bound(made), len(made.rules)
     is_all = len(needed) == len(context.program.rules)
     facts = _facts(needed, context)
     if not bound and is_all:
-        return StrategyChoice("full", "nothing is bound, and every rule is needed")
+        return QueryStrategyChoice("full", "nothing is bound, and every rule is needed")
     many = f"rewriting would make {counted(rules, 'rule')} of {len(needed):,}"
     is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
     if is_all and facts < (TABLED * rules if is_manifold else PLANNED * rules**2):
-        return StrategyChoice("full", f"{many}: too many for so few facts")
+        return QueryStrategyChoice("full", f"{many}: too many for so few facts")
     if is_manifold and bound:
-        return StrategyChoice("tabling", f"{many}: tables need those only that are met")
+        return QueryStrategyChoice("tabling", f"{many}: tables need those only that are met")
     count = f"{len(needed):,} of {counted(len(context.program.rules), 'rule')}"
     if not bound:
-        return StrategyChoice("magic", f"nothing is bound, but {count} are enough")
+        return QueryStrategyChoice("magic", f"nothing is bound, but {count} are enough")
     names = [context.program.predicates[name].written for name in bound if name in context.program.predicates]
-    return StrategyChoice(
+    return QueryStrategyChoice(
         "magic", f"arguments of {', '.join(names[:3]) or 'a closure'} are bound; {count} are needed"
     )
 
@@ -201,13 +201,15 @@ NOT_OVER_REPRESENTATIVES = "E608"
 BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
 
 
-def chosen(name: str, query: Query, context: QueryContext) -> StrategyChoice:
+def chosen(name: str, query: Query, context: QueryContext) -> QueryStrategyChoice:
     """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
     check_name(name)
     if name == AUTO:
         return choose(query, context)
     by_axioms = context.look_up is not None and name not in WHOLE
-    return StrategyChoice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
+    return QueryStrategyChoice(
+        name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked"
+    )
 
 
 def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:

@@ -20,7 +20,7 @@ from tidelog.logic.type_inference import LazySchema
 from tidelog.query import registry as strategies
 from tidelog.query.magic import DERIVED
 from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries, resolve_prepared
-from tidelog.query.registry import StrategyChoice
+from tidelog.query.registry import QueryStrategyChoice
 from tidelog.query.strategy import Answers, QueryContext, parts_of, together
 from tidelog.query.tabling import TableCounts, Tabling
 from tidelog.reasoner.commit import check_kept
@@ -172,7 +172,7 @@ class Asker:
         plan = self._strategies.get(choice.strategy).explain(query, place)
         return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {plan}"
 
-    def _chosen(self, strategy: str, query: Query) -> tuple[QueryContext, StrategyChoice]:
+    def _chosen(self, strategy: str, query: Query) -> tuple[QueryContext, QueryStrategyChoice]:
         """Return how a query is answered, and where."""
         place = self.place()
         choice = strategies.chosen(strategy, query, place)

@@ -32,7 +32,7 @@ from tidelog.io.data_file import import_file
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program, Query, Sandbox, Variable
 from tidelog.logic.resolve import program_of
-from tidelog.maintenance.special_strata import Closures
+from tidelog.maintenance.special_strata import ClosureChoice
 from tidelog.query.kept_queries import KeptQueries, KeptQuery, QueryStep
 from tidelog.query.query_keepers import MaintainedQueries
 from tidelog.reasoner.program_state import History
@@ -46,7 +46,7 @@ from tidelog.store.forms import FileSection, StoredState, reading
 from tidelog.store.journal import JournalRecord
 from tidelog.store.json_forms import not_storable, surroundings_to_json
 from tidelog.store.state_checks import arities_of, check_arities, check_asked
-from tidelog.store.store import DURABILITY, OpenedStore, Store, StoreFolder, read_found
+from tidelog.store.store import DURABILITY, FactStore, OpenedStore, StoreFolder, read_found
 from tidelog.temporal import temporal
 from tidelog.temporal.temporal import TimeSettings
 
@@ -87,7 +87,7 @@ def open_store(
             reasoner.check_rules(program)
         return reasoner
     if folder.is_store or program is None:
-        store, opened = Store.open(folder.path, durability)
+        store, opened = FactStore.open(folder.path, durability)
         try:
             reasoner = _reopened(opened, store, settings)
             if program is not None:
@@ -97,7 +97,7 @@ def open_store(
             raise
         return reasoner
     reasoner = StoredReasoner(program, **settings)
-    reasoner.create = lambda state: Store.create(folder.path, state, durability)
+    reasoner.create = lambda state: FactStore.create(folder.path, state, durability)
     if not later:
         reasoner.begin()
     return reasoner
@@ -142,7 +142,7 @@ def check_memory(tables: Collection[tuple[int, int]], what: str, limit: int | No
         raise Stopped(Diagnostic(OUT_OF_MEMORY, message, help=help))
 
 
-def _reopened(opened: OpenedStore, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
+def _reopened(opened: OpenedStore, store: FactStore | None, settings: dict[str, Any]) -> StoredReasoner:
     """Return the reasoner of a store, with all transactions of the journal."""
     state = opened.state
     kept = settings_of(state)
@@ -184,7 +184,7 @@ class StoreKeeper:
     """Writes transactions, and which queries are kept, to a store; without one, changes are refused."""
 
     def __init__(
-        self, store: Store | None, history: History, state: Callable[[int], StoredState], runtime: Runtime
+        self, store: FactStore | None, history: History, state: Callable[[int], StoredState], runtime: Runtime
     ) -> None:
         self.store = store
         self._history = history
@@ -192,7 +192,7 @@ class StoreKeeper:
         self._runtime = runtime
         self._unfinished: tuple[Any, int] | None = None  # the journal's end before a transaction, and commits
 
-    def check_writable(self) -> Store:
+    def check_writable(self) -> FactStore:
         """Return the store; raise `DataError` if it was opened for reading, or cannot be written."""
         if self.store is None:
             message = "the store was opened for reading"
@@ -286,7 +286,7 @@ class StoredReasoner(Reasoner):
     def __init__(self, program: Program, **settings: Any) -> None:
         super().__init__(program, **settings)
         # Makes the store when everything is derived.
-        self.create: Callable[[StoredState], Store] | None = None
+        self.create: Callable[[StoredState], FactStore] | None = None
         self._keeper: StoreKeeper | None = None  # None until there is a store
         self._keeping = StoredKeeping(
             self._engine, self._demands, self._applier.keep, self._effective, self._note
@@ -303,7 +303,7 @@ class StoredReasoner(Reasoner):
             self._attach(self.create(self.state(0)))
             self.create = None
 
-    def resume(self, opened: OpenedStore, store: Store | None) -> None:
+    def resume(self, opened: OpenedStore, store: FactStore | None) -> None:
         """Restore the state of an opened store; without `store` to write to, the reasoner is read-only."""
         with forms.understood(opened.path), reading("the state"):
             self._reinstate(opened.state)
@@ -313,7 +313,7 @@ class StoredReasoner(Reasoner):
         self._keeping.waiting = list(self._demands.asked)
         self._attach(store).write_if_due()
 
-    def _attach(self, store: Store | None) -> StoreKeeper:
+    def _attach(self, store: FactStore | None) -> StoreKeeper:
         """Write all transactions from now on to a store; refuse them if there is none."""
         self._keeper = StoreKeeper(store, self._committer.history, self.state, self.runtime)
         self._committer.log = self._keeper
@@ -342,7 +342,7 @@ class StoredReasoner(Reasoner):
             raise DataError(Diagnostic(codes.READ_ONLY, message, help=help))
 
     @property
-    def _store(self) -> Store | None:
+    def _store(self) -> FactStore | None:
         return None if self._keeper is None else self._keeper.store
 
     @property
@@ -453,7 +453,7 @@ class StoredReasoner(Reasoner):
         effective = self._program.effective
         self._demands.resume(state.asked, effective)
         rules = self._demands.whole(effective, self._demands.kept).rules
-        return Closures(self._engine, True).modules(rules)
+        return ClosureChoice(self._engine, True).modules(rules)
 
     @property
     def arities(self) -> dict[str, int]:

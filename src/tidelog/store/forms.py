@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.durable import HeldError, Lock
+from tidelog.durable import FileLock, HeldError
 from tidelog.engine.columnar.storage.engine_state import EngineState
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.errors.codes import BACKWARDS
@@ -362,12 +362,12 @@ def is_newer(error: DataError) -> bool:
 # ---- One writer at a time.
 
 
-def writer_lock(path: Path) -> Lock:
+def writer_lock(path: Path) -> FileLock:
     """Lock a folder for writing; raise `DataError` without waiting if another process has locked it."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
     try:
         with writing_to(path):
-            return Lock(path, f"process {os.getpid()} ({command})")
+            return FileLock(path, f"process {os.getpid()} ({command})")
     except HeldError as held:
         message = f"`{path.parent}` is being written to by {held.holder or 'another process'}"
         help = "wait until it is done, or open the store for reading: `read_only=True`, `--read-only`"

@@ -17,7 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from tidelog import durable
-from tidelog.durable import Lock
+from tidelog.durable import FileLock
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.store import forms, journal, snapshot
 from tidelog.store.forms import StoredState, writer_lock
@@ -393,11 +393,16 @@ class OpenedStore:
     notices: tuple[str, ...] = ()
 
 
-class Store:
+class FactStore:
     """The files of one store, and the right to write them, which the process has that opened it."""
 
     def __init__(
-        self, folder: StoreFolder, lock: Lock, superblock: Superblock, journal: StoreJournal, is_durable: bool
+        self,
+        folder: StoreFolder,
+        lock: FileLock,
+        superblock: Superblock,
+        journal: StoreJournal,
+        is_durable: bool,
     ) -> None:
         self.folder = folder
         self._process = os.getpid()
@@ -415,7 +420,7 @@ class Store:
     # ---- beginning
 
     @staticmethod
-    def create(path: Path, state: StoredState, durability: str) -> Store:
+    def create(path: Path, state: StoredState, durability: str) -> FactStore:
         """Create a store that holds a state. Until all of it is on the disk, the superblock says so."""
         folder = StoreFolder(path)
         with forms.writing_to(path), ExitStack() as undo:
@@ -433,12 +438,12 @@ class Store:
             undo.callback(journal.close)
             superblock.switch(snapshot=1, checksum=checksum, journal=1, confirmed=journal.position)
             undo.pop_all()
-        created = Store(folder, lock, superblock, journal, durability == "full")
+        created = FactStore(folder, lock, superblock, journal, durability == "full")
         created._snapshot_bytes = size
         return created
 
     @staticmethod
-    def open(path: Path, durability: str) -> tuple[Store, OpenedStore]:
+    def open(path: Path, durability: str) -> tuple[FactStore, OpenedStore]:
         """Open the store in a folder, and return it with what it holds; a torn journal is cut."""
         folder = StoreFolder(path)
         if not folder.is_store:
@@ -449,14 +454,14 @@ class Store:
             found = folder.find()
             opened = read_found(found)
             with forms.writing_to(path):
-                store = Store._resumed(folder, lock, found, durability == "full", undo)
+                store = FactStore._resumed(folder, lock, found, durability == "full", undo)
             undo.pop_all()
         return store, opened
 
     @staticmethod
     def _resumed(
-        folder: StoreFolder, lock: Lock, found: StoreFiles, is_durable: bool, undo: ExitStack
-    ) -> Store:
+        folder: StoreFolder, lock: FileLock, found: StoreFiles, is_durable: bool, undo: ExitStack
+    ) -> FactStore:
         last = found.last
         if last is None:  # only in older formats
             before = Position(found.snapshot.sequence, 0, 0)
@@ -475,7 +480,7 @@ class Store:
             superblock = Superblock.create(folder.superblock, root)
         undo.callback(superblock.close)
         folder.tidy(superblock)
-        store = Store(folder, lock, superblock, journal, is_durable)
+        store = FactStore(folder, lock, superblock, journal, is_durable)
         store._is_old = not found.snapshot.has_superblock
         store._snapshot_bytes = found.snapshot.size
         store._earlier_bytes = sum(each.end.end for each in found.journals[:-1])

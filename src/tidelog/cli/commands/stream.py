@@ -19,7 +19,7 @@ from tidelog.errors import Interrupted, TidelogError, counted
 from tidelog.logic.program import Rule
 from tidelog.maintenance import registry
 from tidelog.maintenance.marking import MARKINGS
-from tidelog.maintenance.step_plans import Step
+from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.plan.rule_text import Writing, shortened
 from tidelog.reasoner.delta import Delta, counts
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
@@ -103,10 +103,20 @@ def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
 APPLICATIONS = {
-    "deletions": (Step.LOST, Step.LOST_UNDER_NEGATION, Step.OVERDELETE, Step.RULES_REMOVED),
-    "backward": (Step.SUPPORT,),
-    "forward": (Step.GROUND, Step.PROVE, Step.REDERIVE),
-    "insertions": (Step.GAINED, Step.GAINED_UNDER_NEGATION, Step.INSERT, Step.RULES_ADDED),
+    "deletions": (
+        MaintenanceStep.LOST,
+        MaintenanceStep.LOST_UNDER_NEGATION,
+        MaintenanceStep.OVERDELETE,
+        MaintenanceStep.RULES_REMOVED,
+    ),
+    "backward": (MaintenanceStep.SUPPORT,),
+    "forward": (MaintenanceStep.GROUND, MaintenanceStep.PROVE, MaintenanceStep.REDERIVE),
+    "insertions": (
+        MaintenanceStep.GAINED,
+        MaintenanceStep.GAINED_UNDER_NEGATION,
+        MaintenanceStep.INSERT,
+        MaintenanceStep.RULES_ADDED,
+    ),
 }
 
 

@@ -18,7 +18,7 @@ from tidelog.engine.columnar.transactions.marks import ColumnarMarks
 from tidelog.engine.columnar.transactions.rank_loop import ColumnarRankLoop
 from tidelog.engine.columnar.transactions.transactions import Transactions
 from tidelog.engine.limits import ActiveLimits
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import EngineParts
 
 # What each part knows of relations; everything else in a part stays when an engine is renewed.
 STATE = {
@@ -44,7 +44,7 @@ STATE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnarEngine(Engine):
+class ColumnarEngine(EngineParts):
     """All facts in this process, as tables of ids."""
 
     storage: ColumnarStorage

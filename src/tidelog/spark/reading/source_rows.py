@@ -30,7 +30,7 @@ from tidelog.io.row_readers import (
     REJECTS,
     ROW,
     CarriedFile,
-    OutputColumns,
+    ParsedColumns,
     RejectedLineReader,
     WholeFileReader,
 )
@@ -283,16 +283,16 @@ def any_of(flags: Sequence[Column]) -> Column:
 
 
 def read_schema(names: Sequence[str], types: Sequence[ColumnType]) -> spark_types.StructType:
-    """Return the schema of rows that tasks read, as `OutputColumns` has it."""
+    """Return the schema of rows that tasks read, as `ParsedColumns` has it."""
     fields = [(name, spark_type_of(of)) for name, of in zip(names, types, strict=True)]
     beside = [(FILE, STRING), (RAW, spark_types.BinaryType()), (FAULT, FAULT_SCHEMA), (LEFT_OUT, _BOOLEAN)]
     return spark_types.StructType([spark_types.StructField(*each) for each in (*fields, *beside)])
 
 
-def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> OutputColumns:
+def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> ParsedColumns:
     """Return the same as tasks know it."""
     arrow = tuple(arrow_of(spark_type_of(of)) for of in types)
-    return OutputColumns(tuple(names), tuple(types), arrow, has_fields)
+    return ParsedColumns(tuple(names), tuple(types), arrow, has_fields)
 
 
 def whole_files(session: SparkSession, files: Sequence[FoundFile], task: WholeFileReader) -> DataFrame:

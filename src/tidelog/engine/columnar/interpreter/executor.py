@@ -17,7 +17,7 @@ from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.rounds import ColumnarRounds, TableGroup
 from tidelog.engine.columnar.storage.storage import ColumnarStorage
 from tidelog.engine.columnar.storage.table import Table
-from tidelog.engine.events import Outcome
+from tidelog.engine.events import PlanOutcome
 from tidelog.engine.protocol import Runnable
 from tidelog.logic.functions.builtins import AGGREGATES, evaluate
 from tidelog.logic.program import Aggregation, Assignment, Atom, Constant, Rule, Term, Variable
@@ -85,11 +85,11 @@ class Executor:
             self.catalog.tables[number].complete(check)
         return Runner(assembled, self.catalog, self.workers, head)
 
-    def _aggregate(self, root: Aggregate, head: Table) -> Outcome:
+    def _aggregate(self, root: Aggregate, head: Table) -> PlanOutcome:
         """Group what was collected and insert one fact per group that has all its values."""
         facts, missing = group_facts(root, self.storage.rows(root.input.relation), self.catalog.dictionary)
         new = head.insert(facts.columns, facts.count, 0, len(self.catalog.dictionary))
-        return Outcome(facts.count, new, missing)
+        return PlanOutcome(facts.count, new, missing)
 
     def forget_plans(self) -> None:
         """Clear the caches of plans and lookups: all relations were forgotten."""

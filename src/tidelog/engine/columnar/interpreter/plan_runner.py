@@ -24,7 +24,7 @@ from tidelog.engine.columnar.interpreter.interpreter import run_plan
 from tidelog.engine.columnar.interpreter.round_kernels import E_TABLE, run_round, run_rounds
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.table import Table
-from tidelog.engine.events import NOTHING, Outcome
+from tidelog.engine.events import NOTHING, PlanOutcome
 from tidelog.engine.limits import ActiveLimits
 from tidelog.engine.protocol import Runnable
 from tidelog.logic.functions.builtins import Overflow, evaluate, holds, lookup
@@ -159,7 +159,7 @@ class Runner:
         self.are_answers = head.name == ANSWERS
         self.is_counted = " #" not in head.name  # what is gathered for an aggregate are no facts
 
-    def __call__(self) -> Outcome:
+    def __call__(self) -> PlanOutcome:
         first, count = self._scanned()
         if count == 0:
             return NOTHING
@@ -198,7 +198,7 @@ class Runner:
             passed &= columns[column][first : first + count] == identity
         return not passed.any()
 
-    def _run_alone(self, first: int, count: int) -> Outcome:
+    def _run_alone(self, first: int, count: int) -> PlanOutcome:
         workspace = self.workers.workspaces[0]
         workspace.fit(self.plan)
         workspace.scan(first, count)
@@ -206,7 +206,9 @@ class Runner:
         state[layout.Z_BUDGET] = self.budget(0)
         while (wish := self.step(workspace)) != layout.DONE:
             self.grant(int(wish), workspace, int(state[layout.Z_NEW]))
-        return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
+        return PlanOutcome(
+            int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE])
+        )
 
     def budget(self, found: int) -> int:
         """How many matches may be looked at before the next check, this run having found so many facts."""
@@ -342,7 +344,7 @@ class ParallelRun:
         self.waiting: list[tuple[int, int]] = []
         self.suspended = [False] * threads
 
-    def run(self, first: int, count: int) -> Outcome:
+    def run(self, first: int, count: int) -> PlanOutcome:
         """Match all scanned rows and insert what follows."""
         head = self.head
         head.reserve(max(BATCH, BLOCK * self.threads), len(self.runner.catalog.dictionary))
@@ -366,7 +368,7 @@ class ParallelRun:
             self.runner.check(self._found(base))
         close_gaps(head.descriptors, head.number, base, self._nexts(), BLOCK)
         matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
-        return Outcome(matches, len(head) - base)
+        return PlanOutcome(matches, len(head) - base)
 
     def _nexts(self) -> Words:
         """The next row that each thread may write."""

@@ -22,7 +22,7 @@ from tidelog.engine.columnar.storage.storage import ColumnarStorage
 from tidelog.engine.columnar.storage.table import Index
 from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet
 from tidelog.engine.columnar.transactions.transactions import ChangeBuffers, Transactions
-from tidelog.engine.events import Outcome, PlanListener
+from tidelog.engine.events import PlanListener, PlanOutcome
 from tidelog.engine.flags import UNMARKED, CounterKind, Effect, Flag, MarkConfig, Where
 from tidelog.plan.algebra import Aggregate, ChangePlan, Support
 
@@ -165,7 +165,7 @@ class ChangeRunner:
         }
         self._assembled_for = wanted
 
-    def run(self, rows: RowNumbers | None, effect: Effect | None) -> Outcome:
+    def run(self, rows: RowNumbers | None, effect: Effect | None) -> PlanOutcome:
         """Run over the given rows, or all; what is found goes into the buffers."""
         self.assemble()
         catalog, limits = self.catalog, self.workers.limits
@@ -192,7 +192,9 @@ class ChangeRunner:
             if wish == layout.DONE:
                 break
             self._grant(wish, workspace)
-        return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
+        return PlanOutcome(
+            int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE])
+        )
 
     def _scan(self, rows: RowNumbers | None, workspace: Workspace) -> None:
         state = workspace.state

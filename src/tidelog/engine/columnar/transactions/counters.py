@@ -23,7 +23,7 @@ from tidelog.engine.flags import CounterKind, Effect, Flag, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Part
-from tidelog.plan.change_plans import Changes
+from tidelog.plan.change_plans import ChangePlanMaker
 
 NEVER = Where(Flag.NONE, Flag.ALIVE)
 RECORDED = Flag.PENDING | Flag.PROVED | Flag.CHECKED | Flag.DELTA  # of facts while they are ranked
@@ -234,7 +234,9 @@ class InstanceCounters(Participant, CatalogObserver):
     def _run_all(self, rules: Iterable[Rule], stratum: Stratum, effect: Effect) -> RowSet:
         """The heads that the effect selects, of all instances of rules."""
         plans = [
-            self.plans.prepare(Changes(rule, 0, stratum.predicates, self.plans.storage).every(Part.NOW))
+            self.plans.prepare(
+                ChangePlanMaker(rule, 0, stratum.predicates, self.plans.storage).every(Part.NOW)
+            )
             for rule in rules
             if all(len(self.catalog.table(atom.predicate)) for atom in rule.positive)
         ]
@@ -266,7 +268,7 @@ class InstanceCounters(Participant, CatalogObserver):
         plans = [
             self.plans.prepare(plan)
             for rule in stratum.rules
-            for plan in Changes(rule, 0, own, self.plans.storage).rank()
+            for plan in ChangePlanMaker(rule, 0, own, self.plans.storage).rank()
         ]
         ranked = EMPTY
         while len(round_facts):

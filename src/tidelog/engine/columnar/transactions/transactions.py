@@ -1,6 +1,6 @@
 """Transactions over tables: a journal of the rows that are touched, and sets of facts. Mutable.
 
-See `engine.protocol.Changes` for what the methods promise.
+See `engine.protocol.FactChanges` for what the methods promise.
 """
 
 from __future__ import annotations
