@@ -120,7 +120,7 @@ dist: $(VENV)/.installed-test
 	$(RUN) -m auditwheel show dist/*.whl
 
 docs: $(VENV)/.installed-test
-	$(RUN) docs/renew.py
+	$(RUN) docs/renew.py --spark
 	$(RUN) -m pytest -q tests/docs
 
 format: $(VENV)/.installed-test

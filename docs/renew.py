@@ -1,17 +1,23 @@
 """Renews the parts of the documentation that repeat what the code knows.
 
 A generated part stands between `<!-- generated: name -->` and `<!-- end -->`. With `--check` nothing is
-written: a part that is not fresh, or a code that no page names, is an error.
+written: a part that is not fresh, or a code that no page names, is an error. The walks on Spark are renewed
+with `--spark`, which starts a session.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+
+import walks
 
 from tidelog.errors import codes
 from tidelog.logic.functions import builtins
@@ -48,6 +54,43 @@ def code_table(meanings: Mapping[str, str]) -> str:
     return "\n".join(["| code | means |", "|---|---|", *rows]) + "\n"
 
 
+def packages() -> str:
+    """The table of the packages, from their docstrings, the highest layer first."""
+    settings = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    names = [name for layer in layers for name in re.findall(r"\w+", layer.replace("(web)", ""))]
+    inner = {
+        name: [
+            str(each.parent.relative_to(SOURCES)) for each in sorted((SOURCES / name).rglob("__init__.py"))
+        ]
+        for name in names
+    }
+    lines = ["| package | what lives there |", "|---|---|"]
+    for name in names:
+        for source in sorted((SOURCES / name).rglob("__init__.py")) or [SOURCES / f"{name}.py"]:
+            path = source.parent if source.name == "__init__.py" else source
+            folder = path.relative_to(SOURCES).as_posix()
+            said = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+            first = " ".join(said.split("\n\n")[0].split())
+            lines.append(f"| [{folder}](../src/tidelog/{folder}) | {first} |")
+    return "\n".join(lines) + "\n"
+
+
+def walk(make: Callable[[Path], walks.Walk]) -> str:
+    """The numbered list of the files that a walk enters, each with the first functions called in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return listed(make(Path(folder)))
+
+
+def listed(walk: walks.Walk) -> str:
+    lines = []
+    for number, (file, functions) in enumerate(walk.items(), 1):
+        shown = ", ".join(f"`{name}`" for name in functions[: walks.SHOWN])
+        more = ", …" if len(functions) > walks.SHOWN else ""
+        lines.append(f"{number}. [{file}](../src/tidelog/{file}): {shown}{more}")
+    return "\n".join(lines) + "\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     **{f"functions of {_area(module)}": partial(functions, module) for module in builtins.AREAS},
     "syntax errors": partial(code_table, codes.SYNTAX_MEANINGS),
@@ -58,12 +101,30 @@ PARTS: dict[str, Callable[[], str]] = {
     "store errors": partial(code_table, codes.STORE_MEANINGS),
     "frame errors": partial(code_table, codes.SPARK_MEANINGS),
     "exchange errors": partial(code_table, codes.EXCHANGE_MEANINGS),
+    "packages": packages,
+    **{f"walk {name}": partial(walk, make) for name, make in walks.WALKS.items()},
 }
 
 
-def renewed(text: str) -> str:
-    """The text of a page with its generated parts as they should be."""
-    return PART.sub(lambda part: part[1] + PARTS[part[2]]() + part[4], text)
+def renewed(text: str, parts: Mapping[str, Callable[[], str]] = PARTS) -> str:
+    """The text of a page with its generated parts as they should be; those not among `parts` stay."""
+
+    def renew(part: re.Match[str]) -> str:
+        name = part[2]
+        if name not in parts and name.removeprefix("walk ") in walks.SPARK_WALKS:
+            return part[0]
+        return part[1] + parts[name]() + part[4]
+
+    return PART.sub(renew, text)
+
+
+def with_spark() -> dict[str, Callable[[], str]]:
+    """All parts, those that need a session of Spark included."""
+    from tidelog.spark.session import SessionSettings
+
+    spark = SessionSettings(master="local[2]").start()
+    on_spark = {name: listed(make(spark)) for name, make in walks.SPARK_WALKS.items()}
+    return {**PARTS, **{f"walk {name}": partial(str, text) for name, text in on_spark.items()}}
 
 
 def unnamed_codes(pages: Iterable[Path]) -> set[str]:
@@ -80,10 +141,11 @@ def unnamed_codes(pages: Iterable[Path]) -> set[str]:
 def main() -> int:
     """Renew all pages, or check them; returns how many faults there are."""
     pages = sorted(DOCS.rglob("*.md"))
+    parts = with_spark() if "--spark" in sys.argv else PARTS
     faults = []
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        fresh = renewed(text)
+        fresh = renewed(text, parts)
         if fresh == text:
             continue
         if "--check" in sys.argv:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import CodeType, FrameType
@@ -134,3 +134,59 @@ def times(folder: Path) -> Walk:
     with Tracer() as walk:
         reasoner.materialise()
     return walk
+
+
+WALKS: dict[str, Callable[[Path], Walk]] = {
+    "run": run,
+    "transaction": transaction,
+    "query": query,
+    "merge": merge,
+    "times": times,
+}
+
+
+# ---- on Spark: these need a session
+
+
+def spark_driver(spark: Any) -> Walk:
+    """Walk through `ts.derive` and the frame of an output: nothing runs yet."""
+    return _derive(spark)[0]
+
+
+def spark_task(spark: Any) -> Walk:
+    """Walk through what a task does with the Arrow batches of its partition, called without Spark."""
+    _, rows, task = _derive(spark)
+    batches = rows.toArrow().to_batches()
+    for _ in task(iter(batches)):
+        pass
+    with Tracer() as walk:
+        for _ in task(iter(batches)):
+            pass
+    return walk
+
+
+def _derive(spark: Any) -> tuple[Walk, Any, Any]:
+    """Return the driver's walk, the rows that go to the task, and the task."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    from tidelog import spark as ts
+
+    frame = spark.createDataFrame(PEOPLE, ["parent", "child"])
+    found: list[tuple[Any, Any]] = []
+    original = DataFrame.mapInArrow
+
+    def record(self: Any, function: Any, *arguments: Any, **options: Any) -> Any:
+        found.append((self, function))
+        return original(self, function, *arguments, **options)
+
+    ts.derive(ANCESTORS, {"parent": frame})["ancestor"]
+    DataFrame.mapInArrow = record  # type: ignore[method-assign]
+    try:
+        with Tracer() as walk:
+            ts.derive(ANCESTORS, {"parent": frame})["ancestor"]
+    finally:
+        DataFrame.mapInArrow = original  # type: ignore[method-assign]
+    return walk, *found[-1]
+
+
+SPARK_WALKS: dict[str, Callable[[Any], Walk]] = {"spark driver": spark_driver, "spark task": spark_task}

@@ -193,7 +193,7 @@ def report_statistics(
 def described(choice: StrategyChoice) -> str:
     """Where a program runs, in a line.
 
-    >>> described(Choice())
+    >>> described(StrategyChoice())
     'on Spark by task, 1 task: one task derives everything: its facts have to fit the memory of a worker'
     """
     tasks = f", {counted(choice.tasks, 'task')}" if choice.tasks else ""
