@@ -59,12 +59,6 @@ def packages() -> str:
     settings = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     names = [name for layer in layers for name in re.findall(r"\w+", layer.replace("(web)", ""))]
-    inner = {
-        name: [
-            str(each.parent.relative_to(SOURCES)) for each in sorted((SOURCES / name).rglob("__init__.py"))
-        ]
-        for name in names
-    }
     lines = ["| package | what lives there |", "|---|---|"]
     for name in names:
         for source in sorted((SOURCES / name).rglob("__init__.py")) or [SOURCES / f"{name}.py"]:

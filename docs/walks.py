@@ -180,7 +180,7 @@ def _derive(spark: Any) -> tuple[Walk, Any, Any]:
         return original(self, function, *arguments, **options)
 
     ts.derive(ANCESTORS, {"parent": frame})["ancestor"]
-    DataFrame.mapInArrow = record  # type: ignore[method-assign]
+    DataFrame.mapInArrow = record  # type: ignore[assignment,method-assign]
     try:
         with Tracer() as walk:
             ts.derive(ANCESTORS, {"parent": frame})["ancestor"]

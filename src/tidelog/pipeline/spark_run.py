@@ -34,14 +34,7 @@ from tidelog.logic.type_inference import Columns, infer
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import no_rows
-from tidelog.pipeline.inputs import (
-    SourceBinding,
-    check_drift,
-    key_of,
-    marks_of,
-    program_inputs,
-    with_keys,
-)
+from tidelog.pipeline.inputs import SourceBinding, check_drift, key_of, marks_of, program_inputs, with_keys
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as Described
 from tidelog.pipeline.source_files import (
