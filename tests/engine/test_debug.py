@@ -17,7 +17,8 @@ import numpy as np
 
 import tidelog as tl
 from tidelog import compiled
-from tidelog.engine.columnar import evaluate, runner
+from tidelog.engine.columnar.interpreter import plan_runner as runner
+from tidelog.engine.columnar.storage import catalog
 from tidelog.equality.class_kernels import components
 from tidelog.data.text_kernels import split_fields
 
@@ -62,7 +63,7 @@ runner.EMITTED_ROWS = runner.BATCH = 64
 
 
 def facts(threads, dense_bytes, modules=True):
-    evaluate.DENSE_BYTES = dense_bytes
+    catalog.DENSE_BYTES = dense_bytes
     reasoner = tl.Reasoner(tl.parse(PROGRAM), threads=threads, modules=modules)
     reasoner.insert("edge", edges)
     first = {name: set(reasoner[name]) for name in reasoner}
