@@ -70,7 +70,10 @@ class ColumnarEngine(EngineParts):
             for part, names in STATE.items()
             for name in names
         ]
-        found += [(self.catalog, "observers", (self.storage,)), (self.changes, "participants", (self.counters,))]
+        found += [
+            (self.catalog, "observers", (self.storage,)),
+            (self.changes, "participants", (self.counters,)),
+        ]
         self.catalog.dictionary.publish()
         # All or none: nothing from here on can fail.
         for part, name, value in found:
