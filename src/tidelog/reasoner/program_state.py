@@ -142,9 +142,9 @@ class ProgramState:
 
     def begin_again(self, program: Program) -> None:
         """Go on with a program, and with no constants that are equal."""
-        former = vars(self).pop("equality", None)
-        if former is not None:
-            former.lose_late()
+        if "equality" in vars(self):
+            self.equality.lose_late()
+            del self.equality
         self._strata = None
         self.become(program)
 
