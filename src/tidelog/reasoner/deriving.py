@@ -129,8 +129,7 @@ class Deriver:
         with limits.guarding():
             if self._demands.are_there:
                 self._demands.withdraw()
-            if self._derived.was_materialised:
-                self._engine.counters.forget()
+            self._engine.counters.forget()  # of transactions on what tables and kept queries needed
             self._forget_derived(self._derived.was_materialised)
             self._loader.load_program()
             self._engine.limits.check = limits.check  # loading has had limits of its own
