@@ -157,7 +157,7 @@ def test_a_closure_that_is_made_again_in_a_transaction_counts_no_fact_twice() ->
     reasoner.materialise()
     with pytest.raises(tl.Stopped, match="E611"):
         reasoner.insert("link", [(number, number + 1) for number in range(199, 300)])
-    reasoner.engine.closures._closed["t"].structure = None  # as after a store was opened
+    reasoner.engine.closures.closed["t"].structure = None  # as after a store was opened
     assert len(reasoner["t"]) == 200 * 200
     reasoner.insert("link", [(0, 1000)])
     assert len(reasoner["t"]) == 200 * 201

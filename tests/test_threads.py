@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
+from tidelog.engine.interrupts import made_once
 from tidelog.reasoner.delta import Delta, PredicateDelta
 
 PROGRAM = """
@@ -249,3 +250,22 @@ def test_an_error_of_a_reader_leaves_the_lock_free() -> None:
     thread.start()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_what_is_made_when_it_is_first_used_is_the_same_for_all_threads() -> None:
+    class Holder:
+        both = threading.Barrier(2)
+
+        @made_once
+        def made(self) -> object:
+            self.both.wait(10)  # both threads are making it
+            return object()
+
+    holder = Holder()
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(holder.made)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [holder.made] * 2

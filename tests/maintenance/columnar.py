@@ -103,7 +103,7 @@ class ColumnarBench:
 
     def _check_structure(self, name: str) -> None:
         """Fails unless a closed relation has the external pairs and the facts of its structure."""
-        closed = self.engine.closures._closed[name]
+        closed = self.engine.closures.closed[name]
         assert not self.engine.catalog.table(name).counters
         if closed.structure is not None:
             externals = self.engine.closures.externals(closed.module, layout.ALIVE)
@@ -155,7 +155,7 @@ class ColumnarBench:
                     place: int(counter[row]) for place, counter in table.counters.items() if counter[row]
                 }
                 found.append((table.name, row, int(table.flags[row]), counters))
-        structures = {name: closed.structure for name, closed in self.engine.closures._closed.items()}
+        structures = {name: closed.structure for name, closed in self.engine.closures.closed.items()}
         known = {
             name: (_pairs(structure.externals()), _pairs(structure.pairs()))
             for name, structure in structures.items()

@@ -599,3 +599,14 @@ def test_no_answer_lies_outside_what_was_asked(data: st.DataObject) -> None:
                 assert empty or any(
                     tuple(fact[place] for place in each.binding.bound) in asked[each] for each in patterns
                 )
+
+
+def test_what_was_counted_for_tables_is_forgotten_when_everything_is_derived() -> None:
+    reasoner = tl.Reasoner("same(?x, ?x) :- point(?x, ?x), ?x >= 0 . same(0, 0) .")
+    list(reasoner.answers("same(?x, ?y)", "tabling"))
+    with reasoner.change() as change:
+        change.insert("point", [(0, 0)])
+    reasoner.materialise()
+    with reasoner.change() as change:
+        change.delete("same", [(0, 0)])
+    assert list(reasoner["same"]) == [(0, 0)]

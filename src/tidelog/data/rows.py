@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.rewrite.auxiliary_relations import is_auxiliary
+from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
 Ids = npt.NDArray[np.int32]
 Columns = tuple[Ids, ...]
@@ -132,10 +132,10 @@ class NetRows(Mapping[str, Rows]):
         return Rows(*self._found[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._counts and not is_auxiliary(str(name))
+        return name in self._counts and SEPARATOR not in str(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._counts if not is_auxiliary(name))
+        return (name for name in self._counts if SEPARATOR not in name)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -148,7 +148,7 @@ class NetRows(Mapping[str, Rows]):
     @property
     def total(self) -> int:
         """How many rows there are."""
-        return sum(count for name, count in self._counts.items() if not is_auxiliary(name))
+        return sum(count for name, count in self._counts.items() if SEPARATOR not in name)
 
 
 def total(rows: Mapping[str, Rows]) -> int:

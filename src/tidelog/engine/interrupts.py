@@ -13,7 +13,7 @@ from importlib import import_module
 from queue import Empty, SimpleQueue
 from threading import RLock
 from types import FrameType
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 # ---- Ctrl-C while an engine works: noted at once, acted on at the next safe point. One state per process.
 #
@@ -172,16 +172,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Delivery(Protocol):
+    """What is to be done when a lock is free."""
+
+    def claim(self) -> bool:
+        """Return whether the caller must deliver."""
+
+    def deliver(self) -> None:
+        """Do it."""
+
+
 class Lock:
     """Held around whatever enters the engine; a thread that holds it may take it again.
 
-    When a thread lets go of it for good and `is_due` says so, `deliver` is called without the lock: it may
-    call functions of others, which may wait for other threads.
+    When a thread lets go of it for good and the `delivery` says that it is due, that is made without the
+    lock: it may call functions of others, which may wait for other threads.
     """
 
-    def __init__(self, is_due: Callable[[], bool], deliver: Callable[[], None]) -> None:
-        self._is_due = is_due
-        self._deliver = deliver
+    def __init__(self) -> None:
+        self.delivery: Delivery | None = None
         self.reading = RLock()  # enough for what changes nothing at all, which Ctrl-C may interrupt
         self._depth = 0  # how many blocks the thread that holds it is in
 
@@ -206,12 +215,13 @@ class Lock:
         if self._depth:
             return
         try:
+            delivery = self.delivery
             try:
-                is_due = self._is_due()
+                is_due = delivery is not None and delivery.claim()
             finally:
                 self.reading.release()
-            if is_due:
-                self._deliver()
+            if is_due and delivery is not None:
+                delivery.deliver()
         finally:
             INTERRUPTS.release()
 
@@ -236,3 +246,27 @@ def locked(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
             return method(self, *arguments, **named)
 
     return hold
+
+
+class made_once(Generic[R]):  # noqa: N801 - used like `property`
+    """A property that is made when it is first used, and kept; deleting it from `vars` lets it be made again.
+
+    Threads that use it first at the same time get the same object.
+    """
+
+    def __init__(self, make: Callable[[Any], R]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> made_once[R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> R: ...
+
+    def __get__(self, instance: object | None, owner: type) -> made_once[R] | R:
+        if instance is None:
+            return self
+        made: R = vars(instance).setdefault(self._name, self._make(instance))
+        return made

@@ -346,7 +346,7 @@ class Closures(Protocol):
     """Structures that compute closures and maintain them. A relation that they keep has no counters."""
 
     @property
-    def closed(self) -> Collection[str]:
+    def closed(self) -> Mapping[str, object]:
         """The relations that structures keep."""
 
     def module_of(self, relation: str) -> ClosureModule | None:

@@ -93,11 +93,11 @@ class Rewriting(Axiomatised):
         self._searches: LastValueCache[ClassSearch] = LastValueCache()
         self._last_delta: weakref.ref[LazyDelta] | None = None  # what the last transaction changed
 
-    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
-        """Return the maintainer that maintains classes too."""
+    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> None:
+        """Set the engine, and the maintainer that is wrapped."""
         self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
         self._meanings.attach(runtime.engine.storage.dictionary)
-        return EqualityMaintainer(self, maintainer)
+        self.maintainer = EqualityMaintainer(self, maintainer)
 
     # ---- programs
 
@@ -441,6 +441,11 @@ DEFAULT = Rewriting.name
 
 def make(name: str, unique_names: bool) -> Axiomatised:
     """Return the treatment of this name; raise ProgramError if there is none."""
+    check_name(name)
+    return TREATMENTS[name](unique_names)
+
+
+def check_name(name: str) -> None:
+    """Raise ProgramError unless there is a treatment of this name."""
     if name not in TREATMENTS:
         raise unknown_treatment(name, TREATMENTS)
-    return TREATMENTS[name](unique_names)

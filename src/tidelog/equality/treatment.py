@@ -208,10 +208,10 @@ class Axiomatised:
             message = "equality does not go with facts that hold at times"
             raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
 
-    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> Maintainer:
-        """Set the engine; return the maintainer of facts, here the given one. Called once, first."""
+    def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> None:
+        """Set the engine, and the maintainer of facts, here the given one. Called once, first."""
         self._engine = runtime.engine
-        return maintainer
+        self.maintainer = maintainer
 
     def complete(self, program: Program, derive: Derive) -> None:
         """Derive all facts of a program; `derive(True)` begins by deleting what was derived."""

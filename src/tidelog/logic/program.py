@@ -429,6 +429,11 @@ class Program:
         return frozenset(timed)
 
     @cached_property
+    def has_equality(self) -> bool:
+        """Whether constants may turn out equal, or must not."""
+        return EQUAL in self.predicates or DIFFERENT in self.predicates
+
+    @cached_property
     def static(self) -> Program:
         """The program without the rules that derive temporal facts: itself if there are none."""
         if not self.timed:

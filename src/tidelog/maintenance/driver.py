@@ -318,6 +318,8 @@ class Driver:
 
     def _run_phase(self, phase: Phase, opened: Names) -> tuple[int, int]:
         """Apply a phase to all strata; return how many facts were deleted and inserted."""
+        if not (phase.schedule.revised or opened):
+            return self._propagate(phase)
         counters = self.engine.counters
         regrouped, grouped_again = phase.schedule.regrouped(opened)
         if regrouped and counters.kind is not CounterKind.NONE:

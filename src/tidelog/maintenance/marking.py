@@ -452,10 +452,15 @@ class Marking(Tactics):
     """Mark in streams, where that pays. Mutable."""
 
     def __init__(
-        self, algorithm: Algorithm, engine: EngineParts, listen: Listener, advisor: Advisor | None = None
+        self,
+        algorithm: Algorithm,
+        engine: EngineParts,
+        listen: Listener,
+        advisor: Advisor | None = None,
+        lookahead: LookAhead | None = None,
     ) -> None:
         super().__init__(algorithm)
-        self.lookahead: LookAhead = LookAhead()
+        self.lookahead: LookAhead = lookahead or LookAhead()
         self._engine = engine
         self._listen = listen
         self._advisor = advisor or MarkingAdvisor(algorithm)

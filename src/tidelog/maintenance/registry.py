@@ -9,6 +9,7 @@ from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
 from tidelog.engine.flags import CounterKind
+from tidelog.engine.interrupts import made_once
 from tidelog.engine.protocol import EngineParts
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Program, Rule, Variable
@@ -18,7 +19,16 @@ from tidelog.maintenance.dred import DeleteAndRederive
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.fp_update import FixpointUpdate
-from tidelog.maintenance.maintainer import Check, Factory, Maintainer, NetChange, Peek, Update, no_stream
+from tidelog.maintenance.maintainer import (
+    Check,
+    Factory,
+    LookAhead,
+    Maintainer,
+    NetChange,
+    Peek,
+    Update,
+    no_stream,
+)
 from tidelog.maintenance.marking import (
     MANY,
     MARKED,
@@ -348,11 +358,9 @@ class Auto:
     def __init__(self, engine: EngineParts, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine = engine
         self.listen = listen
+        self.modules = modules
+        self.lookahead = LookAhead()  # without `decides`, every update does without counters that may
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
-        self._recompute = Recompute(engine, listen, check, modules)
-        tactics = Marking(SEARCHING, engine, listen, StratumAdvisor(engine))
-        self._uncounted = Driver(SEARCHING, engine, listen, self._check_rent, modules, tactics)
-        self.lookahead = tactics.lookahead  # without `decides`, every update does without counters that may
         self._check = check
         self._paid = 0.0  # for updates without counters, since there were some last
         self._last = 0.0  # of which for the last one
@@ -360,6 +368,17 @@ class Auto:
         self._most = 0  # instances found when it must end
         self._weighed: tuple[tuple[Rule, ...], int, Slopes] | None = None
         self._estimated: tuple[tuple[Rule, ...], tuple[Weight, ...]] | None = None
+
+    @made_once
+    def _recompute(self) -> Recompute:
+        """The maintainer of large updates."""
+        return Recompute(self.engine, self.listen, self._check, self.modules)
+
+    @made_once
+    def _uncounted(self) -> Driver:
+        """The maintainer of updates that do without counters."""
+        tactics = Marking(SEARCHING, self.engine, self.listen, StratumAdvisor(self.engine), self.lookahead)
+        return Driver(SEARCHING, self.engine, self.listen, self._check_rent, self.modules, tactics)
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Apply an update; on any exception the engine is as before."""

@@ -103,14 +103,12 @@ class Schedule:
         """The predicates that are maintained together."""
         return {frozenset(section.predicates) for section in self.sections}
 
-    def regrouped(self, opened: Collection[str] = ()) -> tuple[list[Stratum], list[Stratum]]:
+    def regrouped(self, opened: Collection[str]) -> tuple[list[Stratum], list[Stratum]]:
         """The strata that differ from those of the rules before, with these, and after, with those.
 
         What is counted depends on which rules read their own stratum. What was `opened`, closed before, was
         not counted.
         """
-        if not self.revised and not opened:
-            return [], []
         before = {
             frozenset(each.predicates)
             for each in strata(self.revision.before)

@@ -142,7 +142,7 @@ class ClosureChoice:
 
         Others may have used the engine meanwhile.
         """
-        if self.structures is None or self.structures.closed != self.chosen:
+        if self.structures is None or self.structures.closed.keys() != self.chosen:
             return self.structures is None
         return not any(self.engine.storage.size(name) > GROWN * size for name, size in self._refused.items())
 

@@ -241,9 +241,11 @@ class KeptQueries:
         kept = self._rewritten(program, self._asked, frozenset())
         return self._step(Update({}, bindings), program, program, kept)
 
-    def begin_anew(self, program: Program) -> QueryStep:
-        """The step by which queries are kept once the program is materialised."""
+    def begin_anew(self, program: Program) -> QueryStep | None:
+        """The step by which queries are kept once the program is materialised, None if there are none."""
         self._is_full = True
+        if not self._asked:
+            return None
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
 
     def resume(self, asked: Iterable[KeptQuery], program: Program) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -65,29 +65,23 @@ class QueryKeeper(Protocol):
         """The answers of a live query."""
 
 
+@dataclass(eq=False)
 class MaintainedQueries:
     """Queries whose answers maintainers maintain.
 
     `carry_out` executes a step, all of it or nothing; `program` gives the program as it is now.
     """
 
-    def __init__(
-        self,
-        engine: ColumnarEngine,
-        demands: KeptQueries,
-        carry_out: Callable[[QueryStep], None],
-        program: Callable[[], Program],
-    ) -> None:
-        self.engine = engine
-        self.demands = demands
-        self._carry_out = carry_out
-        self._program = program
+    engine: ColumnarEngine
+    demands: KeptQueries
+    carry_out: Callable[[QueryStep], None]
+    program: Callable[[], Program]
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Maintain the answers to a query from now on."""
         asked = KeptQuery(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
-        step = self.demands.asking(asked, self._program())
-        self._carry_out(step)
+        step = self.demands.asking(asked, self.program())
+        self.carry_out(step)
         self.demands.adopt(step, asked)
         return asked
 
@@ -95,8 +89,8 @@ class MaintainedQueries:
         """Stop maintaining a query, and what only it needs; has no effect if it is not kept."""
         if self.demands.find(asked.name) is not asked:
             return
-        step = self.demands.forgetting(asked, self._program())
-        self._carry_out(step)
+        step = self.demands.forgetting(asked, self.program())
+        self.carry_out(step)
         self.demands.adopt(step, asked, forgotten=True)
 
     def check(self, asked: KeptQuery) -> None:
@@ -106,7 +100,7 @@ class MaintainedQueries:
 
     def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
-        self._program()  # recovers, if a fault has ended a transaction
+        self.program()  # recovers, if a fault has ended a transaction
         answers: Answers = self.engine.storage.rows(asked.name)
         return answers
 
@@ -118,7 +112,7 @@ class MaintainedQueries:
     def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding, which is maintained from now on."""
         self.check(asked)
-        self._program()
+        self.program()
         if not asked.parameters:
             answers: Answers = self.engine.storage.rows(asked.name)
             return answers
@@ -139,8 +133,8 @@ class MaintainedQueries:
             columns, count = self._match(rows, Atom(BINDING, (other,)), body, (found,))
             if count:
                 return Rows(tuple(column[:1] for column in columns), 1)
-        program = self._program()
-        self._carry_out(self.demands.step(Update({}, {asked.bindings: rows}), program, program))
+        program = self.program()
+        self.carry_out(self.demands.step(Update({}, {asked.bindings: rows}), program, program))
         return rows
 
     def _match(
@@ -167,18 +161,18 @@ class MaintainedQueries:
 Find = Callable[[Query, bool], Answers]
 
 
+@dataclass(eq=False)
 class RequeriedQueries:
     """Queries that are asked again; `find` looks answers up, as they are usually shown or with all members.
 
     `recover` repairs what a fault has left, cached answers included.
     """
 
-    def __init__(self, engine: ColumnarEngine, find: Find, recover: Callable[[], object]) -> None:
-        self.engine = engine
-        self._find = find
-        self._recover = recover
-        self._asked: dict[str, KeptQuery] = {}
-        self._known: dict[str, Rows] = {}  # the answers of live queries
+    engine: ColumnarEngine
+    find: Find
+    recover: Callable[[], object]
+    _asked: dict[str, KeptQuery] = field(default_factory=dict, init=False)
+    _known: dict[str, Rows] = field(default_factory=dict, init=False)  # the answers of live queries
 
     @property
     def watched(self) -> Mapping[str, KeptQuery]:
@@ -192,7 +186,7 @@ class RequeriedQueries:
             number += 1
         asked = KeptQuery(name, query, parameters)
         if not parameters:
-            self._known[name] = Rows(*self._find(query, True))
+            self._known[name] = Rows(*self.find(query, True))
         self._asked[name] = asked
         return asked
 
@@ -209,7 +203,7 @@ class RequeriedQueries:
 
     def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
-        self._recover()
+        self.recover()
         known = self._known[asked.name]
         return known.columns, known.count
 
@@ -229,7 +223,7 @@ class RequeriedQueries:
         made = replace(
             rule, head=Atom(rule.head.predicate, asked.variables), body=renamed_body(rule.body, values)
         )
-        return self._find(replace(asked.query, rule=made), False)
+        return self.find(replace(asked.query, rule=made), False)
 
     def changes(self, changed: frozenset[str]) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """The inserted and deleted answers of live queries, by name, given the predicates that changed."""
@@ -239,7 +233,7 @@ class RequeriedQueries:
             rule = self._asked[name].query.rule
             if rule.read.isdisjoint(changed):
                 continue
-            now = Rows(*self._find(self._asked[name].query, True))
+            now = Rows(*self.find(self._asked[name].query, True))
             came[name], went[name] = without(now, known), without(known, now)
             self._known[name] = now
         return _present(came), _present(went)
@@ -247,7 +241,7 @@ class RequeriedQueries:
     def look_up_anew(self) -> None:
         """Ask live queries again, and replace their cached answers."""
         for name in self._known:
-            self._known[name] = Rows(*self._find(self._asked[name].query, True))
+            self._known[name] = Rows(*self.find(self._asked[name].query, True))
 
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:

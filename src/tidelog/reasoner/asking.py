@@ -112,7 +112,8 @@ class Asker:
 
     def _timed_answer(self, query: Query) -> Relation | None:
         """Return the answers to a query about times; None if it is about something else."""
-        if not is_timed(query, self._program.current):
+        has_times = self._program.current.timed or query.rule.is_metric
+        if not (has_times and is_timed(query, self._program.current)):
             return None
         self._deriver.derive_to_ask()
         return self._time.answer(query, self._program.current, self._schema_of(query))
@@ -214,7 +215,7 @@ class Asker:
             is_checked=not derived.is_reported,
             is_tabled=self._strategies.are_tabled,
             table_memory=self.table_memory,
-            look_up=program.equality.look_up(program.current.static, self.equal),
+            look_up=program.look_up(self.equal),
         )
 
     # ---- all facts of a predicate
@@ -247,7 +248,7 @@ class Asker:
         """Return answers from derived facts over representatives, of all members if `is_whole`."""
         self._deriver.derive_to_ask()
         shown = EXPAND if is_whole else self.equal
-        find = self._program.equality.look_up(self._program.current.static, shown)
+        find = self._program.look_up(shown)
         assert find is not None, "facts are kept over representatives"
         return find(query)
 

@@ -19,7 +19,6 @@ from tidelog.engine.events import Notice
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, ProgramError, Severity
-from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query
 from tidelog.logic.resolve import EMPTY, giving_times
 from tidelog.logic.scopes import by_position
@@ -328,7 +327,7 @@ class Committer:
 
     def _check_constraints(self, commit: PendingCommit) -> None:
         """Raise `Inconsistent` if equality or a constraint is violated."""
-        check_consistency(commit.change.program.static, self._program.equality, self._demands, self._engine)
+        check_consistency(commit.change.program.static, self._program, self._demands, self._engine)
 
     def _show_delta(self, commit: PendingCommit) -> None:
         """Call the caller's function with the delta, without times, while all can be rolled back."""
@@ -382,7 +381,8 @@ class Committer:
         """Acknowledge the transaction to the store, and queue its delta for subscribers."""
         if self.log is not None:
             self.log.confirm()
-        self._subscriptions.announce(commit.delta)
+        if self._subscriptions.all:
+            self._subscriptions.announce(commit.delta)
 
     def _delta(self, commit: PendingCommit, ahead: int = 0) -> Delta:
         """Return what a transaction changes; it is the next one after `ahead` others."""
@@ -431,7 +431,7 @@ def _needed(*stages: tuple[Stage, bool]) -> tuple[Stage, ...]:
 
 def _traits(program: Program) -> Needs:
     """Return what each transaction on a program needs stages for."""
-    equality = has_equality(program.predicates)
+    equality = program.has_equality
     return Needs(bool(program.timed), equality, equality or BOTTOM in program.predicates)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from tidelog.engine.flags import Flag
 from tidelog.equality.conflicts import REASONS, UNEQUAL
-from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import (
     BOTTOM,
@@ -32,6 +31,7 @@ from tidelog.plan.algebra import VIOLATIONS
 from tidelog.plan.rule_text import Writing
 from tidelog.query.kept_queries import KeptQueries
 from tidelog.query.strategy import inconsistency
+from tidelog.reasoner.program_state import ProgramState
 from tidelog.rewrite.representatives import ALIAS, MARK
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ def _written(fact: Atom, writing: Writing) -> str:
 
 
 def check_consistency(
-    program: Program, equality: Axiomatised, demands: KeptQueries, engine: ColumnarEngine
+    program: Program, state: ProgramState, demands: KeptQueries, engine: ColumnarEngine
 ) -> None:
     """Raise `Inconsistent` if constants are equal that must not be, or `bottom()` holds."""
-    unequal = equality.violation(program)
+    unequal = state.equality.violation(program) if program.has_equality else None
     if unequal is not None:
         raise Inconsistent(unequal)
-    effective = equality.meaning(program)
+    effective = state.meaning(program)
     demands.check_consistency(effective)
     if BOTTOM not in effective.predicates or not engine.storage.size(BOTTOM):
         return

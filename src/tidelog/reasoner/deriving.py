@@ -114,8 +114,9 @@ class Deriver:
         """Note an inconsistency of what is derived: a transaction may resolve it."""
         program = self._program.current
         try:
-            check_consistency(program.static, self._program.equality, self._demands, self._engine)
-            self._time.check_consistency(program)
+            check_consistency(program.static, self._program, self._demands, self._engine)
+            if program.timed:
+                self._time.check_consistency(program)
         except Inconsistent as inconsistency:
             self._derived.inconsistency = inconsistency.diagnostics
 
@@ -128,18 +129,22 @@ class Deriver:
         with limits.guarding():
             if self._demands.are_there:
                 self._demands.withdraw()
-            self._engine.counters.forget()
+            self._engine.counters.forget()  # of transactions on what tables and kept queries needed
             self._forget_derived(self._derived.was_materialised)
             self._loader.load_program()
             self._engine.limits.check = limits.check  # loading has had limits of its own
             self._derived.was_materialised = True
-            state.equality.check(state.current)
+            if state.has_equality:
+                state.equality.check(state.current)
             if self._processes is not None and state.current.timed:
                 self._derive_times_in_processes(self._processes)
             elif self._processes is not None and self._has_classes:
                 self._derive_classes_in_processes(self._processes)
             else:
-                state.equality.complete(state.current.static, self._derive)
+                if state.has_equality:
+                    state.equality.complete(state.current.static, self._derive)
+                else:
+                    self._derive(False)
                 if state.current.timed:
                     time.derive(state.current, len(state.strata), runtime.tell, limits.check)
         self._keep_by_rules()
@@ -170,6 +175,8 @@ class Deriver:
     def _keep_by_rules(self) -> None:
         """Maintain the answers of kept queries from derived facts, now that all are derived."""
         step = self._demands.begin_anew(self._program.effective)
+        if step is None:
+            return
         try:
             if step.update:
                 self._applier.keep(step)
@@ -188,7 +195,7 @@ class Deriver:
     @property
     def _has_classes(self) -> bool:
         """Whether facts are stored over representatives of equal constants."""
-        return isinstance(self._program.equality, Rewriting) and self._program.has_equality
+        return self._program.has_equality and isinstance(self._program.equality, Rewriting)
 
     def _derive_classes_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and store here their classes and facts."""
@@ -270,7 +277,7 @@ class Deriver:
         """Empty all relations, and drop everything that was made to derive their facts."""
         self._engine.renew()
         self._program.begin_again(opened.program)
-        self._applier.attach()
+        self._applier.begin_again()
         self._demands.begin_again()
         self._strategies.by_name.clear()
         restore_given(self._time.store, opened.times)

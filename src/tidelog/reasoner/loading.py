@@ -168,7 +168,8 @@ class Loader:
     def load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
         tell, facts = self.runtime.tell, self.program.facts
-        self.time.state(facts.pending_times(), tell)
+        if times := facts.pending_times():
+            self.time.state(times, tell)
         threads = self.runtime.engine.threads
         for name, batches, file, time in facts.pending(self.program.current, self.rejects, threads):
             if file is not None:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.engine.flags import Flag
+from tidelog.engine.interrupts import made_once
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, Span
 from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.reader import read
 from tidelog.io.rejects import RejectedRows
-from tidelog.logic.equality_axioms import has_equality
-from tidelog.logic.program import Fact, Predicate, Program, Rule, TimedFact
+from tidelog.logic.program import Fact, Predicate, Program, Query, Rule, TimedFact
 from tidelog.logic.strata import Stratum, strata
+from tidelog.query.strategy import Answers
 from tidelog.store.forms import BatchId
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ class EqualitySettings:
 
     treatment: str = treatments.DEFAULT
     unique_names: bool = False
-
-    def make(self) -> Axiomatised:
-        """Return the treatment, which knows no classes yet."""
-        return treatments.make(self.treatment, self.unique_names)
 
 
 @dataclass(slots=True)
@@ -74,11 +71,13 @@ class History:
 class ProgramState:
     """The program without its facts, what it means with equality, and its strata."""
 
-    def __init__(self, program: Program, equality: EqualitySettings) -> None:
+    def __init__(
+        self, program: Program, settings: EqualitySettings, attach: Callable[[Axiomatised], None]
+    ) -> None:
         self.current = replace(program, facts=())
-        self.equality = equality.make()
         self.facts = ProgramFacts(program.facts)
-        self._equality_settings = equality
+        self.settings = settings
+        self._attach = attach  # sets a treatment of equality to work on the engine
         self.with_facts: Program | None = program  # None if that is not known
         self._strata: tuple[tuple[Rule, ...], tuple[Stratum, ...]] | None = None
 
@@ -105,12 +104,28 @@ class ProgramState:
     @property
     def has_equality(self) -> bool:
         """Whether the program says that constants are equal."""
-        return has_equality(self.current.predicates)
+        return self.current.has_equality
+
+    @made_once
+    def equality(self) -> Axiomatised:
+        """The treatment of equality, which knows no classes yet; programs without equality need none."""
+        made = treatments.make(self.settings.treatment, self.settings.unique_names)
+        self._attach(made)
+        return made
+
+    def meaning(self, program: Program) -> Program:
+        """Return the effective program of a program without rules over time."""
+        return self.equality.meaning(program) if program.has_equality else program
 
     @property
     def effective(self) -> Program:
         """The program with all rules by which facts without times are derived: those of equality too."""
-        return self.equality.meaning(self.current.static)
+        return self.meaning(self.current.static)
+
+    def look_up(self, shown: str) -> Callable[[Query], Answers] | None:
+        """Return how answers are looked up, None if in the relations of the predicates themselves."""
+        program = self.current.static
+        return self.equality.look_up(program, shown) if program.has_equality else None
 
     @property
     def whole(self) -> Program:
@@ -127,8 +142,9 @@ class ProgramState:
 
     def begin_again(self, program: Program) -> None:
         """Go on with a program, and with no constants that are equal."""
-        self.equality.lose_late()
-        self.equality = self._equality_settings.make()
+        if "equality" in vars(self):
+            self.equality.lose_late()
+            del self.equality
         self._strata = None
         self.become(program)
 

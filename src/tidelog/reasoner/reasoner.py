@@ -15,7 +15,7 @@ from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
 from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
-from tidelog.engine.interrupts import Lock, locked
+from tidelog.engine.interrupts import Lock, locked, made_once
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import Listing
@@ -48,6 +48,7 @@ from tidelog.reasoner.streaming import Changes, TransactionStream, stream_async
 from tidelog.reasoner.subscriptions import Callback, Deltas, LiveQuery, Subscription, Subscriptions
 from tidelog.reasoner.transaction import Change
 from tidelog.store.forms import BatchId
+from tidelog.temporal.periodic import RetentionWindow
 from tidelog.temporal.temporal import USUAL, Restored, Temporal, TimeSettings
 from tidelog.temporal.timed_changes import RowTimes
 
@@ -104,16 +105,21 @@ class Reasoner:
     ) -> None:
         program = program_of(program, Sandbox.of(allow_read, allow_write))
         self.faults = RejectedRows(OnError(on_error), Path(rejects))
-        self._program = state = ProgramState(program, EqualitySettings(equality, unique_names))
+        check_choices(engine, maintainer, marking, equality)
+        self._program = state = ProgramState(
+            program,
+            EqualitySettings(equality, unique_names),
+            lambda treatment: self._applier.attach(treatment),
+        )
         self._derived = derived = DerivedState()
-        self._subscriptions = subscriptions = Subscriptions()
-        self._lock = lock = Lock(subscriptions.claim, subscriptions.deliver)
+        self._lock = lock = Lock()
+        self._subscriptions = subscriptions = Subscriptions(lock)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = held = engines.settings_of(engine).make(threads, binary)
         held.storage.dictionary.lock = lock
         self.runtime = runtime = Runtime(held, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
-        self.time = Temporal(held, program, time)
+        self.time = Temporal(held, time, RetentionWindow(time.horizon), program.is_integer_time)
         self._data = data = LoadedData(held, self._explicit_columns)
         self._strategies = used = UsedStrategies()
         self._demands = demands = KeptQueries(held)
@@ -123,7 +129,7 @@ class Reasoner:
         settings = MaintenanceSettings(maintainer, marking, modules)
         self._applier = applier = Applier(runtime, settings, state, demands, recovery)
         keeping = MaintainedQueries(held, demands, applier.keep, self._effective)
-        requeried = RequeriedQueries(held, self._look_up, recovery.recover)
+        self._requeried = requeried = RequeriedQueries(held, self._look_up, recovery.recover)
         self._loader = loader = Loader(runtime, state, self.time, data, used, self.faults)
         self._deriver = deriver = Deriver(
             runtime,
@@ -140,21 +146,7 @@ class Reasoner:
             settings.keeps_closures,
             processes,
         )
-        self._committer = Committer(
-            runtime,
-            state,
-            derived,
-            applier,
-            recovery,
-            demands,
-            requeried,
-            used,
-            self.time,
-            data,
-            subscriptions,
-            deriver.complete,
-        )
-        self._asker = asker = Asker(
+        self._asker = Asker(
             runtime,
             state,
             derived,
@@ -172,9 +164,31 @@ class Reasoner:
             table_memory,
             equal,
         )
-        sources = FactSources(held, state, data)
-        self._explainer = Explainer(runtime, state, deriver, asker, self.time, sources)
         loader.define_all()
+
+    @made_once
+    def _committer(self) -> Committer:
+        """Commits transactions."""
+        return Committer(
+            self.runtime,
+            self._program,
+            self._derived,
+            self._applier,
+            self._recovery,
+            self._demands,
+            self._requeried,
+            self._strategies,
+            self.time,
+            self._data,
+            self._subscriptions,
+            self._deriver.complete,
+        )
+
+    @made_once
+    def _explainer(self) -> Explainer:
+        """Explains facts."""
+        sources = FactSources(self._engine, self._program, self._data)
+        return Explainer(self.runtime, self._program, self._deriver, self._asker, self.time, sources)
 
     def _effective(self) -> Program:
         """Return the program that kept queries are asked of."""
@@ -405,7 +419,8 @@ class Reasoner:
     def listing(self) -> Listing | None:
         """Return how all facts are listed, to be written to files, if not as the engine stores them."""
         self._recovery.recover()
-        return self._program.equality.listing(self._program.current.static, self.equal)
+        program = self._program.current.static
+        return self._program.equality.listing(program, self.equal) if program.has_equality else None
 
     # ---- queries
 
@@ -579,3 +594,15 @@ class Reasoner:
         program = self._program.current
         sizes = f"{counted(len(program.rules), 'rule')}, {counted(len(program.predicates), 'predicate')}"
         return f"<Reasoner: {sizes}, {state}>"
+
+
+def check_choices(
+    engine: str | EngineSettings = "columnar",
+    maintainer: str = registry.DEFAULT,
+    marking: str = registry.DEFAULT_MARKING,
+    equality: str = treatments.DEFAULT,
+) -> None:
+    """Raise `ProgramError` unless a reasoner can be made with these; does not make one."""
+    treatments.check_name(equality)
+    engines.settings_of(engine)
+    registry.check_names(maintainer, marking)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.data.rows import Rows, concatenate, total, without
 from tidelog.engine.events import Audience, Listener, Tally
-from tidelog.engine.interrupts import INTERRUPTS, Lock
+from tidelog.engine.interrupts import INTERRUPTS, Lock, made_once
 from tidelog.engine.limits import Limits
+from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.logic.program import Program
 from tidelog.maintenance import registry
@@ -306,12 +307,12 @@ class Applier:
         self._demands = demands
         self._recovery = recovery
         self._keep_stages = (within_limits(runtime, (self.maintain, self._check_kept_queries)),)
-        self.attach()
 
-    def attach(self) -> None:
-        """Make a new maintainer, which knows nothing yet."""
+    @made_once
+    def maintainer(self) -> Maintainer:
+        """The maintainer, which knows nothing yet."""
         settings, runtime = self._settings, self._runtime
-        self.maintainer: Maintainer = registry.make(
+        return registry.make(
             settings.maintainer,
             settings.marking,
             runtime.engine,
@@ -319,7 +320,14 @@ class Applier:
             runtime.check,
             settings.keeps_closures,
         )
-        self._of_classes = self._program.equality.attach(runtime, self.maintainer)
+
+    def attach(self, treatment: Axiomatised) -> None:
+        """Set a treatment of equality to work."""
+        treatment.attach(self._runtime, self.maintainer)
+
+    def begin_again(self) -> None:
+        """Forget the maintainer, and what it knows: the next update makes another."""
+        vars(self).pop("maintainer", None)
 
     def keep(self, step: QueryStep) -> None:
         """Apply what kept queries need, all of it or nothing."""
@@ -347,7 +355,7 @@ class Applier:
 
     def _apply(self, update: Update, before: Program, after: Program) -> NetChange:
         has_classes = ALIAS in before.predicates or ALIAS in after.predicates
-        maintainer = self._of_classes if has_classes else self.maintainer
+        maintainer = self._program.equality.maintainer if has_classes else self.maintainer
         return maintainer.apply(update, before, after)
 
 

@@ -414,7 +414,7 @@ class StoredReasoner(Reasoner):
             self.commits,
             self.statistics.loaded,
             self.statistics.derived,
-            {"equality": program.equality.name, "unique_names": program.equality.unique_names},
+            {"equality": program.settings.treatment, "unique_names": program.settings.unique_names},
             temporal.capture(self.time) if program.current.timed else None,
             dict(self.batches),
         )
@@ -449,7 +449,8 @@ class StoredReasoner(Reasoner):
 
     def _resumed(self, state: StoredState) -> Mapping[str, ClosureModule]:
         """Restore equality and kept queries from a state; return the closures that structures keep."""
-        self._program.equality.resume()
+        if self._program.has_equality:
+            self._program.equality.resume()
         effective = self._program.effective
         self._demands.resume(state.asked, effective)
         rules = self._demands.whole(effective, self._demands.kept).rules

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock as ThreadLock
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -51,27 +52,32 @@ class Subscription:
         self.cancel()
 
 
+@dataclass(slots=True, eq=False)
 class Subscriptions:
-    """All subscriptions to one reasoner, and the deltas that are still to be delivered."""
+    """All subscriptions to one reasoner, and the deltas that are still to be delivered. Mutable.
 
-    def __init__(self) -> None:
-        self._all: list[Subscription] = []
-        self._waiting: deque[Delta] = deque()
-        self._is_delivering = False
-        self._claiming = ThreadLock()
+    The lock of the reasoner knows of them from the first one on.
+    """
+
+    lock: Lock
+    all: list[Subscription] = field(default_factory=list)
+    _waiting: deque[Delta] = field(default_factory=deque, init=False)
+    _is_delivering: bool = field(default=False, init=False)
+    _claiming: ThreadLock = field(default_factory=ThreadLock, init=False)
 
     def add(self, predicate: str, callback: Callback) -> Subscription:
         """Register a callback for each later change of a predicate."""
         subscription = Subscription(predicate, callback, self._cancel)
-        self._all.append(subscription)
+        self.all.append(subscription)
+        self.lock.delivery = self
         return subscription
 
     def _cancel(self, subscription: Subscription) -> None:
-        self._all = [other for other in self._all if other is not subscription]
+        self.all = [other for other in self.all if other is not subscription]
 
     def announce(self, delta: Delta) -> None:
         """Queue what a commit changed; subscribers are called when the lock of the reasoner is free."""
-        if self._all and delta.is_noticed:
+        if delta.is_noticed:
             self._waiting.append(delta)
 
     def claim(self) -> bool:
@@ -98,9 +104,9 @@ class Subscriptions:
 
     def _tell(self, delta: Delta) -> list[Exception]:
         faults = []
-        for subscription in self._all:
+        for subscription in self.all:
             change = delta[subscription.predicate]
-            if not change or subscription not in self._all:  # an earlier callback may have cancelled it
+            if not change or subscription not in self.all:  # an earlier callback may have cancelled it
                 continue
             try:
                 with INTERRUPTS.let_through():

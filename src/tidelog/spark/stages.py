@@ -32,7 +32,7 @@ from tidelog.logic.resolve import giving_times, program_of, resolve_query, warn
 from tidelog.logic.type_inference import Columns, Inferred, infer, infer_answers, united
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
-from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.reasoner import check_choices
 from tidelog.spark.frames import (
     FILES_TYPES,
     PREDICATE,
@@ -150,7 +150,7 @@ def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIV
     time = settings.get("time")
     if time is not None and not isinstance(time, TimeSettings):
         raise TypeError(f"`time` is a TimeSettings, not {type(time).__name__}")
-    Reasoner(**{name: value for name, value in settings.items() if name not in ("durability", "max_memory")})
+    check_choices(**{name: settings[name] for name in ("equality", "maintainer") if name in settings})
 
 
 def on_error_of(said: str) -> OnError:

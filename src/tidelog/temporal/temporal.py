@@ -13,6 +13,7 @@ from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Ids, Rows
 from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
+from tidelog.engine.interrupts import made_once
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval
@@ -91,20 +92,24 @@ class TimeSettings:
 USUAL = TimeSettings()
 
 
+@dataclass(eq=False)
 class Temporal:
     """Temporal facts, explicit and derived, next to an engine that has the facts without times. Mutable."""
 
-    def __init__(self, engine: ColumnarEngine, program: Program, settings: TimeSettings) -> None:
-        self.engine = engine
-        self.settings = settings
-        self.store = TimedStore(engine, Timeline(is_integer=program.is_integer_time))
-        self.outcome: TimedOutcome | None = None  # of the last derivation
-        self.dropped: Mapping[
-            int, int
-        ] = {}  # numbers of rules that were done before it ended, and after which round
-        self.past = RetentionWindow(settings.horizon)
-        self.periodic: Periodic | None = None  # if derivation has no end
-        self.is_cut = False  # something would follow beyond the horizon
+    engine: ColumnarEngine
+    settings: TimeSettings
+    past: RetentionWindow
+    is_integer: bool  # whether points are integers
+    outcome: TimedOutcome | None = None  # of the last derivation
+    # Numbers of rules that were done before it ended, and after which round.
+    dropped: Mapping[int, int] = field(default_factory=dict)
+    periodic: Periodic | None = None  # if derivation has no end
+    is_cut: bool = False  # something would follow beyond the horizon
+
+    @made_once
+    def store(self) -> TimedStore:
+        """The facts, with their timeline; most programs have none."""
+        return TimedStore(self.engine, Timeline(is_integer=self.is_integer))
 
     def state(self, facts: Sequence[TimedFact], listen: Listener) -> None:
         """Add explicit facts of a program."""

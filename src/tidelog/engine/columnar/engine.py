@@ -39,7 +39,7 @@ STATE = {
     "bookkeeping": ("counters", "marks"),
     "counters": ("counts", "state", "_snapshots", "counted", "rounds"),
     "marks": ("_kept",),
-    "closures": ("_closed", "_used"),
+    "closures": ("closed", "_used"),
 }
 
 
@@ -70,6 +70,10 @@ class ColumnarEngine(EngineParts):
             for part, names in STATE.items()
             for name in names
         ]
+        found += [
+            (self.catalog, "observers", (self.storage,)),
+            (self.changes, "participants", (self.counters,)),
+        ]
         self.catalog.dictionary.publish()
         # All or none: nothing from here on can fail.
         for part, name, value in found:
@@ -90,8 +94,8 @@ def make(threads: int | None = None, relations: int = 8) -> ColumnarEngine:
     counters = InstanceCounters(catalog, transactions, change_plans, bookkeeping)
     marks = ColumnarMarks(catalog, transactions, bookkeeping)
     closures = ColumnarClosures(catalog, storage, transactions, limits)
-    catalog.observers = (storage, counters, marks, closures)
-    transactions.participants = (closures, counters, marks)
+    catalog.observe(storage)
+    transactions.join(counters)
     return ColumnarEngine(
         storage=storage,
         rounds=rounds,

@@ -7,7 +7,7 @@ and deleted; it is made when it is first needed, and takes part in transactions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,7 @@ class UsedStructures:
 
 
 class ColumnarClosures(Participant, CatalogObserver):
-    """The closed relations and their structures."""
+    """The closed relations and their structures: told of changes while there are some."""
 
     def __init__(
         self, catalog: Catalog, storage: ColumnarStorage, transactions: Transactions, limits: ActiveLimits
@@ -67,17 +67,12 @@ class ColumnarClosures(Participant, CatalogObserver):
         self.transactions = transactions
         self.limits = limits
         self.min_pairs = MIN_PAIRS
-        self._closed: dict[str, ClosedRelation] = {}
+        self.closed: dict[str, ClosedRelation] = {}  # the relations that structures keep
         self._used = UsedStructures()
-
-    @property
-    def closed(self) -> Collection[str]:
-        """The relations that structures keep."""
-        return self._closed.keys()
 
     def module_of(self, relation: str) -> ClosureModule | None:
         """Return the module by which a relation is closed, None if it is not."""
-        closed = self._closed.get(relation)
+        closed = self.closed.get(relation)
         return None if closed is None else closed.module
 
     # ---- relations that are closed, and no longer
@@ -98,7 +93,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         table.append(pairs, len(pairs[0]), len(self.catalog.dictionary))
         self.catalog.incomplete.append(table)
         table.rounds_of = -1, frozenset()  # its rows are not in the order of rounds
-        self._closed[module.predicate] = ClosedRelation(module, structure)
+        self._close(ClosedRelation(module, structure))
         return len(pairs[0])
 
     def adopt(self, module: ClosureModule) -> bool:
@@ -114,12 +109,24 @@ class ColumnarClosures(Participant, CatalogObserver):
 
     def keep(self, module: ClosureModule) -> None:
         """Keep the relation by a structure, which is made when it is first needed."""
-        self._closed[module.predicate] = ClosedRelation(module)
+        self._close(ClosedRelation(module))
+
+    def _close(self, closed: ClosedRelation) -> None:
+        self.closed[closed.module.predicate] = closed
+        self.catalog.observe(self)
+        self.transactions.join(self)
+
+    def _end_transaction(self) -> None:
+        """Use no structure any more, and take no part in transactions if nothing is closed."""
+        self._used = UsedStructures()
+        if not self.closed:
+            self.catalog.ignore(self)
+            self.transactions.leave(self)
 
     def release(self, relation: str) -> None:
         """Drop the closure structure of the relation."""
         self.catalog.table(relation).complete()
-        source = self._closed.pop(relation).module.source
+        source = self.closed.pop(relation).module.source
         if is_auxiliary(source) and source in self.catalog:
             # No rule reads it any more: it may be dropped, and the counters of others stay.
             self.catalog.table(source).drop_counters()
@@ -152,12 +159,12 @@ class ColumnarClosures(Participant, CatalogObserver):
 
     def on_drop(self, relation: str, table: Table) -> None:
         """Drop the structure of a relation."""
-        self._closed.pop(relation, None)
+        self.closed.pop(relation, None)
 
     def on_rename(self, relation: str, name: str) -> None:
         """Keep the structure under the relation's new name."""
-        if relation in self._closed:
-            self._closed[name] = self._closed.pop(relation)
+        if relation in self.closed:
+            self.closed[name] = self.closed.pop(relation)
 
     # ---- changes
 
@@ -167,7 +174,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         `removed` and `added` are its facts that are no longer, or newly, explicit; `deleted` and `inserted`
         are the facts deleted and inserted below. Raises StructureTooLarge.
         """
-        module = self._closed[relation].module
+        module = self.closed[relation].module
         structure = self._structure(relation)
         self.transactions.mark(removed, clear=Flag.EXPLICIT)
         self.transactions.mark(added, set=Flag.EXPLICIT)
@@ -235,7 +242,7 @@ class ColumnarClosures(Participant, CatalogObserver):
 
     def _structure(self, relation: str) -> Structure:
         """Return the structure of a relation as it was before the transaction, or as that has changed it."""
-        closed, used = self._closed[relation], self._used
+        closed, used = self.closed[relation], self._used
         if closed.structure is None:
             structure = STRUCTURES[closed.module.kind]()
             self._watch(structure, 0)
@@ -247,15 +254,11 @@ class ColumnarClosures(Participant, CatalogObserver):
             used.known.append(closed.structure)
         return closed.structure
 
-    def on_begin(self) -> None:
-        """Build the sets that are missing, and use no structure yet."""
-        self.catalog.complete_sets(self.limits.check)
-        self._used = UsedStructures()
-
     def on_commit(self) -> None:
         """Keep what the transaction did to structures."""
         for structure in self._used.known:
             structure.commit()
+        self._end_transaction()
 
     def on_roll_back(self) -> None:
         """Restore the structures as they were when the transaction began."""
@@ -263,6 +266,7 @@ class ColumnarClosures(Participant, CatalogObserver):
             structure.roll_back()
         for closed in self._used.made:
             closed.structure = None  # made between two phases it would not be what was before
+        self._end_transaction()
 
 
 def _concatenated(first: Pairs, second: Pairs) -> Pairs:

@@ -53,6 +53,15 @@ class Catalog:
         self._indexes_of: dict[int, list[Index]] = {}
         self._free: list[int] = []
 
+    def observe(self, observer: CatalogObserver) -> None:
+        """Tell a part from now on what happens to relations."""
+        if observer not in self.observers:
+            self.observers = (*self.observers, observer)
+
+    def ignore(self, observer: CatalogObserver) -> None:
+        """Tell a part no longer what happens to relations."""
+        self.observers = tuple(each for each in self.observers if each is not observer)
+
     # ---- relations
 
     def __contains__(self, relation: str) -> bool:

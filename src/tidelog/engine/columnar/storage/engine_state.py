@@ -140,7 +140,8 @@ def reinstate(
         _reinstate_table(table, each, len(catalog.dictionary))
         catalog.incomplete.append(table)
     catalog.epoch = state.epoch
-    engine.bookkeeping.counters, engine.bookkeeping.instances = state.counters, state.instances
+    counters.become(state.counters)
+    engine.bookkeeping.instances = state.instances
     counters.state[layout.Z_CLOCK] = state.clock
     counters.counts = state.counts
     counters.counted, counters.rounds = dict(state.counted), dict(state.rounds)

@@ -6,6 +6,7 @@ See `engine.protocol.ChangePlans` for what the methods promise.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -40,34 +41,25 @@ COUNTERS: dict[CounterKind, tuple[int, ...]] = {
 }
 
 
+@dataclass(slots=True)
 class Bookkeeping:
     """What plans record of heads besides flags, and how many instances they have found. Mutable."""
 
-    __slots__ = ("counters", "instances", "marks")
-
-    def __init__(self) -> None:
-        self.counters = CounterKind.NONE
-        self.marks: MarkConfig = UNMARKED
-        self.instances = 0
+    counters: CounterKind = CounterKind.NONE
+    marks: MarkConfig = UNMARKED
+    instances: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class ChangeExecutor:
     """Plans over the changes of a transaction."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        storage: ColumnarStorage,
-        workers: Workers,
-        transactions: Transactions,
-        bookkeeping: Bookkeeping,
-    ) -> None:
-        self.catalog = catalog
-        self.storage = storage
-        self.workers = workers
-        self.transactions = transactions
-        self.bookkeeping = bookkeeping
-        self.plan_listener: PlanListener | None = None
+    catalog: Catalog
+    storage: ColumnarStorage
+    workers: Workers
+    transactions: Transactions
+    bookkeeping: Bookkeeping
+    plan_listener: PlanListener | None = None
 
     @property
     def instances(self) -> int:

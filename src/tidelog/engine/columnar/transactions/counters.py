@@ -76,7 +76,15 @@ class InstanceCounters(Participant, CatalogObserver):
         for table in self.catalog.tables:
             if table.counters:
                 table.drop_counters()
-        self.bookkeeping.counters = CounterKind.NONE
+        self.become(CounterKind.NONE)
+
+    def become(self, kind: CounterKind) -> None:
+        """Set what is counted; relations that are dropped matter only where something is."""
+        self.bookkeeping.counters = kind
+        if kind is CounterKind.NONE:
+            self.catalog.ignore(self)
+        else:
+            self.catalog.observe(self)
 
     # ---- while facts change
 
@@ -95,7 +103,7 @@ class InstanceCounters(Participant, CatalogObserver):
         """Restore the counters as they were before instances were counted again, last snapshot first."""
         for snapshot in reversed(self._snapshots):
             kernels.undo_journal(self.catalog.descriptors, self.state, snapshot.touched)
-            self.bookkeeping.counters = snapshot.kind
+            self.become(snapshot.kind)
             for number, counters in snapshot.counters.items():
                 self.catalog.tables[number].restore_counters(counters)
         self._snapshots = []
@@ -161,7 +169,7 @@ class InstanceCounters(Participant, CatalogObserver):
             self._snapshots.append(CounterSnapshot(touched, self.kind, counted))
         if kind is not self.kind:
             self.forget()
-            self.bookkeeping.counters = kind
+            self.become(kind)
         if kind is CounterKind.NONE:
             return EMPTY
         self.counts += 1

@@ -8,6 +8,7 @@ promise.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,25 +29,23 @@ SUPPORTING = {layout.FIRST: np.int64}
 NEVER = (-1, -1)
 
 
+@dataclass(slots=True, eq=False)
 class ColumnarMarks(Participant, CatalogObserver):
-    """The marks or links of one configuration."""
+    """The marks or links of one configuration: told of changes from `configure` until they are forgotten."""
 
-    def __init__(self, catalog: Catalog, transactions: Transactions, bookkeeping: Bookkeeping) -> None:
-        self.catalog = catalog
-        self.transactions = transactions
-        self.bookkeeping = bookkeeping
-        self._kept = UNMARKED, NEVER  # the configuration, and the epoch and version in which it is right
+    catalog: Catalog
+    transactions: Transactions
+    bookkeeping: Bookkeeping
+    # The configuration, and the epoch and version in which it is right.
+    _kept: tuple[MarkConfig, tuple[int, int]] = field(default=(UNMARKED, NEVER), init=False)
 
     # ---- while facts change
 
-    def on_begin(self) -> None:
-        """Record nothing until `configure` says what."""
-        self.bookkeeping.marks = UNMARKED
-
     def on_commit(self) -> None:
-        """Keep what was recorded: it is right now."""
+        """Keep what was recorded: it is right now. The next transaction records nothing until it says so."""
         if self.bookkeeping.marks is not UNMARKED:
             self._kept = self.bookkeeping.marks, self._moment
+            self.bookkeeping.marks = UNMARKED
 
     def on_roll_back(self) -> None:
         """Forget what was recorded."""
@@ -76,6 +75,8 @@ class ColumnarMarks(Participant, CatalogObserver):
             self._allocate(kept)
             self._kept = kept, self._moment
         self.bookkeeping.marks = kept
+        self.catalog.observe(self)
+        self.transactions.join(self)
 
     def _allocate(self, config: MarkConfig) -> None:
         supported = MARKS if config.kind is MarkKind.MARKS else SUPPORTED
@@ -96,6 +97,8 @@ class ColumnarMarks(Participant, CatalogObserver):
                 table.drop_notes()
         self.bookkeeping.marks = UNMARKED
         self._kept = UNMARKED, NEVER
+        self.catalog.ignore(self)
+        self.transactions.leave(self)
 
     def is_linked(self, relations: Collection[str]) -> bool:
         """Return whether the support of every derived fact of these relations is known."""

@@ -6,6 +6,7 @@ The engine offers this to `maintenance.rank_counting`, which does the same in re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -62,11 +63,11 @@ PUBLISHED = np.array(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class ColumnarRankLoop:
     """The maker of compiled loops."""
 
-    def __init__(self, plans: ChangeExecutor) -> None:
-        self.plans = plans
+    plans: ChangeExecutor
 
     @property
     def is_available(self) -> bool:

@@ -134,20 +134,35 @@ class Participant:
 
 
 class Transactions:
-    """The transaction at hand, and sets of facts. `participants` are told in this order."""
+    """The transaction at hand, and sets of facts. `participants` are told in this order.
+
+    A part joins when it has something to keep, at the latest in the transaction that must tell it.
+    """
 
     def __init__(self, catalog: Catalog, workers: Workers) -> None:
         self.catalog = catalog
+        self.limits = workers.limits
         self.buffers = ChangeBuffers(workers.workspaces[0])
         self.participants: tuple[Participant, ...] = ()
         self._has_second_phase = False
         self._row_counts = NO_ROWS  # a zero for each table
         self._settled = 0  # how much of the journal belongs to strata that have ended
 
+    def join(self, participant: Participant) -> None:
+        """Tell a part how transactions end, the present one included."""
+        if participant not in self.participants:
+            self.participants = (*self.participants, participant)
+
+    def leave(self, participant: Participant) -> None:
+        """Tell a part nothing more."""
+        self.participants = tuple(each for each in self.participants if each is not participant)
+
     # ---- begin, commit, roll back
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction: all tables have complete sets from then on."""
+        if self.catalog.incomplete:
+            self.catalog.complete_sets(self.limits.check)
         for participant in self.participants:
             participant.on_begin()
         self.buffers.open()
