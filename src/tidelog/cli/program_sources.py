@@ -138,7 +138,7 @@ def shown_name(name: str) -> str:
     return "<stdin>" if name == STANDARD_INPUT else Path(name).name
 
 
-# ---- Data files given with a program.
+# ---- data files given with a program
 
 
 def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:

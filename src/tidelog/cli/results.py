@@ -31,7 +31,7 @@ from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- Relations as aligned tables: numbers to the right, nothing cut off.
+# ---- relations as aligned tables
 
 _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -71,7 +71,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-# ---- Results on standard output and in files, in every format.
+# ---- results on standard output and in files
 
 ROWS_ON_TERMINAL: Final = 100
 _ONE_TABLE: Final = frozenset({"csv", "tsv", "parquet", "arrow"})  # formats that hold one table
@@ -250,7 +250,7 @@ def _labelled(result: Result, form: Form) -> pa.Table:
     return table.add_column(0, label, pa.repeat(pa.scalar(result.name), table.num_rows))
 
 
-# ---- What commits change: as lines of text, as JSON lines, as files.
+# ---- what commits change
 
 _MOMENT = re.compile(r"-?\d{4,}-\d\d-\d\dT[^,\])]+")  # a dateTime in an interval: programs write it in quotes
 

@@ -43,7 +43,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import StoredReasoner, open_store
 from tidelog.store.store import DURABILITY, StoreFolder
 
-# ---- Progress: one line with how far the work is, once it takes longer than a second.
+# ---- progress
 
 WAIT: Final = 1.0  # seconds before the line appears
 LOGGED: Final = 300.0  # seconds between two lines of a log
@@ -121,7 +121,7 @@ def progress_line(tally: Tally, seconds: float) -> str:
     return f"stratum {stratum.number + 1} of {stratum.count} · round {tally.round + 1} · {facts} · {names}"
 
 
-# ---- A reasoner made from the options of the command line.
+# ---- a reasoner made from the options of the command line
 
 QUAD: Final = "quad"
 TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)

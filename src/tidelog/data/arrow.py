@@ -117,7 +117,7 @@ def join_texts(*parts: Any, separator: str = "") -> Array:
     return pc.binary_join_element_wise(*scalars, text_scalar(separator))
 
 
-# ---- Structs that hold values of several types: a nullable field for each, of which exactly one has a value.
+# ---- structs that hold values of several types
 #
 # Fields are named after types, such as `int`, `string` and `iri`, and of Arrow's type for them; those of
 # `langString` and `literal` are exact terms, as text.

@@ -1,4 +1,4 @@
-"""The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself.
+"""The dictionary: every value has a dense integer id, given when it is first seen. Mutable.
 
 Values are only ever added behind those that are there, and columns that grow are copied, not moved: the
 value of an id can be read without a lock while another thread gives ids to new values.

@@ -385,7 +385,7 @@ class StrataTally:
         statistics.seconds += event.seconds
 
 
-# ---- a profile: what each rule did in each phase, from events and from the plans that transactions run
+# ---- profiles: the work of each rule in each phase
 #
 # What plans do belongs to the step that is reported when they have run.
 

@@ -30,7 +30,7 @@ from tidelog.plan.plan_cache import Freshness, PlanCache
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 
-# ---- whether a rule has anything to match: which of its constants occur in the facts
+# ---- whether a rule has anything to match
 #
 # Most rules of a rule set such as OWL 2 RL have constants that the facts at hand do not mention, and to plan
 # a rule takes as long as to match thousands of facts.
@@ -100,7 +100,7 @@ def _places(atom: Atom) -> Iterable[Place]:
     )
 
 
-# ---- the semi-naive fixpoint: every stratum in order, every rule instance considered once
+# ---- the semi-naive fixpoint
 #
 # Where rules do nothing but close a predicate and the engine has a structure for that, the structure replaces
 # these rules.
@@ -381,7 +381,7 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: EngineParts)
     ]
 
 
-# ---- a fixpoint that is fed from outside: rows arrive, and what they imply is derived
+# ---- a fixpoint fed from outside, as rows arrive
 #
 # All relations count as one recursive stratum, so that rows which arrive are NEW rows of the next round,
 # whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its

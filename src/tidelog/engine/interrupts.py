@@ -15,7 +15,7 @@ from threading import RLock
 from types import FrameType
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-# ---- Ctrl-C while an engine works: noted at once, acted on at the next safe point. One state per process.
+# ---- Ctrl-C while an engine works
 #
 # Kernels reach arrays by address, and a roll-back must not be left half done: an exception between two
 # arbitrary steps of Python could let a kernel write into memory that is gone. So the main thread holds SIGINT
@@ -161,7 +161,7 @@ def waited_for(items: Iterable[T]) -> Iterator[T]:
 os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
-# ---- The lock of a reasoner: one thread at a time works in an engine, and Ctrl-C waits until it is done.
+# ---- the lock of a reasoner
 #
 # Whatever enters an engine holds it: answering a query gives ids to constants, makes a relation for the
 # answers and perhaps an index, so that it changes the engine as a transaction does. What has been handed out,

@@ -1,4 +1,4 @@
-"""Equality by rewriting: a maintainer that wraps a maintainer. Mutates itself.
+"""Equality by rewriting: a maintainer that wraps a maintainer. Mutable.
 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
 Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer maintains the
@@ -433,7 +433,7 @@ class EqualityMaintainer:
         return self._inner.apply(update, before, after)
 
 
-# ---- The treatments of equality by name.
+# ---- treatments of equality by name
 
 TREATMENTS = {treatment.name: treatment for treatment in (Rewriting, Axiomatised, SwitchedOff)}
 DEFAULT = Rewriting.name

@@ -30,7 +30,7 @@ from tidelog.rewrite.representatives import over_representatives
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Effective programs over representatives, cached. Mutates itself.
+# ---- effective programs, cached
 #
 # Invariant: as long as the representatives of its constants are the same, a program has the same effective
 # program, one object; two effective programs with equal rules share them, as one object.
@@ -140,7 +140,7 @@ def constants_of(rules: Iterable[Rule]) -> list[Value]:
     ]
 
 
-# ---- Equality by axioms: the effective program has them as rules. Mutates itself.
+# ---- equality by axioms
 
 SWITCHED_OFF = "E606"
 OVER_TIME = "E609"

@@ -174,7 +174,7 @@ def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
     return {name: distinct(some) for name, some in found.items()}
 
 
-# ---- Rules that run together, all in one call of the engine. Mutates itself.
+# ---- rules that run together
 #
 # A transaction asks many small questions about equality: a call from Python for every rule and round would
 # cost far more than what the rules find. Plans are cached from one call to the next.

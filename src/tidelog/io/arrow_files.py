@@ -398,7 +398,7 @@ def _unsigned_column(array: Array) -> Column:
         return Column(ColumnType.TERM, array.cast(pa.string()))
 
 
-# ---- Parquet and Arrow IPC files.
+# ---- Parquet and Arrow IPC files
 
 _BATCH_ROWS = 1 << 18
 _FILE_MAGIC = b"ARROW1"

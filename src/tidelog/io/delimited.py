@@ -35,7 +35,7 @@ from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType
 
-# ---- Text read in blocks of whole lines, and lines changed as they are written. Mutates its buffers.
+# ---- text read in blocks of whole lines
 #
 # Touching new memory costs more than reading a file into it, so buffers are used again. A buffer is free if
 # it can be resized: Python refuses that while there are views of a `bytearray`.
@@ -144,7 +144,7 @@ class ChangedLines(io.RawIOBase):
         self._stream.flush()
 
 
-# ---- The records of delimited text: where each begins, and what its fields are.
+# ---- records of delimited text
 #
 # This is the slow path, used for the blocks that Arrow refuses; a test compares it with Arrow on random
 # texts. A quote opens a field only at its start; inside, two quotes mean one; what comes after the closing
@@ -260,7 +260,7 @@ def _are_regular(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
     return bool(fine.all())
 
 
-# ---- Delimited text that Arrow refuses, read row by row: exact places of faults, and values of any size.
+# ---- delimited text that Arrow refuses
 
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
 
@@ -422,7 +422,7 @@ def _columns(
     return tuple(columns), bad, dropped, [name for name in rejected.values() if name is not None]
 
 
-# ---- CSV, TSV and other delimited text.
+# ---- CSV, TSV and other delimited text
 #
 # A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
 # again on the slow path, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are

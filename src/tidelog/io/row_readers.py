@@ -85,7 +85,7 @@ class CarriedFile(InputFile):
 
 
 class PendingRejects(RejectedRows):
-    """Rows that cannot be read, kept until they go out. Mutates itself."""
+    """Rows that cannot be read, kept until they go out. Mutable."""
 
     def __init__(self) -> None:
         super().__init__(OnError.COLLECT)
@@ -101,7 +101,7 @@ class PendingRejects(RejectedRows):
         return found
 
 
-# ---- rows that go out
+# ---- rejected rows
 
 
 @dataclass(frozen=True)
@@ -416,7 +416,7 @@ def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
     return line, column
 
 
-# ---- rejected rows
+# ---- files of rejected rows
 
 
 @dataclass(frozen=True)

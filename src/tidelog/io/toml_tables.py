@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, SourceText, Span, codes, suggest
 
-# ---- Where the keys and values of a TOML text are, which the parser of the standard library does not report.
+# ---- positions of keys and values in a TOML text
 #
 # Only texts that are valid TOML are scanned, so this need not find errors: it follows headers, keys, strings,
 # arrays and inline tables, and records their positions.
@@ -151,7 +151,7 @@ class _Scanner:
         self.at += 1
 
 
-# ---- TOML tables read key by key: each value is checked when it is read, and all errors are collected.
+# ---- TOML tables read key by key
 #
 # A key that was never read is unknown. Mutable: a table records what was read, a document what is wrong.
 

@@ -42,7 +42,7 @@ from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import Contents, Type, types_of_column
 from tidelog.logic.values import ColumnType
 
-# ---- CSV, TSV and JSON, written column by column: Arrow's kernels join the fields of all rows at once.
+# ---- CSV, TSV and JSON, column by column
 
 _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -171,7 +171,7 @@ def write_texts(stream: IO[bytes], texts: Array, skip: int = 0, before: bytes = 
     stream.write(texts.buffers()[2].slice(start, end - start))
 
 
-# ---- RDF, written from columns of N-Triples terms: perhaps graph, then subject, predicate, object.
+# ---- RDF, from columns of N-Triples terms
 
 _ROLES = ("subject", "predicate", "object", "graph")
 
@@ -304,7 +304,7 @@ def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[li
         raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message)) from None
 
 
-# ---- Writing: tables of text or typed columns as files of any format.
+# ---- writing
 
 _SLICE = 1 << 16
 
@@ -444,7 +444,7 @@ _WRITERS: dict[str, Writer] = {
 }
 
 
-# ---- Where an export of a program goes, and how.
+# ---- exports of a program
 
 
 @dataclass(frozen=True)
@@ -488,7 +488,7 @@ def _write_options(options: TransferOptions, path: Path | None) -> WriteOptions:
     )
 
 
-# ---- Relations as the formats of files hold them, so that every value can be read again.
+# ---- relations in the columns of a format
 
 # Types of columns whose values are JSON; those of all others are text.
 _IN_JSON: Final = frozenset(

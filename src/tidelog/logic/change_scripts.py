@@ -20,7 +20,7 @@ from tidelog.logic.scopes import Report, Scope, ScopedStatement
 from tidelog.logic.signatures import Signatures
 from tidelog.syntax import ast
 
-# ---- Rules compared by meaning: names of variables and the order of literals do not matter.
+# ---- rules compared by meaning
 
 
 class Rules:
@@ -127,7 +127,7 @@ def _words(item: object) -> Iterator[str]:
         yield from map(_blind, parts)
 
 
-# ---- Change scripts: from signed facts and rules to what one transaction deletes and inserts.
+# ---- change scripts
 #
 # All errors of a transaction are raised together, as those of a program are. Rules to delete are
 # found by what they mean; facts are looked up by the caller.

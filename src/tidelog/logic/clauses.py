@@ -47,7 +47,7 @@ from tidelog.logic.strata import Ordered, local_variables, order
 from tidelog.logic.values import FALSE, TRUE, Value
 from tidelog.syntax import ast
 
-# ---- Variables as Prolog writes them: `p(X) :- q(X) .` is a rule about one constant, which is rarely meant.
+# ---- variables as Prolog writes them
 
 
 def warn_of_foreign_variables(clause: ast.ClauseNode, report: Report) -> None:
@@ -103,7 +103,7 @@ def _parts(kind: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind) if part.name not in ("span", "attributes"))
 
 
-# ---- Heads: the terms of a rule's head, with what they group, aggregate and assign.
+# ---- heads
 #
 # The terms without an aggregate form the group, by value. A term that holds aggregates is computed from them
 # per group; the variables that stand in it outside the aggregates belong to the group too.
@@ -154,7 +154,7 @@ class Head:
         )
 
 
-# ---- Clauses: from the tree of a fact, rule or query to safe rules over terms.
+# ---- clauses
 #
 # Arguments that are expressions become variables, and an equality, an assignment or a test next to the atom.
 
@@ -533,7 +533,7 @@ class _Clause:
             use = self.signatures.refuse_arguments(use)
         return use, call.arguments
 
-    # ---- what is refused or doubted
+    # ---- refused and suspect clauses
 
     def _refuse_time(self, at: ast.At) -> None:
         self.complete = False

@@ -319,7 +319,7 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
 }
 
 
-# ---- Values as JSON: numbers, Booleans and names as JSON has them, all else as an object of JSON-LD.
+# ---- values as JSON
 #
 # | value                             | is written as
 # |-----------------------------------|----------------------------------------------------------------------
@@ -386,7 +386,7 @@ def read_object(parts: Mapping[str, Any]) -> Value | None:
     return values.literal(parts["@value"], parts.get("@type", values.XSD + "string"))
 
 
-# ---- Python's own objects as values, and back.
+# ---- Python's own objects as values, and back
 
 PythonValue = bool | int | float | Decimal | str | datetime.date | datetime.datetime
 

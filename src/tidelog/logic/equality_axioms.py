@@ -99,7 +99,7 @@ def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
     )
 
 
-# ---- A program with the axioms as rules, which any engine, maintainer and query strategy can run.
+# ---- a program with the axioms as rules
 #
 # Rules (≈1) to (≈3) of the paper, for predicates of any arity: the definition of what equality means, and the
 # baseline that rewriting is measured against.

@@ -37,7 +37,7 @@ from tidelog.logic.scopes import UNRESOLVED, Report, Scope, written
 from tidelog.logic.values import XSD, Kind, Value
 from tidelog.syntax import ast
 
-# ---- Metric atoms and times: from the tree to operators with exact intervals over atoms.
+# ---- metric atoms and times
 
 # From a tree, and whether its variables are bound by other literals, to its atom and what must hold with it.
 ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]]]
@@ -203,7 +203,7 @@ def _intervals(metric: Atom | Metric) -> Iterator[Interval]:
             yield from _intervals(operand)
 
 
-# ---- Expressions: from the tree to functions over variables and values, what is constant evaluated.
+# ---- expressions
 #
 # Mutable while one clause is resolved: it notes where variables occur and gathers what a head aggregates.
 

@@ -15,7 +15,7 @@ from tidelog.errors import DataError, Diagnostic, Span, codes, counted
 from tidelog.logic.intervals import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
-# ---- Which files a program may read and write, after links and `..` are resolved.
+# ---- files that a program may read and write
 #
 # Every path that a program writes down, in `@include`, `@import` or `@export`, becomes a file to be opened in
 # `Sandbox.to_read` or `Sandbox.to_write`. Files that a user names, such as data files and the program itself,
@@ -84,7 +84,7 @@ def _real_folders(folders: Folders) -> tuple[Path, ...]:
     return tuple(Path(os.path.realpath(folder)) for folder in several)
 
 
-# ---- The program after resolution: rules over predicates, values and functions.
+# ---- the program after resolution
 #
 # Everything here is frozen; passes are functions `Program -> Program`.
 

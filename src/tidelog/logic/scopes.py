@@ -28,7 +28,7 @@ from tidelog.logic.values import Kind, Value
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_with_errors
 
-# ---- The diagnostics of resolving a program. Mutable: every stage of the resolver adds to one report.
+# ---- diagnostics of resolving a program
 
 # Takes the place of a value that could not be resolved, so that the rest can be; never in a program without
 # errors.
@@ -105,7 +105,7 @@ def by_position(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(diagnostics, key=place))
 
 
-# ---- Names: what a symbol means in the file it is written in.
+# ---- names
 #
 # Prefixes and the base hold in the whole file, wherever in it they are declared. A bare name standing for a
 # constant is the IRI of that text, after the base if there is one, as in Nemo; predicates keep bare names.
@@ -267,7 +267,7 @@ def _join(
     return text + (f"#{fragment}" if fragment is not None else "")
 
 
-# ---- Includes: a document with the files it includes, as one sequence of statements, each with its scope.
+# ---- includes
 #
 # A file is read once, however often and from wherever it is included, so cycles do no harm. It has a
 # scope of its own: it sees none of the including file's prefixes, but the including file sees its prefixes.

@@ -197,7 +197,7 @@ class Driver:
         self._prepare_schedule(program)
         return self._schedule
 
-    # ---- what must be known before
+    # ---- preparation
 
     def _prepare(self, program: Program) -> None:
         """Prepare the program's schedule, auxiliary relations and counters, unless they are up to date."""

@@ -39,7 +39,7 @@ class ForwardBackwardForward:
 
 
 class BoundedSearch(CountingSearch):
-    """The search that knows how deep each fact was met. Mutates itself."""
+    """The search that knows how deep each fact was met. Mutable."""
 
     def __init__(self, task: Task, depth: int) -> None:
         super().__init__(task)

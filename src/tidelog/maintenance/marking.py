@@ -39,7 +39,7 @@ from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import UNKNOWN, Algorithm, ScheduledStratum, Task, insert, overdelete
 
-# ---- what is known of an update from the one before
+# ---- marks on the facts of the next update
 
 TRUE = Where(Flag.ALIVE, Flag.ALIVE)
 DELETED = Where(Flag.BEFORE | Flag.ALIVE, Flag.BEFORE)
@@ -296,7 +296,7 @@ class Linked:
 MARKINGS: Mapping[str, Callable[..., UpdateMarks]] = {"literal": Literal, "linked": Linked}
 
 
-# ---- whether links are worth their cost: decided before each update, from sizes and recent deletions
+# ---- whether links are worth their cost
 #
 # Links cost something for each fact that is inserted, and save plans that would find the facts to delete.
 # What was measured (docs/algorithms/marking.md) says where they save more than they cost:

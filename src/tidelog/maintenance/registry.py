@@ -37,7 +37,7 @@ from tidelog.maintenance.task import Algorithm, ScheduledStratum
 from tidelog.plan.join_order import Statistics, growth
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
-# ---- the expected cost of an update: stratum by stratum, in instances of rules
+# ---- the expected cost of an update
 #
 # The part of each relation that changes is passed on to the strata that read it, as if facts were spread
 # evenly. How many instances a rule has is known where they were counted, else estimated from the sizes of
@@ -171,7 +171,7 @@ def predict(
 
 
 class Slopes:
-    """How fast the prediction grows with the share of each relation that changes. Mutates itself.
+    """How fast the prediction grows with the share of each relation that changes. Mutable.
 
     To predict costs as much as to apply fifty facts. The prediction is concave in the shares, so that its
     slope at nothing, times the share, is no less: where that is small, nothing more need be known.
@@ -228,7 +228,7 @@ def count(rows: Mapping[str, Any]) -> int:
     return sum(some.count for some in rows.values())
 
 
-# ---- the incremental algorithms by name: each maintains a stratum, and a `Driver` leads it through an update
+# ---- the incremental algorithms by name
 
 ALL: tuple[Algorithm, ...] = (
     DeleteAndRederive(),
@@ -242,7 +242,7 @@ ALL: tuple[Algorithm, ...] = (
 ALGORITHMS = {algorithm.name: algorithm for algorithm in ALL}
 
 
-# ---- updates without counters: each stratum by the algorithm that suits it
+# ---- updates without counters
 #
 # `auto` does so in streams while nothing is counted, as long as that is cheaper than to count everything.
 # What was measured (docs/decisions/0049) says what suits a stratum:
@@ -308,7 +308,7 @@ class StratumAdvisor:
         return is_large and not FEW_PROOFS < self._proofs(section, reading) < MANY_PROOFS
 
 
-# ---- the choice for each update, from what it is expected to touch
+# ---- choosing a maintainer for each update
 #
 # Rank counting reads the instances that change, recomputation all that may, but faster each: beyond a share
 # of the instances it is cheaper to start again. While nothing is counted, a few small updates of a stream are
@@ -496,7 +496,7 @@ TOO_EXPENSIVE = MaintainerChosen(
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 
-# ---- the maintainers by name: an algorithm is registered here, by one line
+# ---- maintainers by name
 #
 # `forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
 

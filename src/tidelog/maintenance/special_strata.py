@@ -18,7 +18,7 @@ from tidelog.plan.change_plans import as_test
 from tidelog.plan.compile import collected_variables
 from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrite, split_rule
 
-# ---- aggregates: only the groups that a change affects are computed again
+# ---- aggregates
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
@@ -109,7 +109,7 @@ def _temporary(task: Task, rule: Rule) -> Iterator[None]:
             task.engine.storage.clear(atom.predicate)
 
 
-# ---- closures: which predicates structures keep, and how they are maintained
+# ---- closures
 #
 # See `rewrite.auxiliary_relations` for what a module is. The relation of its external pairs is maintained as
 # any other, by the algorithm that was chosen; what changes in it, and in the explicit facts, goes to the

@@ -124,7 +124,7 @@ class Task:
         self._check()
         return found
 
-    # ---- what changed below, and in the rules
+    # ---- changes below the stratum, and in its rules
 
     def lost(self, effect: Effect) -> Facts:
         """The heads of instances that broke: of lower facts, and of rules that were removed."""
@@ -194,7 +194,7 @@ class Algorithm(Protocol):
         """Update the stratum, so that exactly its explicit and derived facts are true."""
 
 
-# ---- deletion in rounds
+# ---- deletion, in rounds
 #
 # Invariant: each instance among facts that were true is lost once, when the first of its facts is deleted.
 
@@ -225,7 +225,7 @@ def overdelete(
     return deleted
 
 
-# ---- insertion: what is derived from new facts, semi-naively; the last part of every algorithm
+# ---- insertion, semi-naive
 #
 # Invariant: each instance with a new fact is found once, in the round of the last of its facts.
 

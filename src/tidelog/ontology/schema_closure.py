@@ -20,7 +20,7 @@ from tidelog.logic.program import Atom, Constant, Predicate, Program, Term, Vari
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, iri
 
-# ---- The names of RDF, RDFS and OWL that the translation of ontologies knows.
+# ---- names of RDF, RDFS and OWL
 
 RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS: Final = "http://www.w3.org/2000/01/rdf-schema#"
@@ -105,7 +105,7 @@ METACLASSES: Final = frozenset(
 )
 
 
-# ---- The triples of an ontology, and what the tables derive from them alone.
+# ---- triples of an ontology
 
 Row = tuple[Value, ...]
 Binding = dict[Variable, Term]

@@ -319,7 +319,7 @@ class IntervalStarts:
     """When intervals began that time has advanced into, which the reasoner forgets and tables keep.
 
     It has, of each fact, the points before the time that was advanced to, of the interval that reaches up to
-    that time. Mutates itself.
+    that time. Mutable.
     """
 
     def __init__(self, time: Temporal) -> None:

@@ -370,7 +370,7 @@ def check_drift(
 
 @dataclass
 class OpenInput:
-    """An input that is being read; `input` describes it once it has been. Mutates itself."""
+    """An input that is being read; `input` describes it once it has been. Mutable."""
 
     item: SourceBinding
     rejects: Path  # the file for rows that are rejected
@@ -451,7 +451,7 @@ def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]
 
 
 class InputReader:
-    """The inputs of one run, read in this process, and what is known of them. Mutates itself."""
+    """The inputs of one run, read in this process, and what is known of them. Mutable."""
 
     def __init__(
         self,

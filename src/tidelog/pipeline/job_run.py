@@ -645,7 +645,7 @@ class TableRows:
 
 
 class RunGuards:
-    """The guards of one run, and what they have found. Mutates itself."""
+    """The guards of one run, and what they have found. Mutable."""
 
     def __init__(self, settings: Settings, program: Program) -> None:
         self.settings = settings

@@ -164,7 +164,7 @@ def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Pro
 
 
 class RunningStreams:
-    """Streams that run; no other process can publish meanwhile. Mutates itself."""
+    """Streams that run; no other process can publish meanwhile. Mutable."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class BatchPublisher:
     """A function for `foreachBatch`: it applies the batches of a job's streams, each of them once.
 
     It can be pickled: the reasoner belongs to the process that uses it, and stays open there until `close`.
-    Mutates itself.
+    Mutable.
     """
 
     def __init__(
@@ -410,7 +410,7 @@ def _query_of(frame: Any) -> str:
 
 
 class _BatchRun:
-    """One batch, from its records to its summary in the manifest. Mutates itself."""
+    """One batch, from its records to its summary in the manifest. Mutable."""
 
     def __init__(
         self, batches: BatchPublisher, frame: Any, number: int, stream: str, before: MicroBatch | None

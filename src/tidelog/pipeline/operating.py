@@ -332,7 +332,7 @@ def operate(
 
 
 class _Observed:
-    """One attempt. Mutates itself."""
+    """One attempt. Mutable."""
 
     def __init__(self, job: Job, name: str, run: str, number: int, warn: Warn) -> None:
         self._job, self._name, self._run, self._number, self._warn = job, name, run, number, warn

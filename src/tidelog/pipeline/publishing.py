@@ -204,7 +204,7 @@ def _has_forgotten(name: str) -> DataError:
 
 
 class ResidentReasoner:
-    """The reasoner of the published version, which may stay open from one run to the next. Mutates itself."""
+    """The reasoner of the published version, which may stay open from one run to the next. Mutable."""
 
     def __init__(
         self, store: Store, state: Callable[[], StateStore], reached: Callable[[str, str], None]

@@ -104,7 +104,7 @@ class SparkBinding:
 
 
 class SparkInputReader:
-    """The inputs of one run, read by Spark. Mutates itself."""
+    """The inputs of one run, read by Spark. Mutable."""
 
     def __init__(
         self,

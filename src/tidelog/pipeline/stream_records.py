@@ -86,7 +86,7 @@ class RecordShape:
 
 @dataclass
 class RecordCounts:
-    """The counts of a batch's records, and the highest order. Mutates itself."""
+    """The counts of a batch's records, and the highest order. Mutable."""
 
     records: int = 0
     duplicates: int = 0
@@ -96,7 +96,7 @@ class RecordCounts:
 
 
 class Records:
-    """The records of one batch, gathered; `changed` returns what they change. Mutates itself."""
+    """The records of one batch, gathered; `changed` returns what they change. Mutable."""
 
     def __init__(
         self,

@@ -367,7 +367,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass
 class IncomingRecords:
-    """The records of one stream in one batch, until they have been fetched. Mutates itself."""
+    """The records of one stream in one batch, until they have been fetched. Mutable."""
 
     incoming: IncomingStream
     reading: SourceRows | None

@@ -185,7 +185,7 @@ def _scan_of(node: Node) -> Scan | None:
     return None
 
 
-# ---- names of the relations that are made for queries, proofs and checks
+# ---- names of the relations made for queries, proofs and checks
 #
 # A name with a space in it is no predicate's. Some of these names are in snapshots and journals of stores:
 # they stay as they are.

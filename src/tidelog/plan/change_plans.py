@@ -60,7 +60,7 @@ class ChangePlanMaker:
         """Whether the body reads the stratum itself."""
         return bool(self.own)
 
-    # ---- changes that come from lower strata
+    # ---- changes in lower strata
 
     def lost(self, negated: bool = False) -> Iterator[ChangePlan]:
         """The instances that broke: given the lower facts that went, or those that came under negation."""
@@ -132,7 +132,7 @@ class ChangePlanMaker:
         node, _ = self._bound(self._all(Part.NOW))
         return ChangePlan(relation, Project(node, terms), self.rule, self.number, self.rule.head.predicate)
 
-    # ---- whole rules that come and go
+    # ---- whole rules, added or removed
 
     def every(self, state: Part) -> ChangePlan:
         """All instances over the facts of this part."""

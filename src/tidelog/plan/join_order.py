@@ -19,7 +19,7 @@ from tidelog.logic.program import (
 from tidelog.logic.values import Value
 from tidelog.rewrite.auxiliary_relations import Cost, arranged
 
-# ---- In which order a rule's literals are matched.
+# ---- the order in which a rule's literals are matched
 #
 # Greedy: from the pivot on, take tests and computations as soon as their variables are bound, then the atom
 # that is expected to multiply the rows least. What an atom multiplies by is its size divided by the number
@@ -96,7 +96,7 @@ def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:
     return negated - elsewhere
 
 
-# ---- Statistics for plans made without running anything: from the facts that a program states.
+# ---- statistics for plans made without running anything
 
 ASSUMED: Final = 1000  # facts of a relation that is derived, imported or given
 REPEATED: Final = 10  # facts that such a relation has for each value of a column

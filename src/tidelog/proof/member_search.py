@@ -1,4 +1,4 @@
-"""The search for proofs of smallest height where constants may be equal. Mutates itself."""
+"""The search for proofs of smallest height where constants may be equal. Mutable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tidelog.proof.proof_search import (
     aggregated,
 )
 
-# ---- Instances of rules where constants may be equal: over every member of each class.
+# ---- instances of rules over every member of each class
 #
 # Facts are kept over representatives, or over all members; either way the instances over representatives are
 # found by a plan that the fact binds, and each is one instance for every choice of members. Comparisons,
@@ -234,7 +234,7 @@ def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]
     return list(zip(*columns, strict=True)) if columns else [()] * found.count
 
 
-# ---- The search for proofs of smallest height where constants may be equal. Mutates itself.
+# ---- the search
 #
 # As `FactSearch`, backward and level by level, but over members. A fact holds if one is explicit or
 # derived that differs from it by equal constants only; two constants are equal by a chain of equalities that
@@ -333,7 +333,7 @@ class MemberSearch:
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
-    # ---- what was found
+    # ---- results
 
     def lowest(self, node: MemberNode) -> ProofStep[MemberNode]:
         """The first of the lowest steps that give a node, with the fewest equalities."""

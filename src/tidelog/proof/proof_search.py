@@ -1,5 +1,5 @@
 """The search for proofs of smallest height: instances of rules, found from their heads, and the steps made of
-them. Mutates itself.
+them. Mutable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.proof.explanation import NodeKind, ground_atom
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Instances of rules, found from their heads by plans that given facts bind. Mutates the engine.
+# ---- instances of rules
 #
 # An instance is a binding of the rule's variables under which the body is true now. What plans find goes into
 # a temporary relation, one for each number of variables, which is empty again afterwards.
@@ -127,7 +127,7 @@ def variables_of_rule(rule: Rule) -> tuple[Variable, ...]:
     return tuple(variable for variable in dict.fromkeys((*head, *body)) if variable not in wild)
 
 
-# ---- The groups of an aggregate rule that give given facts, and the rows in them.
+# ---- groups of an aggregate rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +209,7 @@ def _value(term: Term, binding: dict[Variable, Value]) -> Value:
     return term.value if isinstance(term, Constant) else binding[term]
 
 
-# ---- Facts and the instances that derive them, and the smallest heights of proofs among these. Mutates
-# itself.
+# ---- facts, the instances that derive them, and heights
 #
 # A node is a derived fact, or a row of a group of an aggregate; one represents all explicit facts. An
 # instance has a head, which is a node, and a body of nodes; a node is proved if all of some instance's body
@@ -300,7 +299,7 @@ class ProofGraph:
         self._steps, self._instances = [], []
 
 
-# ---- What a search finds: the steps by which something comes to hold.
+# ---- steps of proofs
 #
 # A search chooses its nodes: numbers in a graph, or facts over ids.
 
@@ -358,7 +357,7 @@ class StepSource(Protocol[N]):
         """The fact that a node is."""
 
 
-# ---- The search in a graph, backward from the fact that is to be proved. Mutates itself.
+# ---- the search, backward from a fact
 #
 # Level by level, all instances that derive the facts of a level are found at once, and the facts in their
 # bodies are the next level. A proof of height h uses facts at most h steps away from the goal: once levels 0
@@ -417,7 +416,7 @@ class FactSearch:
                 lowest: list[int] = ending[:wanted].tolist()
                 return lowest
 
-    # ---- what was found
+    # ---- results
 
     def lowest(self, node: FactNode) -> ProofStep[FactNode]:
         """The first of the lowest steps that give a node."""

@@ -62,7 +62,7 @@ from tidelog.rewrite.renaming import AdornedKind as AdornedKind
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- The facts that a query asks for, by magic sets, in the relations of the program itself.
+# ---- facts relevant to a query, by magic sets
 #
 # Proofs are found from a fact back through all instances of rules that derive it. So a relation has to hold
 # every fact of every such instance, and what is negated or aggregated has to be complete for them. Magic sets
@@ -112,7 +112,7 @@ def _new(relation: str, parts: list[Rows], engine: ColumnarEngine) -> Answers:
     return tuple(np.ascontiguousarray(column) for column in unique.T), len(unique)
 
 
-# ---- From what a search has found to proofs: the lowest step to each node, from the leaves up.
+# ---- from search results to proofs
 
 # Where an explicit fact comes from, as something that can be written.
 Origin = Callable[[Fact], object | None]
@@ -252,7 +252,7 @@ def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
     )
 
 
-# ---- Why facts hold: the proofs of what a query asks for.
+# ---- why facts hold
 
 DOES_NOT_HOLD = "E655"
 Answers = tuple[Sequence[Ids], int]

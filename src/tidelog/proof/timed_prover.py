@@ -48,8 +48,7 @@ from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_relation import TimedRelation
 from tidelog.temporal.timed_store import TimedStore
 
-# ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
-# Mutates itself.
+# ---- the stage at which facts over time are first proved
 #
 # Backward from the goal, all instances of rules are found that derive a fact at some time, and the facts in
 # their bodies are the next level. Forward over what was found, stage k of a fact is the set of points at
@@ -82,7 +81,7 @@ class TimedInstance:
 
 
 class FactTimes:
-    """What is known of a fact: when it holds, and which points each stage proves first. Mutates itself."""
+    """What is known of a fact: when it holds, and which points each stage proves first. Mutable."""
 
     def __init__(self, whole: IntervalLists, given: IntervalLists) -> None:
         self.whole = whole
@@ -318,7 +317,7 @@ def covers(lists: IntervalLists, ends: Ends) -> bool:
     return not minus(stretch(ends), lists).size
 
 
-# ---- Which stretch of time comes from where: how the points of a fact are proved, each as early as can be.
+# ---- how the points of a fact are proved
 #
 # A stretch of a fact is made of pieces: what is given, then what instances of rules add stage by stage. A
 # piece of an instance needs its literals at one stretch of time, and operators say at which times their atoms
@@ -490,7 +489,7 @@ def _set(ends: Ends | None) -> IntervalLists:
     return empty_lists(1) if ends is None else stretch(ends)
 
 
-# ---- From stretches of time and where they come from to proofs, from the earliest stage up.
+# ---- from stretches of time to proofs
 
 Without = Callable[[FactKey], ProofNode]  # the proof of a fact that holds always
 
@@ -612,7 +611,7 @@ def grounded_metric(literal: Literal, binding: Binding) -> Literal:
     raise TypeError(literal)
 
 
-# ---- Why facts hold when they do: the proofs of what a query about time asks for.
+# ---- why facts hold when they do
 
 
 class TimedProver:

@@ -30,7 +30,7 @@ from tidelog.proof.explanation import ground_atom, grounded, named_rule
 from tidelog.proof.proof_search import InstanceFinder, RuleInstances, heads_of
 from tidelog.proof.prover import the_atom
 
-# ---- Why a fact does not hold, as data, and as people and programs read it.
+# ---- reports of why a fact does not hold
 
 
 class LiteralState(Enum):
@@ -147,7 +147,7 @@ class WhyNot:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-# ---- Why a fact does not hold: for each rule that could give it, the instance that comes nearest.
+# ---- the search for the nearest instance of each rule
 #
 # Literals are left out of the body, as few as possible, until what is left holds for the fact in
 # question. What cannot be decided without a literal that is left out, because nothing else binds its
@@ -260,7 +260,7 @@ class WhyNotSearch:
         found = self._instances.find(replace(rule, body=tuple(kept)), -1, np.zeros(1, np.int64))
         return Attempt(omitted, open_places, found)
 
-    # ---- what was found
+    # ---- results
 
     def _parts(self, rule: Rule, attempt: Attempt) -> tuple[JudgedLiteral, ...]:
         """The literals of the nearest instance, each with what is known of it."""

@@ -198,7 +198,7 @@ class Publication:
     def _folder(self, table: str) -> StorageFolder:
         return self.folder.below(folder_name(table))
 
-    # ---- what tables become
+    # ---- next versions of tables
 
     def replace(
         self, table: str, schema: pa.Schema, files: Iterable[str], change_files: Iterable[str] | None = None

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidelog.errors import DataError, Diagnostic, codes
 
-# ---- Schemas of published tables: Arrow's, in the types that all formats have, and as JSON.
+# ---- schemas of published tables
 #
 # The JSON is the one of Delta's log and of Spark (`StructType.fromJson`). Descriptions are in the metadata
 # `comment` of an Arrow field, and of the schema for the table itself.
@@ -183,7 +183,7 @@ def columns_of_feeds(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)])
 
 
-# ---- Versions of a published folder: one row of the table `_versions` each.
+# ---- versions of a published folder
 
 VERSIONS: Final = "_versions"
 

@@ -409,7 +409,7 @@ class Deletion:
         return paths
 
 
-# ---- Table formats: commit files, list those of a version, and restore an earlier one.
+# ---- table formats
 
 INSERT, DELETE, BOTH = "insert", "delete", "both"
 CHANGES: Final = "_changes"  # the folder of change files, where the format has no place of its own

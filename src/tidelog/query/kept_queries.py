@@ -1,4 +1,4 @@
-"""Queries that are kept, and the rules by which maintainers maintain their answers. Mutates itself.
+"""Queries that are kept, and the rules by which maintainers maintain their answers. Mutable.
 
 As long as the program is not materialised, all kept queries together are rewritten by magic sets into one
 program. Its relations are in the engine next to the explicit facts, and are all that a transaction

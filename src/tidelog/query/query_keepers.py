@@ -29,7 +29,7 @@ from tidelog.syntax.parser import parse_literals
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Queries that are maintained. Mutates the engine.
+# ---- live queries that are maintained
 #
 # They and their bindings are added and dropped in transactions of their own. Listeners are not
 # told of these, since no fact of the program changes.
@@ -157,7 +157,7 @@ class MaintainedQueries:
         return answers
 
 
-# ---- Queries that are asked again, where facts are over representatives of equal constants. Mutates itself.
+# ---- live queries over representatives
 #
 # A live query caches its answers; after a transaction that may have changed them it is asked again, and the
 # difference is its change. A prepared query is asked with its values in the place of parameters.
@@ -254,7 +254,7 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
     return {name: some for name, some in rows.items() if some.count}
 
 
-# ---- Prepared queries: asked many times, with other values each time. Mutates the kept queries.
+# ---- prepared queries
 #
 # Invariant: what was derived for earlier bindings is maintained, and used for later ones.
 

@@ -14,7 +14,7 @@ from tidelog.query.tabling import Tabling
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.renaming import AdornedKind
 
-# ---- Answers from relations that are whole: `lookup` takes what is there, `full` derives everything first.
+# ---- `lookup` and `full`: answers from complete relations
 
 NOT_DERIVED = "E651"
 
@@ -59,7 +59,7 @@ class Full:
         return f"derives everything by {counted(count, 'rule')}, and looks the answers up"
 
 
-# ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
+# ---- choosing a strategy
 #
 # Invariant: all strategies give the same answers; only their speed differs.
 
@@ -184,7 +184,7 @@ def _bound(made: Rewritten) -> list[str]:
     return list(found)
 
 
-# ---- The strategies by name. A new one is registered here, by one line; a reasoner makes one of each.
+# ---- strategies by name
 
 AUTO = "auto"
 STREAMED = Tabling.name  # gives its first answers early

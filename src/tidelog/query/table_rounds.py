@@ -1,4 +1,4 @@
-"""The tables of one component: how rounds fill them, and how deleted facts are retracted. Mutates itself."""
+"""The tables of one component: how rounds fill them, and how deleted facts are retracted. Mutable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
     from tidelog.engine.columnar.storage.rounds import TableGroup
 
-# ---- Tables of one component, filled in rounds. Mutates itself and the engine.
+# ---- tables of one component, filled in rounds
 #
 # A component holds the predicates that depend on each other, the patterns in which they are asked, and the
 # rules of these. A round calls what was asked, completes what is asked of lower components, and runs the
@@ -353,7 +353,7 @@ def _proceed() -> None:
     """The check that never stops anything."""
 
 
-# ---- Deleted facts are retracted from the tables of a component. Mutates the engine.
+# ---- deleted facts
 #
 # Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, for deletion and rederivation.
 # All rows of tables that an instance with a deleted fact has given are deleted, and those that another

@@ -23,7 +23,7 @@ from tidelog.rewrite.magic_sets import STATED, substituted
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- The rules of tables: what a subgoal asks for, and what answers it.
+# ---- what a subgoal asks for, and what answers it
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
@@ -376,7 +376,7 @@ def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
     )
 
 
-# ---- Rules of tables, each driven by the new rows of one of its atoms. Mutates itself.
+# ---- rules driven by the new rows of one atom
 #
 # A rule whose driving atom has constants matches no row without them. Rules are therefore indexed by these
 # constants, as Prolog indexes clauses by arguments: the cost of a round depends on its new rows, not on the

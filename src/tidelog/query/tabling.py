@@ -1,4 +1,4 @@
-"""Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutates itself."""
+"""Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tidelog.rewrite.magic_sets import substituted
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Queries with parameters for their constants, and streams of answers.
+# ---- queries with parameters for their constants
 
 BOUND = "given "  # what the names of variables begin with that represent constants
 
@@ -106,7 +106,7 @@ class AnswerStream:
         self._source.close()
 
 
-# ---- Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutates itself.
+# ---- subsumptive tabling
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
@@ -536,7 +536,7 @@ def _pattern_of(name: str, query: Rule) -> CallPattern:
     return CallPattern(name, "b" * bound + "f" * (len(terms) - bound))
 
 
-# ---- The strategy: answers from tables, which stay for the next queries.
+# ---- the strategy
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011. `query.table_rules` makes the rules of tables,

@@ -32,7 +32,7 @@ from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.renaming import assigned_or_tested
 
-# ---- Sideways information passing: the order in which a body passes bindings on.
+# ---- sideways information passing
 #
 # Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, section 3. The strategy is: tests and computations as
 # soon as they can be made, then the atom that is best bound, then the cheapest. In words, of the literals
@@ -211,7 +211,7 @@ def _local_variables(body: Sequence[Literal], given: Collection[Variable]) -> se
     return negated - outside
 
 
-# ---- Split rules, as they are maintained: those that aggregate, and those with long bodies.
+# ---- split rules
 #
 # `head :- body` with aggregates becomes a rule that aggregates, whose head is an auxiliary relation of group
 # and aggregated values, and a plain rule `head :- auxiliary, computations`. An auxiliary relation depends
@@ -327,7 +327,7 @@ def _predicate(head: Atom) -> Predicate:
     return Predicate(head.predicate, len(columns), columns, types, head.predicate)
 
 
-# ---- Closure modules: which predicates a program makes transitive, or symmetric and transitive.
+# ---- closure modules
 #
 # A module owns the rules that close a predicate and is given its *external* facts only, those that are
 # explicit or that other rules derive; section 5 of the paper on maintenance with equality asks for such

@@ -207,7 +207,7 @@ class _Rewriting:
         """Add a rule."""
         self.rules.append(Rule(head, body))
 
-    # ---- what is given
+    # ---- given relations
 
     def _input(self, name: str) -> None:
         """Make the rules of a predicate that no rule derives."""
@@ -225,7 +225,7 @@ class _Rewriting:
             self.add(gained, inserted, Negation(old))
             self.add(self.all_facts(name), gained)
 
-    # ---- what is derived
+    # ---- derived relations
 
     def _stratum(self, names: frozenset[str], rules: Sequence[Rule]) -> None:
         """Make the rules of predicates that depend on one another, if a change gets there."""

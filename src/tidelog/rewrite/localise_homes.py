@@ -339,7 +339,7 @@ class _Arranging:
             return EVERYWHERE
         return read.arguments[0]
 
-    # ---- what a rule sends
+    # ---- rows that a rule sends
 
     def _sending(self, rule: Rule, last: JoinStep) -> tuple[Place | None, Place | None, float]:
         """Return where rows of an aggregate are gathered, where its parts are, and what sending costs."""

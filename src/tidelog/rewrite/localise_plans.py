@@ -26,7 +26,7 @@ from tidelog.logic.strata import Stratum
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.values import Value
 
-# ---- Estimated sizes of derived relations, from sizes and distinct counts of those that are given.
+# ---- estimated sizes of derived relations
 #
 # Selinger, Astrahan, Chamberlin, Lorie, Price: Access Path Selection in a Relational Database Management
 # System, SIGMOD 1979, section 4: a join on a variable keeps one row of each pair in so many as the variable
@@ -254,7 +254,7 @@ class _Derived:
         return RelationEstimate(max(rows, before.rows), tuple(distinct))
 
 
-# ---- Plans of one rule for tasks that each hold a part of the facts.
+# ---- plans of one rule for tasks that each hold a part of the facts
 #
 # A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at
 # every task. A step joins all it can; what is needed later, and no more, goes on to the key of the next step.

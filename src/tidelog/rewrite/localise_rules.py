@@ -26,8 +26,7 @@ from tidelog.logic.types import ANY, Type, type_of
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.localise_plans import Sizes
 
-# ---- Selections: atoms with constants, or that only ask whether there is a fact, get predicates of their
-# own.
+# ---- selections
 #
 # `triple(?p, rdfs:domain, ?c)` becomes `triple [?0, rdfs:domain, ?1](?p, ?c)`, and `~edge(_, _)` becomes
 # `~edge [?_0, ?_1]()`: relations that are small enough to lie at every task where the whole would not be.
@@ -126,8 +125,7 @@ def _shared_variables(rule: Rule) -> set[Variable]:
     return asked | {variable for variable, count in literals.items() if count > 1}
 
 
-# ---- Partial aggregates: each task aggregates those rows of a group that it has, and the group's owner
-# merges.
+# ---- partial aggregates
 #
 # Gray, Chaudhuri, Bosworth, Layman, Reichart, Venkatrao, Pellow, Pirahesh: Data Cube, Data Mining and
 # Knowledge Discovery 1997, section 5, for the aggregates that can be computed so ("distributive").
@@ -233,8 +231,7 @@ def telling_apart(rule: Rule) -> tuple[Variable, ...]:
     return tuple(term for term in dict.fromkeys(arguments) if tells_apart(rule, term))
 
 
-# ---- Heavy keys: a rule that joins on a skewed column becomes two, one for the few values that most rows
-# have.
+# ---- heavy keys
 #
 # DeWitt, Naughton, Schneider, Seshadri: Practical Skew Handling in Parallel Joins, VLDB 1992.
 #

@@ -407,7 +407,7 @@ def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
     return blake2b(repr((tuple(body), tuple(kept))).encode(), digest_size=6).hexdigest()
 
 
-# ---- A rewritten program that can be displayed and parsed again.
+# ---- a rewritten program that can be displayed and parsed again
 #
 # Invariant: read back and run, the program gives the answers to the queries.
 

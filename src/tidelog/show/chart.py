@@ -19,7 +19,7 @@ from tidelog.show.chart_lanes import Axis, Chart, End, Lane, LaneSpan, RelationL
 from tidelog.show.picture_formats import document
 from tidelog.temporal.timed_relation import PeriodicRelation, TimedRelation
 
-# ---- Charts as self-contained SVG: no network, no scripts, light and dark.
+# ---- charts as self-contained SVG
 #
 # Few lanes have room for a label each, and circles at their ends: filled if the bound is included. Many
 # lanes are as thin as can be distinguished: their labels are thinned, or name groups, and bars fade before
@@ -354,7 +354,7 @@ def _middle(x: float, y: float, text: str, name: str) -> str:
     return f'<text class="{name}" x="{x:.1f}" y="{y:g}" text-anchor="middle">{escape(text)}</text>'
 
 
-# ---- Charts as lines of text: `[━━━)` as intervals are written, `◀` and `▶` where they never end.
+# ---- charts as lines of text
 
 _LEFT = {End.CLOSED: "[", End.OPEN: "(", End.INFINITE: "◀", End.CUT: "‹"}
 _RIGHT = {End.CLOSED: "]", End.OPEN: ")", End.INFINITE: "▶", End.CUT: "›"}
@@ -438,7 +438,7 @@ def _draw(span: LaneSpan, cells: list[str]) -> None:
     cells[left : right + 1] = marks
 
 
-# ---- Drawings: charts of relations in every output format.
+# ---- drawings
 
 Time = int | Fraction | Decimal | datetime | date | str
 FORMS = (".svg", ".html")

@@ -378,7 +378,7 @@ class _RuleLineage:
     def _tested(self, how: How, variables: Iterable[Variable]) -> _Origins:
         return _as(how, self._of_all(variables))
 
-    # ---- what always has a value
+    # ---- columns that always have a value
 
     def _is_total(self, expression: Expression) -> bool:
         return not isinstance(expression, Apply) or self._is_exact(expression)

@@ -25,7 +25,7 @@ from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Named, Writing, unnamed
 from tidelog.rewrite.auxiliary_relations import recognise
 
-# ---- Plans as trees: which operator reads which part of which relation, by which index.
+# ---- plans as trees
 
 Bound = frozenset[Variable]
 
@@ -268,7 +268,7 @@ def stratum_title(stratum: ShownStratum, count: int) -> str:
     return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"
 
 
-# ---- Pictures as data: boxes, arrows and the sections they are in. `picture_formats` turns them into text.
+# ---- pictures as data
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.show.picture import Arrow, Box, Figure, Picture, PictureEntry, PictureGraph, PictureSection
 from tidelog.syntax.printer import PLAIN, highlight
 
-# ---- The positions of the boxes and arrows of a graph, in layers from top to bottom.
+# ---- positions of the boxes and arrows of a graph
 #
 # Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures, IEEE
 # Transactions on Systems, Man, and Cybernetics 1981: arrows that close cycles are reversed, boxes get
@@ -292,7 +292,7 @@ def _longest_paths(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]
     return layer
 
 
-# ---- Pictures as text for Graphviz and Mermaid.
+# ---- pictures as text for Graphviz and Mermaid
 
 _SHAPES: Final = {"given": "box", "derived": "box", "recursive": "box", "rule": "ellipse"}
 _COLOURS: Final = {
@@ -415,7 +415,7 @@ def _caption(title: str, figure: Figure) -> str:
     return f"{title} ({figure.caption})" if figure.caption else title
 
 
-# ---- Pictures as a self-contained page of HTML: no network, no scripts, light and dark.
+# ---- pictures as a self-contained page of HTML
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 # Widths of a character of the style sheet's fonts, in pixels; monospaced fonts have 0.6 of their size.

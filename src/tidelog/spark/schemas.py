@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.types import is_decimal, is_struct
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.arrow import fields_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn

@@ -57,7 +57,7 @@ from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Timeline
 from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate
 
-# ---- Journals: the records of transactions, one after the other, each with checksums.
+# ---- journals
 #
 #     header  magic, version of the format, checksum of both; number of the first record, checksum of all
 #             records before it, a random number, checksum of these
@@ -315,7 +315,7 @@ def broken(path: Path) -> DataError:
     return DataError(Diagnostic(codes.CLOSED, message, place=str(path), help=help))
 
 
-# ---- The content of records: normalised transactions, and queries kept or forgotten.
+# ---- content of records
 #
 # JSON, facts as columns of exact terms, rules as `program_form` writes them. Ids are not in it: each
 # process that replays a record gives its own.

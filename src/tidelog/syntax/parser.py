@@ -70,7 +70,7 @@ from tidelog.syntax.lexer import (
 )
 from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
 
-# ---- Which comment belongs to what, so that the formatter can write each near its former place.
+# ---- which comment belongs to what
 
 
 class StatementParts(TypedDict):
@@ -138,7 +138,7 @@ def _note(
     return Note(literal + (comment.index == following), written, is_behind=False)
 
 
-# ---- Plain facts, read by one pattern: the fast path for files of many facts.
+# ---- plain facts
 #
 # A plain fact is a name and constants, perhaps with a time: `edge(1, 2) .`, `+ name(alice, "Alice") .`,
 # `hot(s1)@[0, 10) .` What the patterns do not match takes the slow path through lexer and parser, which gives
@@ -214,7 +214,7 @@ def _term(source: SourceText, found: re.Match[str]) -> Expression:
             return IriNode(text[1:-1], span=span)
 
 
-# ---- Tokens to the tree of a program, by recursive descent.
+# ---- tokens to the tree of a program
 #
 # An error ends the parsing of its statement only; `parse` raises all errors of a text together.
 #

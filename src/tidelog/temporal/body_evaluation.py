@@ -315,7 +315,7 @@ def head_facts(
     return store.tables[rule.head].number(facts.columns, len(facts)), facts.lists
 
 
-# ---- Inconsistencies over time: found as data, by one process or by tasks, and reported by one function.
+# ---- inconsistencies over time
 
 INCONSISTENT = "E601"
 MOST = 10  # rules that are reported

@@ -21,7 +21,7 @@ from tidelog.io.sparql import Answer, SparqlStore
 from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.ontology.schema_closure import TRIPLE
 
-# ---- `tidelog ontology`.
+# ---- `tidelog ontology`
 
 
 def ontology(options: Namespace) -> int:
@@ -57,7 +57,7 @@ def _counted(counts: Counter[str]) -> list[str]:
     return [f"  {name:<{width}}  {count:>6,}" for name, count in sorted(counts.items())]
 
 
-# ---- `tidelog sparql`.
+# ---- `tidelog sparql`
 
 GRAPHS: Final = ("nt", "ttl")
 _STATEMENTS: Final = Form("nt")

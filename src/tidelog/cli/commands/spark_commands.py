@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tidelog.spark.stages import BoundProgram
 
 
-# ---- `tidelog run` and `tidelog query` with `--engine spark`: files become frames, and frames files.
+# ---- `tidelog run` and `tidelog query` with `--engine spark`
 
 # Options that only a reasoner in this process has.
 REFUSED = {
@@ -322,8 +322,7 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
     return faults.skipped
 
 
-# ---- `tidelog stream --engine spark`: files of changes come by Structured Streaming, and a store follows
-# them.
+# ---- `tidelog stream --engine spark`
 #
 # Each micro-batch is one transaction of the store, applied exactly once: its number is kept there, and in a
 # checkpoint next to the store.

@@ -33,7 +33,7 @@ from tidelog.reasoner.store_repair import examine, export, repair
 from tidelog.reasoner.storing import open_store
 from tidelog.store.store import StoreFolder
 
-# ---- `tidelog pipeline`.
+# ---- `tidelog pipeline`
 
 TOLD = (
     "Spark",
@@ -215,7 +215,7 @@ def timetable(steps: list[Step]) -> list[str]:
     return lines
 
 
-# ---- `tidelog versions`, `diff`, `rollback`, `vacuum` and `convert`.
+# ---- `tidelog versions`, `diff`, `rollback`, `vacuum` and `convert`
 
 
 def versions(options: Namespace) -> int:
@@ -387,7 +387,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
     }
 
 
-# ---- `tidelog store`: inspecting, checking and repairing a store.
+# ---- `tidelog store`
 
 
 def store(options: Namespace) -> int:

@@ -25,7 +25,7 @@ from tidelog.reasoner.delta import Delta, counts
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 from tidelog.rewrite.representatives import MARK
 
-# ---- The work of transactions in each stratum, as a table and as JSON.
+# ---- work of transactions in each stratum
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
@@ -99,7 +99,7 @@ def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
     ]
 
 
-# ---- `tidelog stream` itself.
+# ---- `tidelog stream`
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
 APPLICATIONS = {

@@ -62,7 +62,7 @@ class WatchedFiles:
 
 
 class ProgramWatch:
-    """The files that a reasoner's program and facts come from, as they last were good. Mutates itself."""
+    """The files that a reasoner's program and facts come from, as they last were good. Mutable."""
 
     def __init__(self, work: LoadedProgram, show: Callable[[Delta | None], None]) -> None:
         self.work = work
@@ -180,7 +180,7 @@ class ProgramWatch:
         work.replace(now)
         return added, removed
 
-    # ---- what has been edited
+    # ---- edits
 
     def _edited(self, after: WatchedFiles) -> list[str]:
         """The predicates whose facts the program or some file states otherwise than before."""

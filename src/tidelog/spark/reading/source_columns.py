@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.typed_columns import PRECISION, SCALE

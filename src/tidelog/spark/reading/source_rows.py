@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.columns import HOLD_EMPTY_TEXT, policy

@@ -80,7 +80,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         closed = self._closed.get(relation)
         return None if closed is None else closed.module
 
-    # ---- relations that are closed, and no longer
+    # ---- closing and opening relations
 
     def build(self, module: ClosureModule, given: str) -> int | None:
         """Close a predicate over its own external facts and those of `given`; return how many are new."""

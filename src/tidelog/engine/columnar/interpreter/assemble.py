@@ -40,7 +40,7 @@ from tidelog.plan.algebra import (
 )
 from tidelog.plan.algebra import chain as nodes_of
 
-# ---- The words of one step: what it reads and looks up, and where each of its outputs comes from.
+# ---- the code of one step
 
 OPERATIONS = {
     "+": layout.X_ADD,
@@ -354,7 +354,7 @@ def _postfix(
     return [*words, operation, 0]
 
 
-# ---- From a plan to the words that the interpreter runs.
+# ---- from a plan to the code that the interpreter runs
 #
 # Each node of the plan's chain becomes one step. A step's outputs are the variables that later steps need,
 # in the last step the head's terms: nothing is copied that is not read again.
@@ -572,7 +572,7 @@ def _bound_since(chain: list[Node], numbered: dict[int, tuple[Variable, ...]]) -
     return since
 
 
-# ---- what plans pass on so that the heads they find can be marked
+# ---- support of heads, for marks
 
 
 def marked_heads(plan: ChangePlan, config: MarkConfig) -> HeadMarks | None:

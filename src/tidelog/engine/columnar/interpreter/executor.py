@@ -137,7 +137,7 @@ class Executor:
             self.storage.drop(ANSWERS)
 
 
-# ---- queries with constants as joins with them, where scans of a large relation have become many
+# ---- many scans with constants, batched into joins
 #
 # A scan reads every row of its relation for a constant. An index costs some scans to build, is maintained
 # when facts change, and then answers in one lookup: so a query is answered by scans as long as these have
@@ -156,7 +156,7 @@ class JoinedQuery:
 
 
 class PointLookups:
-    """The scans that there were, by relation and the columns of constants. Mutates itself."""
+    """The scans that there were, by relation and the columns of constants. Mutable."""
 
     def __init__(self) -> None:
         self._scans: Counter[tuple[str, tuple[int, ...]]] = Counter()
@@ -192,7 +192,7 @@ def _with_given(rule: Rule, pivot: int, atom: Atom) -> JoinedQuery:
     return JoinedQuery(replace(rule, body=body), tuple(constants))
 
 
-# ---- aggregation over columns of ids: groups by sorting, integers by NumPy, all else by definition
+# ---- aggregation over columns of ids
 
 Places = npt.NDArray[np.int64]
 SAFE_SUM = 2.0**62

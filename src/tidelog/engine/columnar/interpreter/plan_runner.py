@@ -440,7 +440,7 @@ class ParallelRun:
                 )
 
 
-# ---- many small plans in one call of a kernel: a round of rules, or all rounds
+# ---- many small plans in one call of a kernel
 
 FIRST_WORDS = 1 << 12
 MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # that are kept: some are of plans that nobody has any more

@@ -183,7 +183,7 @@ class Catalog:
         for index in self._indexes_of.get(number, ()):
             index.rebuild(len(self.dictionary))
 
-    # ---- what the assembler asks
+    # ---- lookups for the assembler
 
     def identity(self, value: Value) -> int:
         """Return the id of a value."""

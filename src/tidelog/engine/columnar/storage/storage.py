@@ -87,7 +87,7 @@ class ColumnarStorage(CatalogObserver):
         for matching in [matching for matching in self._matching if matching[0] == relation]:
             del self._matching[matching]
 
-    # ---- facts in and out
+    # ---- reading and writing facts
 
     def load(self, relation: str, batch: Batch) -> int:
         """Insert a batch of explicit facts; return how many were new."""
@@ -143,7 +143,7 @@ class ColumnarStorage(CatalogObserver):
         columns = tuple(table.column(place)[kept] for place in range(table.arity))
         return Rows(columns, int(np.count_nonzero(kept)))
 
-    # ---- what is known of rows
+    # ---- flags of rows
 
     def row_flags(self, relation: str, columns: Sequence[Ids], count: int) -> npt.NDArray[np.uint8]:
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""

@@ -349,7 +349,7 @@ class Table:
         self.counters, self.notes = {}, {}
         self.words[:] = 0
 
-    # ---- rows in and out
+    # ---- reading and writing rows
 
     def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
         """Insert rows; returns how many were new."""

@@ -65,7 +65,7 @@ class ColumnarMarks(Participant, CatalogObserver):
     def _moment(self) -> tuple[int, int]:
         return self.catalog.epoch, self.catalog.version
 
-    # ---- what is recorded
+    # ---- configuration and links
 
     def configure(self, config: MarkConfig) -> None:
         """Record this in the present transaction."""

@@ -270,7 +270,7 @@ class RankedUpdate:
         numbers = codes >> 32
         return RowSet({self.catalog.tables[table].name: codes[numbers == table] & LOWER for table in touched})
 
-    # ---- what the loop asks for
+    # ---- requests of the loop
 
     def _grant(self, wish: int, workspace: Workspace, found: int) -> None:
         catalog, buffers = self.catalog, self.buffers
