@@ -1,8 +1,8 @@
-"""What an engine holds, as arrays: taken out of one engine, and put into another that is empty.
+"""The state of an engine as arrays: captured from one engine, and loaded into another that is empty.
 
-Between transactions only. Columns and the dictionary are shared with the engine, which adds behind them and
-never changes what is there; flags and counters, which do change, are copied. What is made when it is needed
-is left out: sets of rows, indexes, plans, structures for closures, notes of marking.
+Between transactions only. Columns and the dictionary are shared with the engine, which appends to them and
+never changes existing rows; flags and counters, which do change, are copied. What is built on demand is left
+out: sets of rows, indexes, plans, structures for closures, notes of marking.
 
 Invariant: an engine with a reinstated state and the one it was taken from do the same from then on, to facts,
 flags, counters and ranks.
@@ -48,7 +48,7 @@ class DictionaryState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableState:
-    """The rows of a relation, dead ones included: their numbers stay."""
+    """The rows of a relation, tombstones included, so that row numbers stay."""
 
     name: str
     columns: tuple[Array, ...]
@@ -74,7 +74,7 @@ class EngineState:
     instances: int
     counted: tuple[tuple[Rule, int], ...]  # instances of rules, when they were last counted
     rounds: Mapping[str, int]
-    closed: tuple[str, ...]  # relations that structures keep
+    closed: tuple[str, ...]  # relations that structures maintain
 
 
 def capture(engine: ColumnarEngine, relations: Collection[str]) -> EngineState:
@@ -111,7 +111,7 @@ def _captured_table(table: Table) -> TableState:
     columns = tuple(table.column(place) for place in range(table.arity))
     return TableState(
         table.name,
-        tuple(column.copy() for column in columns) if is_scratch else columns,  # these are written anew
+        tuple(column.copy() for column in columns) if is_scratch else columns,  # these are overwritten
         table.flags[:rows].copy(),
         {
             name: table.counters[place][:rows].copy()

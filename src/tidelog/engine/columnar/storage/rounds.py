@@ -136,7 +136,7 @@ class ColumnarRounds:
 
 
 class ColumnarChangeLog:
-    """What changes in relations, recorded from the first time that it is asked for."""
+    """What changes in relations, logged for each from its first `poll` on."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog

@@ -1,7 +1,7 @@
-"""Marks on facts, and links to the facts that support them, beside their rows. Mutable.
+"""Marks on facts, and links to the facts that support them, next to their rows. Mutable.
 
-They are right as long as every change of facts is recorded: they are kept from one transaction to the next
-if nothing was derived, compacted or rolled back in between. See `engine.protocol.Marks` for what the methods
+They are valid as long as every change of facts is recorded: they survive from one transaction to the next if
+nothing was derived, compacted or rolled back in between. See `engine.protocol.Marks` for what the methods
 promise.
 """
 
@@ -21,7 +21,7 @@ from tidelog.engine.columnar.transactions.transactions import Participant, Trans
 from tidelog.engine.flags import UNMARKED, Effect, MarkConfig, MarkKind
 
 FIRST_GATHERED = 256  # supported facts for which there is room at first
-# What is kept beside rows, by its position in T.
+# The notes next to rows, by their position in T.
 MARKS = {layout.NOTES: np.uint8}
 SUPPORTED = {layout.NOTES: np.uint8, layout.LINK: np.int64, layout.NEXT: np.int64, layout.PREVIOUS: np.int64}
 SUPPORTING = {layout.FIRST: np.int64}
@@ -35,18 +35,18 @@ class ColumnarMarks(Participant, CatalogObserver):
         self.catalog = catalog
         self.transactions = transactions
         self.bookkeeping = bookkeeping
-        self._kept = UNMARKED, NEVER  # the configuration, and the epoch and version in which it is right
+        self._valid = UNMARKED, NEVER  # the configuration, and the epoch and version in which notes are valid
 
     # ---- while facts change
 
     def on_begin(self) -> None:
-        """Record nothing until `configure` says what."""
+        """Record nothing until `configure` is called."""
         self.bookkeeping.marks = UNMARKED
 
     def on_commit(self) -> None:
-        """Keep what was recorded: it is right now."""
+        """Keep what was recorded: it is valid now."""
         if self.bookkeeping.marks is not UNMARKED:
-            self._kept = self.bookkeeping.marks, self._moment
+            self._valid = self.bookkeeping.marks, self._moment
 
     def on_roll_back(self) -> None:
         """Forget what was recorded."""
@@ -69,13 +69,13 @@ class ColumnarMarks(Participant, CatalogObserver):
 
     def configure(self, config: MarkConfig) -> None:
         """Record this in the present transaction."""
-        kept, moment = self._kept
-        if kept != config or moment != self._moment:
+        configured, moment = self._valid
+        if configured != config or moment != self._moment:
             self.forget()
-            kept = config
-            self._allocate(kept)
-            self._kept = kept, self._moment
-        self.bookkeeping.marks = kept
+            configured = config
+            self._allocate(configured)
+            self._valid = configured, self._moment
+        self.bookkeeping.marks = configured
 
     def _allocate(self, config: MarkConfig) -> None:
         supported = MARKS if config.kind is MarkKind.MARKS else SUPPORTED
@@ -90,12 +90,12 @@ class ColumnarMarks(Participant, CatalogObserver):
                 table.keep_notes(supported)
 
     def forget(self) -> None:
-        """Forget everything: facts have changed and it was not recorded."""
+        """Forget everything: facts have changed and that was not recorded."""
         for table in self.catalog.tables:
             if table.notes:
                 table.drop_notes()
         self.bookkeeping.marks = UNMARKED
-        self._kept = UNMARKED, NEVER
+        self._valid = UNMARKED, NEVER
 
     def is_linked(self, relations: Collection[str]) -> bool:
         """Return whether the support of every derived fact of these relations is known."""
@@ -103,11 +103,11 @@ class ColumnarMarks(Participant, CatalogObserver):
 
     def linked(self, facts: Any, relations: Collection[str], effect: Effect) -> RowSet:
         """Return the facts of these relations that the given ones support and that the effect selects."""
-        wanted = np.zeros(len(self.catalog.tables), np.bool_)
+        is_requested = np.zeros(len(self.catalog.tables), np.bool_)
         for relation in relations:
-            wanted[self.catalog.table_number(relation)] = True
+            is_requested[self.catalog.table_number(relation)] = True
         mask, want = int(effect.where.mask), int(effect.where.want)
-        found = EMPTY
+        supported = EMPTY
         for relation, rows in facts.rows.items():
             table = self.catalog.table(relation)
             if layout.FIRST in table.notes:
@@ -115,14 +115,14 @@ class ColumnarMarks(Participant, CatalogObserver):
                 while True:
                     out = np.empty(room, np.int64)
                     count = mark_kernels.gather_linked(
-                        self.catalog.descriptors, table.number, rows, wanted, mask, want, out
+                        self.catalog.descriptors, table.number, rows, is_requested, mask, want, out
                     )
                     if count <= room:
                         break
                     room = int(count)
-                found |= self.transactions.row_set(out[:count])
-        self.transactions.mark(found, set=effect.set)
-        return found
+                supported |= self.transactions.row_set(out[:count])
+        self.transactions.mark(supported, set=effect.set)
+        return supported
 
     def split_single_support(self, facts: Any) -> tuple[RowSet, RowSet]:
         """Return those with a single support, and the others."""
@@ -169,7 +169,7 @@ class ColumnarMarks(Participant, CatalogObserver):
         selected = {}
         for relation, rows in facts.rows.items():
             notes = self.catalog.table(relation).notes.get(layout.NOTES)
-            found = rows[(notes[rows] & bit) != 0] if notes is not None else rows[:0]
-            if len(found):
-                selected[relation] = found
+            matching = rows[(notes[rows] & bit) != 0] if notes is not None else rows[:0]
+            if len(matching):
+                selected[relation] = matching
         return RowSet(selected) if selected else EMPTY
