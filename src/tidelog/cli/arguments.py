@@ -342,10 +342,10 @@ def _programs_first(arguments: Sequence[str]) -> list[str]:
     kept: list[str] = []
     programs: list[str] = []
     taking = False
-    for place, argument in enumerate(arguments):
+    for position, argument in enumerate(arguments):
         if argument.startswith("-"):
             taking = argument in ("--data", "-d", "--stats")
-        if taking and place and argument.endswith(".rls"):
+        if taking and position and argument.endswith(".rls"):
             programs.append(argument)
         else:
             kept.append(argument)

@@ -215,7 +215,7 @@ def _write(stream: IO[bytes], table: pa.Table, form: Form) -> None:
 def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> None:
     is_terminal = sys.stdout.isatty()
     most = form.rows if form.rows is not None else ROWS_ON_TERMINAL if is_terminal else 0
-    for place, result in enumerate(results):
+    for position, result in enumerate(results):
         lines = table_lines(
             result.name,
             result.relation,
@@ -223,7 +223,7 @@ def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> N
             terms=form.terms or "plain",
             coloured=is_coloured(sys.stdout),
         )
-        if place:
+        if position:
             stream.write(b"\n")
         for line in lines:
             stream.write(f"{line}\n".encode("utf-8", "backslashreplace"))
@@ -334,10 +334,10 @@ def _parts(delta: Delta) -> Iterator[tuple[str, str, Relation]]:
 def _labelled_delta(table: Any, **labels: object) -> Any:
     """The table with first columns that say what its rows belong to."""
     taken = set(table.column_names)
-    for place, (name, value) in enumerate(labels.items()):
+    for position, (name, value) in enumerate(labels.items()):
         while name in taken:
             name += "_"
-        table = table.add_column(place, name, pa.repeat(pa.scalar(value), table.num_rows))
+        table = table.add_column(position, name, pa.repeat(pa.scalar(value), table.num_rows))
     return table
 
 

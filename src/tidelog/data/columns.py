@@ -46,8 +46,8 @@ def bound_texts(values: Sequence[object], count: int) -> list[object]:
     first = len(values) - count
     signs = _SIGNS if count > 1 else ()
     texts = [
-        signs[place] if value is None and place < len(signs) else _text(value)
-        for place, value in enumerate(values[first:])
+        signs[position] if value is None and position < len(signs) else _text(value)
+        for position, value in enumerate(values[first:])
     ]
     return [*values[:first], *texts]
 
@@ -125,9 +125,9 @@ _TYPES: Final = {kind.value.encode(): kind for kind in (ColumnType.STRING, Colum
 def marked(table: Any, marks: Sequence[str]) -> Any:
     """The table with these marks on its first fields; the empty one is none."""
     schema = table.schema
-    for place, mark in enumerate(marks):
+    for position, mark in enumerate(marks):
         if mark:
-            schema = schema.set(place, schema.field(place).with_metadata({_KEY: mark.encode()}))
+            schema = schema.set(position, schema.field(position).with_metadata({_KEY: mark.encode()}))
     return table.cast(schema) if any(marks) else table
 
 

@@ -208,11 +208,11 @@ class Dictionary:
         """The ids of Python values."""
         known: dict[Value, int] = {}
         ids = np.empty(len(values), np.int32)
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             identity = known.get(value)
             if identity is None:
                 identity = known[value] = self.encode(value)
-            ids[place] = identity
+            ids[position] = identity
         return ids
 
     def encode_numbers(self, kind: Kind, numbers: npt.NDArray[np.int64], extra: int = 0) -> Ids:

@@ -89,8 +89,8 @@ class Relation:
         """The rows in the order of their ids: of several threads, new values may get theirs in any order."""
         if not self._columns:
             return ()
-        places = np.lexsort(self._columns[::-1])
-        return tuple(column[places] for column in self._columns)
+        positions = np.lexsort(self._columns[::-1])
+        return tuple(column[positions] for column in self._columns)
 
     def __len__(self) -> int:
         return self._rows
@@ -181,7 +181,7 @@ class Relation:
 
     def each(self, write: Callable[[int, Dictionary, Ids], T]) -> list[T]:
         """Return what becomes of each column of values, given by its place and its ids."""
-        return [write(place, self._dictionary, ids) for place, ids in enumerate(self._ids)]
+        return [write(position, self._dictionary, ids) for position, ids in enumerate(self._ids)]
 
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The columns of values as a table, with any further columns of the rows."""
@@ -217,7 +217,7 @@ class Relation:
         if self.columns and self._rows:
             texts = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
             rows = [tuple(map(visible, row)) for row in texts]
-            widths = [max(len(row[place]) for row in rows) for place in range(len(self.columns))]
+            widths = [max(len(row[position]) for row in rows) for position in range(len(self.columns))]
             for row in rows:
                 cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
                 lines.append("  " + "  ".join(cells).rstrip())

@@ -77,8 +77,8 @@ def codes_of(rows: Rows) -> npt.NDArray[np.int64]:
     if not rows.columns:
         return np.zeros(rows.count, np.int64)
     codes = rows.columns[0].astype(np.int64)
-    for place, column in enumerate(rows.columns[1:]):
-        if place:  # three columns and more: number the pairs first
+    for position, column in enumerate(rows.columns[1:]):
+        if position:  # three columns and more: number the pairs first
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
         codes = (codes << 32) | column
     return codes

@@ -231,7 +231,7 @@ class BatchedRules:
         )
 
     def _driving_atoms(self) -> list[tuple[Rule, int]]:
-        """The rules with the places of the atoms that drive them."""
+        """Yield the rules with the positions of the atoms that drive them."""
         return [(rule, position) for rule in self._rules for position in delta_pivots(rule, self._driving)]
 
     def _plan(self, rule: Rule, position: int) -> Runnable:

@@ -353,11 +353,11 @@ def _count_nulls(
     rows: Sequence[_Row], layout: DelimitedLayout, file: InputFile, faults: RejectedRows
 ) -> None:
     """Count the missing values that are values."""
-    for place, column_type in enumerate(layout.wanted_types):
-        if policy(file.nulls, place) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
-            missing = sum(not row.texts[place].strip() for row in rows)
+    for position, column_type in enumerate(layout.wanted_types):
+        if policy(file.nulls, position) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
+            missing = sum(not row.texts[position].strip() for row in rows)
             if missing:
-                faults.nulls[file.shown, _name(file, place), Nulls.VALUE.value] += missing
+                faults.nulls[file.shown, _name(file, position), Nulls.VALUE.value] += missing
 
 
 def _name(file: InputFile, place: int) -> str:
@@ -397,21 +397,21 @@ def _columns(
     bad: dict[int, Diagnostic] = {}
     left_out: dict[int, str] = {}
     rejected: dict[int, str | None] = {}  # with the column, if a value is missing there
-    for place, column_type in enumerate(layout.wanted_types):
-        texts = [row.texts[place] for row in rows]
+    for position, column_type in enumerate(layout.wanted_types):
+        texts = [row.texts[position] for row in rows]
         column = column_of_texts(text_array(texts), column_type)
         if column is None:
-            number = layout.wanted[place]
-            what = policy(file.nulls, place)
+            number = layout.wanted[position]
+            what = policy(file.nulls, position)
             values, faults = read_values(
                 texts, column_type, layout.names[number] if layout.names else None, what is Nulls.VALUE
             )
             for index, fault in faults.items():
                 is_missing = not texts[index].strip()
                 if what is Nulls.DROP_ROW and is_missing:
-                    left_out.setdefault(index, _name(file, place))
+                    left_out.setdefault(index, _name(file, position))
                 else:
-                    rejected.setdefault(index, _name(file, place) if is_missing else None)
+                    rejected.setdefault(index, _name(file, position) if is_missing else None)
                 record = rows[index].record
                 where = file.place(record.line, number + 1)
                 help = _header_help(record, file) if record.line == layout.first else None

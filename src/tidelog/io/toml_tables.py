@@ -84,9 +84,9 @@ class _Scanner:
         self.at += 2 if is_array else 1
         names = [name for name, _ in self.dotted()]
         path: KeyPath = ()
-        for place, name in enumerate(names, 1):
+        for position, name in enumerate(names, 1):
             path += (name,)
-            if is_array and place == len(names):
+            if is_array and position == len(names):
                 self.counts[path] = self.counts.get(path, -1) + 1
             if path in self.counts:
                 path += (self.counts[path],)
@@ -345,7 +345,9 @@ class TomlTable:
         if not all(isinstance(item, dict) for item in value):
             self.wrong(key, f"is not an array of tables, each begun by [[{key}]]")
             return []
-        return [TomlTable(self.document, item, (*self.path, key, place)) for place, item in enumerate(value)]
+        return [
+            TomlTable(self.document, item, (*self.path, key, position)) for position, item in enumerate(value)
+        ]
 
     def refuse(self, keys: Collection[str], reason: str) -> None:
         """Note keys that make no sense here."""

@@ -205,21 +205,21 @@ def _checked(columns: list[Array], name: str) -> list[Array]:
     What would not be read again as what it is, is refused: labels that are not in the grammar, and for the
     parser of Turtle and other formats IRIs, languages and characters that it does not read, or changes.
     """
-    for place, column in enumerate(columns):
-        if place == 2:
+    for position, column in enumerate(columns):
+        if position == 2:
             continue
         wrong = pc.starts_with(column, '"')
-        if place == 1:
+        if position == 1:
             wrong = pc.or_(wrong, pc.starts_with(column, "_:"))
         if pc.any(wrong, min_count=0).as_py():
-            message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[place]} of a statement"
+            message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[position]} of a statement"
             raise DataError(
                 Diagnostic(
                     codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables"
                 )
             )
-    for place, column in enumerate(columns):
-        _check_form(column, place, "trig" if name == "turtle" and len(columns) == 4 else name)
+    for position, column in enumerate(columns):
+        _check_form(column, position, "trig" if name == "turtle" and len(columns) == 4 else name)
     return columns
 
 
@@ -539,10 +539,10 @@ def _written_schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
 def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
     """The rows as texts: fields as Nemo has them, or plain where a type says the rest."""
     table = relation.to_texts("field").table
-    for place, column_type in enumerate(types):
+    for position, column_type in enumerate(types):
         if column_type is not ColumnType.ANY:
-            column = relation.to_texts(_form(column_type)).table.column(place)
-            table = table.set_column(place, table.column_names[place], column)
+            column = relation.to_texts(_form(column_type)).table.column(position)
+            table = table.set_column(position, table.column_names[position], column)
     return table
 
 

@@ -67,9 +67,11 @@ def _bodies_match(body: Sequence[object], others: list[Any], names: Names) -> bo
     """Whether each literal is one of the others, each of these once, under one renaming."""
     if not body:
         return not others
-    for place, other in enumerate(others):
+    for position, other in enumerate(others):
         extended = _matched(body[0], other, names)
-        if extended is not None and _bodies_match(body[1:], others[:place] + others[place + 1 :], extended):
+        if extended is not None and _bodies_match(
+            body[1:], others[:position] + others[position + 1 :], extended
+        ):
             return True
     return False
 

@@ -49,7 +49,11 @@ def axioms(predicates: Mapping[str, Predicate]) -> tuple[Rule, ...]:
     return (
         SYMMETRY,
         TRANSITIVITY,
-        *(replacement(each.name, each.arity, place) for each in replaced for place in range(each.arity)),
+        *(
+            replacement(each.name, each.arity, position)
+            for each in replaced
+            for position in range(each.arity)
+        ),
     )
 
 

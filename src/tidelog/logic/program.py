@@ -322,7 +322,7 @@ def column_names(columns: Sequence[str | None]) -> tuple[str, ...]:
     ('who', 'c2_', 'c2')
     """
     taken = {name for name in columns if name is not None}
-    return tuple(name or free_name(f"c{place}", taken) for place, name in enumerate(columns, 1))
+    return tuple(name or free_name(f"c{position}", taken) for position, name in enumerate(columns, 1))
 
 
 def free_name(name: str, taken: Container[str]) -> str:

@@ -217,8 +217,8 @@ class Signatures:
         predicate = self.predicates[name]
         if predicate.declared or any(predicate.columns) or len(columns) != predicate.arity:
             return
-        first = {column: place for place, column in reversed(list(enumerate(columns)))}
-        once = [column if first[column] == place else None for place, column in enumerate(columns)]
+        first = {column: position for position, column in reversed(list(enumerate(columns)))}
+        once = [column if first[column] == position else None for position, column in enumerate(columns)]
         self.predicates[name] = replace(predicate, columns=tuple(once))
 
     def warn_of_empty(self) -> None:

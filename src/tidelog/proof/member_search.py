@@ -172,8 +172,8 @@ class Members:
 
     def _rows(self, columns: Mapping[Variable, Ids], count: int) -> Iterator[dict[Variable, int]]:
         lists = [ids.tolist() for ids in columns.values()]
-        for place in range(count):
-            yield {name: ids[place] for name, ids in zip(columns, lists, strict=True)}
+        for position in range(count):
+            yield {name: ids[position] for name, ids in zip(columns, lists, strict=True)}
 
     def _holds(self, literal: Literal, row: dict[Variable, int], rule: Rule) -> bool:
         """Whether a literal holds of members; what it computes is added to the row."""
@@ -414,8 +414,8 @@ class MemberSearch:
         """The facts that instances of a rule derive."""
         predicate = found.rule.head.predicate
         heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
-        for place, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
-            self._add(head, ProofStep(NodeKind.RULE, body, found, place))
+        for position, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
+            self._add(head, ProofStep(NodeKind.RULE, body, found, position))
         return heads
 
     def _bodies(self, found: RuleInstances) -> list[tuple[MemberNode, ...]]:
@@ -433,19 +433,19 @@ class MemberSearch:
         rule, decode = found.rule, self.members.decode
         collected, bodies = collected_variables(rule), self._bodies(found)
         groups: dict[Key, dict[GroupRow, list[int]]] = {}
-        for place in range(found.count):
-            rows = groups.setdefault(_key(found, rule.group, place), {})
-            rows.setdefault(GroupRow(self._groups + len(groups), _key(found, collected, place)), []).append(
-                place
-            )
+        for position in range(found.count):
+            rows = groups.setdefault(_key(found, rule.group, position), {})
+            rows.setdefault(
+                GroupRow(self._groups + len(groups), _key(found, collected, position)), []
+            ).append(position)
         self._groups += len(groups)
         for rows in groups.values():
             values = {name: [decode(row.key[at]) for row in rows] for at, name in enumerate(collected)}
             head = aggregated(rule, values, len(rows))
             if head is not None:
-                for row, places in rows.items():
-                    for place in places:
-                        self._add(row, ProofStep(NodeKind.ROW, bodies[place], found, place))
+                for row, positions in rows.items():
+                    for position in positions:
+                        self._add(row, ProofStep(NodeKind.ROW, bodies[position], found, position))
                 direct = Direct(rule.head.predicate, self.members.key(head))
                 self._add(direct, ProofStep(NodeKind.AGGREGATE, tuple(rows), found))
                 yield direct
@@ -521,5 +521,5 @@ def equal(one: int, other: int) -> Equal:
     return Equal(min(one, other), max(one, other))
 
 
-def _key(found: RuleInstances, names: Sequence[Variable], place: int) -> Key:
-    return tuple(int(found.columns[name][place]) for name in names)
+def _key(found: RuleInstances, names: Sequence[Variable], position: int) -> Key:
+    return tuple(int(found.columns[name][position]) for name in names)

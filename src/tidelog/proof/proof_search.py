@@ -135,7 +135,7 @@ class AggregateGroup:
     """A group that gives a fact: the instances that are its members, and the row that each one is."""
 
     head: Numbers  # the node of the fact, alone
-    members: Numbers  # places among the instances that were found
+    members: Numbers  # positions among the instances that were found
     row_of: Numbers  # of each member
     rows: int  # how many distinct ones there are
 
@@ -187,14 +187,14 @@ def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> li
 
 
 def _alike(found: RuleInstances, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
-    """The places of instances with the same head and the same values of the group's variables."""
+    """Return the positions of instances with the same head and the same values of the group's variables."""
     _, group_of = _numbered([heads, *(found.columns[variable] for variable in group)], found.count)
     order = np.argsort(group_of, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(group_of[order])) + 1)
 
 
 def _numbered(columns: Sequence[npt.NDArray[np.integer]], count: int) -> tuple[Numbers, Numbers]:
-    """The place of one row of each kind, and the number of the kind of each row."""
+    """Return the position of one row of each kind, and the number of the kind of each row."""
     if not columns:
         return np.zeros(1, np.int64), np.zeros(count, np.int64)
     _, first, numbers = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
@@ -232,7 +232,9 @@ class ProofGraph:
         self.worst: Numbers = np.zeros(0, np.int64)  # of each instance: the greatest height in its body
         self.bodies: Numbers = np.zeros(0, np.int64)  # the nodes of all bodies, one after the other
         self.starts: Numbers = np.zeros(0, np.int64)  # where each body begins
-        self.places: Numbers = np.zeros(0, np.int64)  # of each instance, among those that were found with it
+        self.positions: Numbers = np.zeros(
+            0, np.int64
+        )  # of each instance, among those that were found with it
         self.found: list[RuleInstances] = []
         self._ends: list[int] = []  # how many instances there are with each of `found`
         self._steps: list[Numbers] = []  # of nodes that wait to be put together with the others
@@ -246,16 +248,18 @@ class ProofGraph:
         first, self._counted = self._counted, self._counted + count
         return np.arange(first, self._counted)
 
-    def add_instances(self, found: RuleInstances, heads: Numbers, bodies: Numbers, places: Numbers) -> None:
+    def add_instances(
+        self, found: RuleInstances, heads: Numbers, bodies: Numbers, positions: Numbers
+    ) -> None:
         """New instances: their heads, and for each a row of the nodes in its body, HOLDS among them."""
         self.found.append(found)
-        self._instances.append((heads, bodies, places))
+        self._instances.append((heads, bodies, positions))
         self._instanced += len(heads)
         self._ends.append(self._instanced)
 
     def found_with(self, instance: int) -> tuple[RuleInstances, int]:
-        """Where an instance was found, and its place there."""
-        return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.places[instance])
+        """Return the instances among which one was found, and its position there."""
+        return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.positions[instance])
 
     def body(self, instance: int) -> list[int]:
         """The nodes in the body of an instance."""
@@ -289,11 +293,11 @@ class ProofGraph:
         unknown = np.full(len(self.steps) - len(self.heights), UNKNOWN)
         self.heights = np.concatenate([self.heights, unknown])
         if self._instances:
-            heads, bodies, places = zip(*self._instances, strict=True)
+            heads, bodies, positions = zip(*self._instances, strict=True)
             sizes = np.concatenate([np.full(len(body), body.shape[1]) for body in bodies])
             starts = len(self.bodies) + np.cumsum(sizes) - sizes
             self.heads = np.concatenate([self.heads, *heads])
-            self.places = np.concatenate([self.places, *places])
+            self.positions = np.concatenate([self.positions, *positions])
             self.starts = np.concatenate([self.starts, starts])
             self.bodies = np.concatenate([self.bodies, *(body.ravel() for body in bodies)])
         self._steps, self._instances = [], []
@@ -317,7 +321,7 @@ class ProofStep(Generic[N]):
     kind: NodeKind
     body: tuple[N, ...] = ()
     found: RuleInstances | None = None  # with the instances of a rule that it is one of
-    place: int = -1  # among these; none if it is a group
+    position: int = -1  # among these; none if it is a group
 
     @property
     def is_instance(self) -> bool:
@@ -437,15 +441,15 @@ class FactSearch:
 
     def _step(self, instance: int) -> ProofStep[FactNode]:
         """An instance in the graph as a step."""
-        found, place = self._graph.found_with(instance)
+        found, position = self._graph.found_with(instance)
         _, *body = self._graph.body(instance)
         is_fact = int(self._graph.heads[instance]) in self._facts
         if is_fact and found.rule.aggregations:
             return ProofStep(NodeKind.AGGREGATE, tuple(body), found)
-        binding = found.binding(place, self._engine.storage.dictionary) if HOLDS in body else {}
+        binding = found.binding(position, self._engine.storage.dictionary) if HOLDS in body else {}
         atoms = zip(body, found.rule.positive, strict=True)
         nodes = tuple(ground_atom(atom, binding) if node == HOLDS else node for node, atom in atoms)
-        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, place)
+        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, position)
 
     # ---- the way back
 

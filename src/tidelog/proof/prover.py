@@ -205,7 +205,7 @@ class ProofTrees(Generic[N]):
     def _row(self, step: ProofStep[N]) -> ProofNode:
         assert step.found is not None
         rule, number = step.found.rule, step.found.number
-        binding = step.found.binding(step.place, self._dictionary)
+        binding = step.found.binding(step.position, self._dictionary)
         distinct = tuple((variable, binding[variable]) for variable in collected_variables(rule))
         return ProofNode(NodeKind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
 
@@ -219,7 +219,7 @@ class ProofTrees(Generic[N]):
     def _literals(self, step: ProofStep[N]) -> tuple[ProofNode, ...]:
         """The literals of an instance's body, in the rule's order."""
         assert step.found is not None
-        binding = step.found.binding(step.place, self._dictionary)
+        binding = step.found.binding(step.position, self._dictionary)
         facts = iter(step.body)
         return tuple(
             self._made[next(facts)] if isinstance(item, Atom) else held(item, binding)

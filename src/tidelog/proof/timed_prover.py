@@ -193,10 +193,10 @@ class Stages:
         times: dict[tuple[tuple[str, int], ...], IntervalLists] = {}
         for body in ready.bodies:
             groups = self._evaluation.whole(body, start)
-            for place in range(len(groups)):
-                names = zip(groups.names, groups.columns[:, place].tolist(), strict=True)
+            for position in range(len(groups)):
+                names = zip(groups.names, groups.columns[:, position].tolist(), strict=True)
                 key = tuple(sorted(names))
-                lists = groups.lists.take(np.array([place]))
+                lists = groups.lists.take(np.array([position]))
                 times[key] = join(times[key], lists) if key in times else lists
         return [TimedInstance(ready, dict(key), fact, lists) for key, lists in times.items()]
 
@@ -647,13 +647,13 @@ class TimedProver:
     ) -> Iterator[Goal]:
         """What is to be proved: each answer at the requested time, or at its own."""
         columns = [column.tolist() for column in answers.coded.columns]
-        for place in range(len(answers)):
-            binding = {name: column[place] for name, column in zip(query.variables, columns, strict=True)}
+        for position in range(len(answers)):
+            binding = {name: column[position] for name, column in zip(query.variables, columns, strict=True)}
             fact = stages.ground(atom, binding)
             assert fact is not None, "answers have values"
             if asked is None:
                 assert isinstance(answers, TimedRelation)
-                yield Goal(fact, (int(answers.left[place]), int(answers.right[place])))
+                yield Goal(fact, (int(answers.left[position]), int(answers.right[position])))
             else:
                 yield Goal(fact, asked)
 

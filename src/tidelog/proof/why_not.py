@@ -230,11 +230,11 @@ class WhyNotSearch:
 
     def _nearest(self, rule: Rule) -> list[Attempt]:
         """All ways to leave out as few literals as possible so that the rest holds."""
-        places = range(len(rule.body))
+        positions = range(len(rule.body))
         tried = 0
-        for size in range(1, len(places) + 1):
+        for size in range(1, len(positions) + 1):
             succeeded = []
-            for omitted in islice(combinations(places, size), MOST_TRIED - tried):
+            for omitted in islice(combinations(positions, size), MOST_TRIED - tried):
                 tried += 1
                 attempt = self._attempt(rule, frozenset(omitted))
                 if attempt.found.count:
@@ -248,15 +248,15 @@ class WhyNotSearch:
     def _greedy(self, rule: Rule) -> Attempt:
         """Literals are kept one after the other, as long as what is kept holds."""
         omitted = frozenset(range(len(rule.body)))
-        for place in range(len(rule.body)):
-            if self._attempt(rule, omitted - {place}).found.count:
-                omitted -= {place}
+        for position in range(len(rule.body)):
+            if self._attempt(rule, omitted - {position}).found.count:
+                omitted -= {position}
         return self._attempt(rule, omitted)
 
     def _attempt(self, rule: Rule, omitted: frozenset[int]) -> Attempt:
         self._check()
         open_places = undecided(rule, omitted)
-        kept = [item for place, item in enumerate(rule.body) if place not in omitted | open_places]
+        kept = [item for position, item in enumerate(rule.body) if position not in omitted | open_places]
         found = self._instances.find(replace(rule, body=tuple(kept)), -1, np.zeros(1, np.int64))
         return Attempt(omitted, open_places, found)
 
@@ -270,8 +270,8 @@ class WhyNotSearch:
             **dict.fromkeys(attempt.omitted, LiteralState.FAILS),
         }
         return tuple(
-            JudgedLiteral(grounded(literal, binding), states.get(place, LiteralState.HOLDS))
-            for place, literal in enumerate(rule.body)
+            JudgedLiteral(grounded(literal, binding), states.get(position, LiteralState.HOLDS))
+            for position, literal in enumerate(rule.body)
         )
 
     def _repairs(self, rule: Rule, attempt: Attempt, limit: int) -> tuple[list[Atom], int]:
@@ -297,21 +297,21 @@ class WhyNotSearch:
 
 
 def undecided(rule: Rule, omitted: frozenset[int]) -> frozenset[int]:
-    """The places of literals that nothing decides once others are left out: they lack a variable's value."""
+    """Return the positions of literals that lack a variable's value once others are left out."""
     wild = negated_only_variables(rule.body)
     bound = {term for term in rule.head.terms if isinstance(term, Variable)} | wild
-    for place, literal in enumerate(rule.body):
-        if isinstance(literal, Atom) and place not in omitted:
+    for position, literal in enumerate(rule.body):
+        if isinstance(literal, Atom) and position not in omitted:
             bound.update(literal_variables(literal))
     open_places: set[int] = set()
-    for place, literal in enumerate(rule.body):  # each variable is bound before it is used
-        if place in omitted or isinstance(literal, Atom):
+    for position, literal in enumerate(rule.body):  # each variable is bound before it is used
+        if position in omitted or isinstance(literal, Atom):
             continue
         needed = set(literal_variables(literal))
         if isinstance(literal, Assignment):
             needed = set(variables_of(literal.expression))
         if not bound.issuperset(needed):
-            open_places.add(place)
+            open_places.add(position)
         elif isinstance(literal, Assignment):
             bound.add(literal.variable)
     return frozenset(open_places)

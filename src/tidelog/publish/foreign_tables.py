@@ -334,10 +334,10 @@ def _constants(entry: Any, specs: Mapping[int, Any], schema: Any) -> Mapping[str
     """Return the values of columns that all rows of a file share, by which the table is partitioned."""
     spec = specs[entry.data_file.spec_id]
     found = {}
-    for place, each in enumerate(spec.fields):
+    for position, each in enumerate(spec.fields):
         name = schema.find_column_name(each.source_id)
         if str(each.transform) == "identity" and name is not None:
-            found[name] = entry.data_file.partition[place]
+            found[name] = entry.data_file.partition[position]
     return found
 
 

@@ -75,13 +75,13 @@ def described(folder: StorageFolder, path: str, schema: pa.Schema) -> TableFile:
     return TableFile(path, metadata.num_rows, size, columns)
 
 
-def _check_columns(metadata: Any, schema: pa.Schema, place: str) -> None:
-    physical = {metadata.schema.column(place).physical_type for place in range(metadata.num_columns)}
+def _check_columns(metadata: Any, schema: pa.Schema, position: str) -> None:
+    physical = {metadata.schema.column(position).physical_type for position in range(metadata.num_columns)}
     if "INT96" in physical:
         message = "timestamps are stored as INT96, an old type of Parquet without statistics"
         setting = "spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
         raise DataError(
-            Diagnostic(codes.WRONG_FILE, message, help=f"let Spark write with {setting}", place=place)
+            Diagnostic(codes.WRONG_FILE, message, help=f"let Spark write with {setting}", place=position)
         )
     found = {field.name: normal_type(field.type) for field in metadata.schema.to_arrow_schema()}
     wanted = {field.name: field.type for field in schema}
@@ -93,19 +93,19 @@ def _check_columns(metadata: Any, schema: pa.Schema, place: str) -> None:
         for name in wrong
     )
     raise DataError(
-        Diagnostic(codes.WRONG_FILE, f"the file has other columns than its table: {shown}", place=place)
+        Diagnostic(codes.WRONG_FILE, f"the file has other columns than its table: {shown}", place=position)
     )
 
 
 def _flat_columns(metadata: Any) -> Iterator[tuple[int, str]]:
-    for place in range(metadata.num_columns):
-        column = metadata.schema.column(place)
+    for position in range(metadata.num_columns):
+        column = metadata.schema.column(position)
         if column.path == column.name and column.max_repetition_level == 0:
-            yield place, column.name
+            yield position, column.name
 
 
 def _range(metadata: Any, column: int) -> Range:
-    groups = [metadata.row_group(place).column(column) for place in range(metadata.num_row_groups)]
+    groups = [metadata.row_group(position).column(column) for position in range(metadata.num_row_groups)]
     found = [group.statistics for group in groups]
     if any(each is None for each in found):
         return Range(None, None, None)

@@ -1,4 +1,4 @@
-"""Queries that are maintained, queries that are asked again after each transaction, and prepared ones."""
+"""Queries that are maintained, queries that are answered again after each transaction, and prepared ones."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 # ---- live queries that are maintained
 #
-# They and their bindings are added and dropped in transactions of their own. Listeners are not
-# told of these, since no fact of the program changes.
+# They and their bindings are added and dropped in transactions of their own, which listeners do not hear of,
+# since no fact of the program changes.
 
 NOT_KEPT = "E653"
 Row = tuple[int, ...]
@@ -49,65 +49,65 @@ class QueryKeeper(Protocol):
 
     engine: ColumnarEngine
 
-    def forget(self, asked: KeptQuery) -> None:
+    def forget(self, kept_query: KeptQuery) -> None:
         """Stop keeping a query; has no effect if it is not kept."""
 
-    def check(self, asked: KeptQuery) -> None:
+    def check(self, kept_query: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
 
-    def answer(self, asked: KeptQuery, row: Row) -> Answers:
+    def answer(self, kept_query: KeptQuery, row: Row) -> Answers:
         """The answers for a binding of parameters."""
 
-    def rows(self, asked: KeptQuery) -> Answers:
+    def rows(self, kept_query: KeptQuery) -> Answers:
         """The answers of a live query."""
 
 
 class MaintainedQueries:
     """Queries whose answers maintainers maintain.
 
-    `carry_out` executes a step, all of it or nothing; `program` gives the program as it is now.
+    `execute` executes a step, all of it or nothing; `program` returns the program as it is now.
     """
 
     def __init__(
         self,
         engine: ColumnarEngine,
         demands: KeptQueries,
-        carry_out: Callable[[QueryStep], None],
+        execute: Callable[[QueryStep], None],
         program: Callable[[], Program],
     ) -> None:
         self.engine = engine
         self.demands = demands
-        self._carry_out = carry_out
+        self._execute = execute
         self._program = program
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Maintain the answers to a query from now on."""
-        asked = KeptQuery(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
-        step = self.demands.asking(asked, self._program())
-        self._carry_out(step)
-        self.demands.adopt(step, asked)
-        return asked
+        kept_query = KeptQuery(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
+        step = self.demands.asking(kept_query, self._program())
+        self._execute(step)
+        self.demands.adopt(step, kept_query)
+        return kept_query
 
-    def forget(self, asked: KeptQuery) -> None:
+    def forget(self, kept_query: KeptQuery) -> None:
         """Stop maintaining a query, and what only it needs; has no effect if it is not kept."""
-        if self.demands.find(asked.name) is not asked:
+        if self.demands.find(kept_query.name) is not kept_query:
             return
-        step = self.demands.forgetting(asked, self._program())
-        self._carry_out(step)
-        self.demands.adopt(step, asked, forgotten=True)
+        step = self.demands.forgetting(kept_query, self._program())
+        self._execute(step)
+        self.demands.adopt(step, kept_query, forgotten=True)
 
-    def check(self, asked: KeptQuery) -> None:
+    def check(self, kept_query: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
-        if self.demands.find(asked.name) is not asked:
+        if self.demands.find(kept_query.name) is not kept_query:
             raise no_longer_kept()
 
-    def rows(self, asked: KeptQuery) -> Answers:
+    def rows(self, kept_query: KeptQuery) -> Answers:
         """The answers of a live query."""
         self._program()  # recovers, if a fault has ended a transaction
-        answers: Answers = self.engine.storage.rows(asked.name)
+        answers: Answers = self.engine.storage.rows(kept_query.name)
         return answers
 
     def encode(self, values: Sequence[object]) -> Row:
@@ -115,32 +115,32 @@ class MaintainedQueries:
         encode = self.engine.storage.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, asked: KeptQuery, row: Row) -> Answers:
+    def answer(self, kept_query: KeptQuery, row: Row) -> Answers:
         """The answers for a binding, which is maintained from now on."""
-        self.check(asked)
+        self.check(kept_query)
         self._program()
-        if not asked.parameters:
-            answers: Answers = self.engine.storage.rows(asked.name)
+        if not kept_query.parameters:
+            answers: Answers = self.engine.storage.rows(kept_query.name)
             return answers
         rows = Rows(tuple(np.array([each], np.int32) for each in row), 1)
-        body = asked.query.rule.body
-        if asked.bindings in self.demands.kept.arities:
-            rows = self._bound(asked, rows)
-            body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
-        return self._match(rows, Atom(BINDING, asked.parameters), body, asked.variables)
+        body = kept_query.query.rule.body
+        if kept_query.bindings in self.demands.kept.arities:
+            rows = self._bound(kept_query, rows)
+            body = (Atom(kept_query.name, (*kept_query.parameters, *kept_query.variables)),)
+        return self._match(rows, Atom(BINDING, kept_query.parameters), body, kept_query.variables)
 
-    def _bound(self, asked: KeptQuery, rows: Rows) -> Rows:
-        """A maintained binding with the same answers: the binding itself, added now, if there is no other."""
-        if self.engine.storage.row_flags(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
+    def _bound(self, kept_query: KeptQuery, rows: Rows) -> Rows:
+        """Return a maintained binding with the same answers; add the binding itself if there is no other."""
+        if self.engine.storage.row_flags(kept_query.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
             return rows
-        if asked.backward in self.demands.kept.arities and self.engine.storage.size(asked.backward):
-            (other,), (found,) = asked.variables, asked.parameters
-            body = tuple(Atom(name, (found, other)) for name in (asked.name, asked.backward))
-            columns, count = self._match(rows, Atom(BINDING, (other,)), body, (found,))
+        if kept_query.backward in self.demands.kept.arities and self.engine.storage.size(kept_query.backward):
+            (other,), (parameter,) = kept_query.variables, kept_query.parameters
+            body = tuple(Atom(name, (parameter, other)) for name in (kept_query.name, kept_query.backward))
+            columns, count = self._match(rows, Atom(BINDING, (other,)), body, (parameter,))
             if count:
                 return Rows(tuple(column[:1] for column in columns), 1)
         program = self._program()
-        self._carry_out(self.demands.step(Update({}, {asked.bindings: rows}), program, program))
+        self._execute(self.demands.step(Update({}, {kept_query.bindings: rows}), program, program))
         return rows
 
     def _match(
@@ -159,95 +159,96 @@ class MaintainedQueries:
 
 # ---- live queries over representatives
 #
-# A live query caches its answers; after a transaction that may have changed them it is asked again, and the
-# difference is its change. A prepared query is asked with its values in the place of parameters.
+# A live query caches its answers; after a transaction that may have changed them it is answered again, and
+# the difference is its change. A prepared query is answered with its values in place of parameters.
 #
-# Invariant: between transactions the cached answers of live queries are those that asking again gives.
+# Invariant: between transactions the cached answers of live queries are those that answering again gives.
 
 Find = Callable[[Query, bool], Answers]
 
 
 class RequeriedQueries:
-    """Queries that are asked again; `find` looks answers up, as they are usually shown or with all members.
+    """Queries that are answered again; `find` looks answers up, with all members of classes if so requested.
 
-    `recover` repairs what a fault has left, cached answers included.
+    `recover` repairs the state after a fault, cached answers included.
     """
 
     def __init__(self, engine: ColumnarEngine, find: Find, recover: Callable[[], object]) -> None:
         self.engine = engine
         self._find = find
         self._recover = recover
-        self._asked: dict[str, KeptQuery] = {}
-        self._known: dict[str, Rows] = {}  # the answers of live queries
+        self._kept_query: dict[str, KeptQuery] = {}
+        self._cached: dict[str, Rows] = {}  # the answers of live queries
 
     @property
     def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the names of their answers."""
-        return {name: self._asked[name] for name in self._known}
+        return {name: self._kept_query[name] for name in self._cached}
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Keep a query, and its answers unless it has parameters."""
         number = 1
-        while (name := f"{REQUERIED} {number}") in self._asked:
+        while (name := f"{REQUERIED} {number}") in self._kept_query:
             number += 1
-        asked = KeptQuery(name, query, parameters)
+        kept_query = KeptQuery(name, query, parameters)
         if not parameters:
-            self._known[name] = Rows(*self._find(query, True))
-        self._asked[name] = asked
-        return asked
+            self._cached[name] = Rows(*self._find(query, True))
+        self._kept_query[name] = kept_query
+        return kept_query
 
-    def forget(self, asked: KeptQuery) -> None:
+    def forget(self, kept_query: KeptQuery) -> None:
         """Stop keeping a query; has no effect if it is not kept."""
-        if self._asked.get(asked.name) is asked:
-            del self._asked[asked.name]
-            self._known.pop(asked.name, None)
+        if self._kept_query.get(kept_query.name) is kept_query:
+            del self._kept_query[kept_query.name]
+            self._cached.pop(kept_query.name, None)
 
-    def check(self, asked: KeptQuery) -> None:
+    def check(self, kept_query: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
-        if self._asked.get(asked.name) is not asked:
+        if self._kept_query.get(kept_query.name) is not kept_query:
             raise no_longer_kept()
 
-    def rows(self, asked: KeptQuery) -> Answers:
+    def rows(self, kept_query: KeptQuery) -> Answers:
         """The answers of a live query."""
         self._recover()
-        known = self._known[asked.name]
-        return known.columns, known.count
+        cached = self._cached[kept_query.name]
+        return cached.columns, cached.count
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
         encode = self.engine.storage.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, asked: KeptQuery, row: Row) -> Answers:
+    def answer(self, kept_query: KeptQuery, row: Row) -> Answers:
         """The answers for a binding."""
-        self.check(asked)
+        self.check(kept_query)
         decode = self.engine.storage.dictionary.decode
         values = {
-            name: Constant(decode(identity)) for name, identity in zip(asked.parameters, row, strict=True)
+            name: Constant(decode(identity))
+            for name, identity in zip(kept_query.parameters, row, strict=True)
         }
-        rule = asked.query.rule
-        made = replace(
-            rule, head=Atom(rule.head.predicate, asked.variables), body=renamed_body(rule.body, values)
+        rule = kept_query.query.rule
+        bound = replace(
+            rule, head=Atom(rule.head.predicate, kept_query.variables), body=renamed_body(rule.body, values)
         )
-        return self._find(replace(asked.query, rule=made), False)
+        return self._find(replace(kept_query.query, rule=bound), False)
 
     def changes(self, changed: frozenset[str]) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """The inserted and deleted answers of live queries, by name, given the predicates that changed."""
-        came: dict[str, Rows] = {}
-        went: dict[str, Rows] = {}
-        for name, known in self._known.items():
-            rule = self._asked[name].query.rule
+        inserted: dict[str, Rows] = {}
+        deleted: dict[str, Rows] = {}
+        for name, cached in self._cached.items():
+            rule = self._kept_query[name].query.rule
             if rule.read.isdisjoint(changed):
                 continue
-            now = Rows(*self._find(self._asked[name].query, True))
-            came[name], went[name] = without(now, known), without(known, now)
-            self._known[name] = now
-        return _present(came), _present(went)
+            now = Rows(*self._find(self._kept_query[name].query, True))
+            inserted[name], deleted[name] = without(now, cached), without(cached, now)
+            self._cached[name] = now
+        return _present(inserted), _present(deleted)
 
     def look_up_anew(self) -> None:
-        """Ask live queries again, and replace their cached answers."""
-        for name in self._known:
-            self._known[name] = Rows(*self._find(self._asked[name].query, True))
+        """Answer live queries again, and replace their cached answers."""
+        for name in self._cached:
+            self._cached[name] = Rows(*self._find(self._kept_query[name].query, True))
 
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -305,7 +306,7 @@ def _with_variables(node: Any, names: Collection[str]) -> Any:
 
 
 class PreparedQuery:
-    """A query with parameters, ready to be asked any number of times.
+    """A query with parameters, ready to be answered any number of times.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse('''
@@ -320,20 +321,20 @@ class PreparedQuery:
 
     def __init__(
         self,
-        asked: KeptQuery,
+        kept_query: KeptQuery,
         keeping: QueryKeeper,
         lock: Lock,
         schema: Callable[[Query, tuple[str, ...]], LazySchema],
     ) -> None:
         self._schema = schema
         self._lock = lock
-        self._asked = asked
+        self._kept_query = kept_query
         self._keeping = keeping
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the parameters, in the order in which values are given to them."""
-        return tuple(variable.name.removeprefix("$") for variable in self._asked.parameters)
+        return tuple(variable.name.removeprefix("$") for variable in self._kept_query.parameters)
 
     @locked
     def __call__(self, /, *values: object, **named: object) -> Relation:
@@ -342,16 +343,16 @@ class PreparedQuery:
         Where a name is a keyword of Python, an underscore behind it is ignored: `query(from_="alice")`.
         """
         row = self._keeping.encode(self._ordered(values, named))
-        columns, count = self._keeping.answer(self._asked, row)
-        text = self._asked.query.text.strip()
-        names = tuple(variable.name for variable in self._asked.variables)
-        schema = self._schema(self._asked.query, names)
+        columns, count = self._keeping.answer(self._kept_query, row)
+        text = self._kept_query.query.text.strip()
+        names = tuple(variable.name for variable in self._kept_query.variables)
+        schema = self._schema(self._kept_query.query, names)
         return Relation(text, names, columns, count, self._keeping.engine.storage.dictionary, schema)
 
     @locked
     def close(self) -> None:
-        """Drop all bindings, and what was derived for them alone; the query cannot be asked any more."""
-        self._keeping.forget(self._asked)
+        """Drop all bindings, and what was derived for them alone; the query cannot be used any more."""
+        self._keeping.forget(self._kept_query)
 
     def __enter__(self) -> PreparedQuery:
         return self

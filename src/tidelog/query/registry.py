@@ -63,7 +63,7 @@ class Full:
 #
 # Invariant: all strategies give the same answers; only their speed differs.
 
-FEW = 200  # facts: deriving everything from so few takes less time than rewriting the program
+FEW = 200  # facts: deriving everything from these takes less time than rewriting the program
 PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
 MANY_RULES, MANY_TIMES = 50, 4  # rules that rewriting makes, in all and of each original one
 TABLED = 600  # facts from which one can derive in the time that tables take for one of these rules
@@ -88,10 +88,10 @@ def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
         return QueryStrategyChoice("lookup", "everything is derived already")
     if context.look_up is not None:
         return QueryStrategyChoice("full", "facts are kept over representatives of equal constants")
-    asked = context.derived_in(query)
-    if not asked and not context.is_constrained:
+    requested = context.derived_in(query)
+    if not requested and not context.is_constrained:
         return QueryStrategyChoice("lookup", "only stated facts are asked for")
-    needed = _needed(asked, context)
+    needed = _needed(requested, context)
     is_all = len(needed) == len(context.program.rules)
     if is_all and _facts(needed, context) <= FEW:
         return QueryStrategyChoice("full", f"every rule is needed, and there are no more than {FEW} facts")
@@ -155,16 +155,16 @@ def _needed(predicates: Collection[str], context: QueryContext) -> list[int]:
     """The numbers of the rules that these predicates depend on."""
     rules = context.program.rules
     graph = dependency_graph(rules)
-    found, waiting = set(predicates), list(predicates)
+    needed, waiting = set(predicates), list(predicates)
     if context.is_constrained:
-        found.add(BOTTOM)
+        needed.add(BOTTOM)
         waiting.append(BOTTOM)
     while waiting:
         for name in graph.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
+            if name not in needed:
+                needed.add(name)
                 waiting.append(name)
-    return [number for number, rule in enumerate(rules) if rule.head.predicate in found]
+    return [number for number, rule in enumerate(rules) if rule.head.predicate in needed]
 
 
 def _facts(needed: Collection[int], context: QueryContext) -> int:
@@ -176,12 +176,12 @@ def _facts(needed: Collection[int], context: QueryContext) -> int:
 
 def _bound(made: Rewritten) -> list[str]:
     """The predicates that the query asks for with an argument bound."""
-    found = {
+    predicates = {
         each.predicate: None
         for each in made.relations.values()
         if each.kind is AdornedKind.ADORNED and "b" in each.adornment
     }
-    return list(found)
+    return list(predicates)
 
 
 # ---- strategies by name

@@ -142,7 +142,7 @@ class Adorned:
     kind: AdornedKind
     predicate: str
     adornment: str
-    key: str = ""  # tells supplementary relations apart
+    key: str = ""  # distinguishes supplementary relations
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ class Adorned:
 def relation_name(kind: AdornedKind, predicate: str, adornment: str, key: str = "") -> str:
     """The name of a relation.
 
-    >>> relation_name(Kind.MAGIC, "tc", "bf")
+    >>> relation_name(AdornedKind.MAGIC, "tc", "bf")
     'magic tc bf'
     """
     adorned = f"{predicate} {adornment}" if adornment else f"{predicate} ()"

@@ -427,7 +427,7 @@ _TIP: Final = 5.0
 
 def html_text(picture: Picture) -> str:
     """The picture as a page."""
-    sections = "".join(_section(section, place) for place, section in enumerate(picture.sections, 1))
+    sections = "".join(_section(section, position) for position, section in enumerate(picture.sections, 1))
     head = f"{_legend(picture)}{_navigation(picture)}"
     return document(picture.title, picture.summary, sections, head)
 
@@ -460,8 +460,8 @@ def _navigation(picture: Picture) -> str:
     if len(picture.sections) < 4:
         return ""
     links = (
-        f'<a href="#part-{place}">{escape(", ".join(section.names) or section.title)}</a>'
-        for place, section in enumerate(picture.sections, 1)
+        f'<a href="#part-{position}">{escape(", ".join(section.names) or section.title)}</a>'
+        for position, section in enumerate(picture.sections, 1)
     )
     return f"<nav>{''.join(links)}</nav>\n"
 

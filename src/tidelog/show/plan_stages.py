@@ -187,9 +187,9 @@ def stratified(program: Program, name: str) -> Stage:
     numbers = {id(rule): number for number, rule in enumerate(program.rules, 1)}
     lines: list[str] = []
     sections = []
-    for place, stratum in enumerate(layers, 1):
+    for position, stratum in enumerate(layers, 1):
         names = tuple(map(writing.predicate, stratum.predicates))
-        shown = ShownStratum(place, names, stratum.recursive, ())
+        shown = ShownStratum(position, names, stratum.recursive, ())
         lines += ["", stratum_title(shown, len(layers))] if lines else [stratum_title(shown, len(layers))]
         lines += [f"  {line}" for line in _dependency_lines(stratum, writing)]
         lines += [f"  rule {numbers[id(rule)]}  {writing.rule(rule)}" for rule in stratum.rules]
@@ -197,7 +197,7 @@ def stratified(program: Program, name: str) -> Stage:
             PictureEntry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules
         )
         sections.append(
-            PictureSection(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries)
+            PictureSection(f"Stratum {position}", names, "recursive" if stratum.recursive else "", entries)
         )
     whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
     picture = Picture(f"{name}: strata", _summary(program), (whole, *sections))

@@ -149,8 +149,8 @@ def many(shape: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not list:
             raise wrong(form, at, "a list")
-        for place, each in enumerate(form):
-            shape(each, f"{at}[{place}]")
+        for position, each in enumerate(form):
+            shape(each, f"{at}[{position}]")
 
     return check
 
@@ -161,8 +161,8 @@ def row(*shapes: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not list or len(form) != len(shapes):
             raise wrong(form, at, f"a list of {len(shapes)}")
-        for place, (shape, each) in enumerate(zip(shapes, form, strict=True)):
-            shape(each, f"{at}[{place}]")
+        for position, (shape, each) in enumerate(zip(shapes, form, strict=True)):
+            shape(each, f"{at}[{position}]")
 
     return check
 

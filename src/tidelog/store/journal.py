@@ -511,8 +511,8 @@ def _rows_of(form: list[Any], dictionary: Dictionary, is_timed: bool = False) ->
     """Rows as they are written; those with times may differ in these alone."""
     count, *columns = form
     natural(count, "a number of rows")
-    for place, column in enumerate(columns):
-        many(text)(column, f"column {place + 1}")
+    for position, column in enumerate(columns):
+        many(text)(column, f"column {position + 1}")
         if len(column) != count:
             raise FormError(f"a column has {counted(len(column), 'row')} instead of {count}")
     if not columns and count > 1 and not is_timed:

@@ -469,8 +469,8 @@ def _table_of(form: Mapping[str, Json], which: str, read: Read) -> TimedTableSta
 
 def _sections(form: Mapping[str, Json]) -> Iterator[tuple[str, list[Json]]]:
     """The sections of a table, and what they are called."""
-    for place, section in enumerate(form["columns"], 1):
-        yield f"column {place}", section
+    for position, section in enumerate(form["columns"], 1):
+        yield f"column {position}", section
     for name in LISTS:
         yield name, form[name]
 

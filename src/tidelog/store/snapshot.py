@@ -372,8 +372,8 @@ class Snapshot:
         return TableState(
             name,
             tuple(
-                self.array(section, f"column {place} of `{name}`")
-                for place, section in enumerate(form["columns"], 1)
+                self.array(section, f"column {position} of `{name}`")
+                for position, section in enumerate(form["columns"], 1)
             ),
             self.array(form["flags"], f"flags of `{name}`"),
             {
@@ -394,8 +394,8 @@ def _parts(index: Mapping[str, Any]) -> Iterator[SnapshotPart]:
         yield SnapshotPart(None, name, FileSection(*index["dictionary"][name]))
     for table in index["tables"]:
         is_made = is_rederived(table["name"])
-        for place, section in enumerate(table["columns"], 1):
-            yield SnapshotPart(table["name"], f"column {place}", FileSection(*section), is_made)
+        for position, section in enumerate(table["columns"], 1):
+            yield SnapshotPart(table["name"], f"column {position}", FileSection(*section), is_made)
         yield SnapshotPart(table["name"], "flags", FileSection(*table["flags"]), is_made)
         for name, section in table["counters"].items():
             yield SnapshotPart(table["name"], name, FileSection(*section))

@@ -323,8 +323,8 @@ def check_table(table: TableState, values: int) -> None:
     """Check that the rows of a relation are of values that there are, and that what is said of them fits."""
     name, rows = table.name, len(table.flags)
     require(table.flags.dtype == np.uint8, f"flags of `{name}` have numbers of another width")
-    for place, column in enumerate(table.columns, 1):
-        _check_ids(column, rows, values, f"column {place} of `{name}`")
+    for position, column in enumerate(table.columns, 1):
+        _check_ids(column, rows, values, f"column {position} of `{name}`")
     for counter, numbers in table.counters.items():
         require(numbers.dtype == np.int32, f"{counter} of `{name}` has numbers of another width")
         require(
@@ -385,8 +385,8 @@ def _check_timed(table: TimedTableState, arity: int, values: int) -> None:
         len(table.columns) == arity,
         f"`{name}` at times has {counted(len(table.columns), 'column')} instead of {arity}",
     )
-    for place, column in enumerate(table.columns, 1):
-        _check_ids(column, rows, values, f"column {place} of `{name}` at times")
+    for position, column in enumerate(table.columns, 1):
+        _check_ids(column, rows, values, f"column {position} of `{name}` at times")
     require(arity or rows <= 1, f"`{name}` at times is more than one fact")
     left, right, count = table.left, table.right, table.count
     for part in (left, right, count):

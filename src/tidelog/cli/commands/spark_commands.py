@@ -279,7 +279,7 @@ def _relation(name: str, table: pa.Table) -> Relation:
     columns = [
         column.cast(pa.string()).fill_null("") if column.null_count else column for column in table.columns
     ]
-    names = [f"c{place}" for place in range(len(columns))]
+    names = [f"c{position}" for position in range(len(columns))]
     types = ["string" if pa.types.is_string(column.type) else "any" for column in columns]
     declared = ", ".join(f"{name}: {of}" for name, of in zip(names, types, strict=True))
     reasoner = Reasoner(f"@declare rows({declared}) .")

@@ -337,18 +337,18 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
         )
         for manifest in found
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(len(row[position]) for row in rows) for position in range(len(rows[0]))]
     lines = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         cells = [
             text.rjust(width) if column > 2 else text.ljust(width)
             for column, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-        if predicates and place:
-            lines += _tables(found[place - 1])
-        if place:
-            lines += [f"    {line}" for each in found[place - 1].failures for line in each.splitlines()]
+        if predicates and position:
+            lines += _tables(found[position - 1])
+        if position:
+            lines += [f"    {line}" for each in found[position - 1].failures for line in each.splitlines()]
     return lines
 
 

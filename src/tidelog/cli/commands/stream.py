@@ -94,8 +94,8 @@ def _cells(names: list[str], maintainer: str, done: StratumStatistics) -> tuple[
 def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
     """Words to the left, numbers to the right."""
     return [
-        cell.ljust(width) if place < 2 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if position < 2 else cell.rjust(width)
+        for position, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
 
 
@@ -231,12 +231,16 @@ class Commits:
         """Renumber the counts after rules were inserted or deleted, and drop those of deleted rules."""
         if before is after:
             return
-        places = {id(rule): place for place, rule in enumerate(after)}
+        positions = {id(rule): position for position, rule in enumerate(after)}
         rules = self.tally.rules
-        kept = {places.get(id(rule), -1): rules[place] for place, rule in enumerate(before) if place in rules}
+        kept = {
+            positions.get(id(rule), -1): rules[position]
+            for position, rule in enumerate(before)
+            if position in rules
+        }
         kept.pop(-1, None)
         # Counts of the present transaction have the new numbers already, for rules that came with it.
-        new = {place: counted for place, counted in rules.items() if place >= len(before)}
+        new = {position: counted for position, counted in rules.items() if position >= len(before)}
         rules.clear()
         rules.update({**new, **kept})
 

@@ -297,10 +297,10 @@ class Counting:
         self.names = sorted(program.predicates)
         read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
         self.columns: list[PredicateColumn] = [
-            (name, place)
+            (name, position)
             for name in self.names
             if name in read
-            for place in range(program.predicates[name].arity)
+            for position in range(program.predicates[name].arity)
         ]
         self.needs_kinds = has_sums(program)
         self.constants = sorted(constants_of(program), key=lambda each: (each[0], each[1], repr(each[2])))

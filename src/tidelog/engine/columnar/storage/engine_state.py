@@ -108,17 +108,17 @@ def _captured(dictionary: Dictionary) -> DictionaryState:
 def _captured_table(table: Table) -> TableState:
     rows, words = len(table), table.words
     is_scratch = bool(words[layout.SCRATCH])
-    columns = tuple(table.column(place) for place in range(table.arity))
+    columns = tuple(table.column(position) for position in range(table.arity))
     return TableState(
         table.name,
         tuple(column.copy() for column in columns) if is_scratch else columns,  # these are overwritten
         table.flags[:rows].copy(),
         {
-            name: table.counters[place][:rows].copy()
-            for name, place in COUNTERS.items()
-            if place in table.counters
+            name: table.counters[position][:rows].copy()
+            for name, position in COUNTERS.items()
+            if position in table.counters
         },
-        {name: int(words[place]) for name, place in ENDS.items()},
+        {name: int(words[position]) for name, position in ENDS.items()},
         is_scratch,
         tuple(table.rounds),
         *table.rounds_of,
@@ -152,8 +152,8 @@ def reinstate(
 def _reinstate_table(table: Table, state: TableState, constants: int) -> None:
     counters = {COUNTERS[name]: counter for name, counter in state.counters.items()}
     table.hold(state.columns, state.flags, counters, constants)
-    for name, place in ENDS.items():
-        table.words[place] = state.ends[name]
+    for name, position in ENDS.items():
+        table.words[position] = state.ends[name]
     table.words[layout.SCRATCH] = state.is_scratch
     table.rounds = list(state.rounds)
     table.rounds_of = state.rounds_epoch, state.rounds_of

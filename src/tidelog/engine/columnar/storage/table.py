@@ -95,12 +95,12 @@ class Table:
         words = self.words
         words[layout.CAPACITY] = len(self.flags)
         words[layout.FLAGS] = self.flags.ctypes.data
-        for place, column in enumerate(self.columns):
-            words[layout.COLUMNS + place] = column.ctypes.data
-        for place, counter in self.counters.items():
-            words[place] = counter.ctypes.data
-        for place, note in self.notes.items():
-            words[place] = note.ctypes.data
+        for position, column in enumerate(self.columns):
+            words[layout.COLUMNS + position] = column.ctypes.data
+        for position, counter in self.counters.items():
+            words[position] = counter.ctypes.data
+        for position, note in self.notes.items():
+            words[position] = note.ctypes.data
 
     # ---- the set of rows
 
@@ -215,10 +215,12 @@ class Table:
         """Resize columns and flags to `size` rows; if memory runs out, the table is unchanged."""
         used = len(self)
         columns = [memory.grown(column, used, size) for column in self.columns]
-        counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
-        notes = {place: memory.zeros(size, note.dtype) for place, note in self.notes.items()}
-        for place, note in notes.items():
-            note[:used] = self.notes[place][:used]
+        counters = {
+            position: memory.grown(counter, used, size) for position, counter in self.counters.items()
+        }
+        notes = {position: memory.zeros(size, note.dtype) for position, note in self.notes.items()}
+        for position, note in notes.items():
+            note[:used] = self.notes[position][:used]
         flags = memory.grown(self.flags, used, size)
         # Kernels may write to the old arrays until the addresses of the new ones are published.
         held = self.flags, self.columns, self.counters, self.notes
@@ -243,7 +245,7 @@ class Table:
         used, size = len(living), max(len(living) + len(living) // 4, FIRST_CAPACITY)
         columns = [memory.grown(column[living], used, size) for column in self.columns]
         counters = {
-            place: memory.grown(counter[living], used, size) for place, counter in self.counters.items()
+            position: memory.grown(counter[living], used, size) for position, counter in self.counters.items()
         }
         flags, words = memory.grown(self.flags[living], used, size), self.words
         held = self.flags, self.columns, self.counters  # until the addresses of the new arrays are published
@@ -305,11 +307,11 @@ class Table:
         if layout.HIDDEN in self.counters:
             self.counters[layout.HIDDEN][:rows] = 0
 
-    def count_too(self, places: Sequence[int]) -> None:
+    def count_too(self, positions: Sequence[int]) -> None:
         """Add these counters, if the table has others; new ones are 0."""
-        missing = [place for place in places if place not in self.counters]
+        missing = [position for position in positions if position not in self.counters]
         if self.counters and missing:
-            new = {place: memory.zeros(len(self.flags), np.int32) for place in missing}
+            new = {position: memory.zeros(len(self.flags), np.int32) for position in missing}
             self.counters = {**self.counters, **new}
             self._publish_columns()
 
@@ -317,9 +319,9 @@ class Table:
         """Restore these counters; rows that were added since count nothing."""
         self.drop_counters()
         size = len(self.flags)
-        for place, former in counters.items():
-            self.counters[place] = memory.zeros(size, np.int32)
-            self.counters[place][: len(former)] = former[:size]
+        for position, former in counters.items():
+            self.counters[position] = memory.zeros(size, np.int32)
+            self.counters[position][: len(former)] = former[:size]
         self._publish_columns()
 
     def drop_counters(self) -> None:
@@ -331,7 +333,7 @@ class Table:
 
     def keep_notes(self, kinds: Mapping[int, Any]) -> None:
         """Begin notes of these types at these positions of T, all empty."""
-        self.notes = {place: memory.zeros(len(self.flags), kind) for place, kind in kinds.items()}
+        self.notes = {position: memory.zeros(len(self.flags), kind) for position, kind in kinds.items()}
         self.is_linked = len(self) == self.dead
         self._publish_columns()
 
@@ -363,7 +365,7 @@ class Table:
             given = bool(flags & layout.EXPLICIT)
             self.reserve(min(count - done, max(len(self) // 2, 1 << 16)), constants, given)
             if few and not self.words[layout.DENSE]:
-                addresses = [source[min(place, self.arity - 1)].ctypes.data for place in range(3)]
+                addresses = [source[min(position, self.arity - 1)].ctypes.data for position in range(3)]
                 done = int(
                     kernels.insert_hashed(self.descriptors, self.number, *addresses, count, done, flags)
                 )
@@ -408,7 +410,7 @@ class Table:
         size = max(used, FIRST_CAPACITY)  # no array is empty, since kernels may read one element too many
         if used < size:
             columns = [memory.grown(column, used, size) for column in columns]
-            counters = {place: memory.grown(counter, used, size) for place, counter in counters.items()}
+            counters = {position: memory.grown(counter, used, size) for position, counter in counters.items()}
             flags = memory.grown(flags, used, size)
         self.columns, self.flags, self.counters = list(columns), flags, dict(counters)
         self.constants = constants
@@ -431,9 +433,9 @@ class Table:
         flags: npt.NDArray[np.uint8] = (self.flags[rows] & ROW_FLAGS) * (rows >= 0)
         return flags
 
-    def column(self, place: int) -> Ids:
+    def column(self, position: int) -> Ids:
         """Return a view of the ids in one column."""
-        return self.columns[place][: len(self)]
+        return self.columns[position][: len(self)]
 
     @property
     def touched_bytes(self) -> int:

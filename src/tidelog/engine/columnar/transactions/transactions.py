@@ -40,7 +40,7 @@ JOURNAL = (
     (layout.Z_JOURNAL_HIDDEN, np.int32),
     (layout.Z_JOURNAL_RANK, np.int32),
 )
-JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
+JOURNAL_POSITIONS = np.array([position for position, _ in JOURNAL])
 
 
 class ChangeBuffers:
@@ -63,7 +63,7 @@ class ChangeBuffers:
     def open(self) -> None:
         """Begin a journal, in the memory of the last one."""
         if not self.journal:
-            self._keep_journal({place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL})
+            self._keep_journal({position: memory.empty(FIRST_LIST, kind) for position, kind in JOURNAL})
         self.state[layout.Z_JOURNAL_COUNT] = 0
         self.resume()
 
@@ -92,7 +92,7 @@ class ChangeBuffers:
 
     def resume(self) -> None:
         """Write to the journal again."""
-        self.state[JOURNAL_PLACES] = self._addresses
+        self.state[JOURNAL_POSITIONS] = self._addresses
         self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
 
     def reserve(self, more: int) -> None:
@@ -107,7 +107,7 @@ class ChangeBuffers:
             if touched + more > capacity:
                 size = max(2 * capacity, touched + more)
                 self._keep_journal(
-                    {place: memory.grown(array, touched, size) for place, array in self.journal.items()}
+                    {position: memory.grown(array, touched, size) for position, array in self.journal.items()}
                 )
                 self.resume()
 
