@@ -161,7 +161,7 @@ class Relation:
     def to_arrow(self, mixed: str = "text") -> pa.Table:
         """The rows as an Arrow table, whose columns have the types that are declared, else those inferred.
 
-        A column of several types is text, with `mixed="exact"` text that tells the types, or with
+        A column of several types is text, with `mixed="exact"` text that shows the types, or with
         `mixed="struct"` a struct with a field for each type, of which one has a value. A value that its type
         cannot hold is an error.
         """
@@ -236,7 +236,7 @@ class Relation:
 
 @lru_cache(maxsize=128)
 def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    """Return the class of rows with these columns: tuples that tell pandas their names.
+    """Return the class of rows with these columns: tuples whose names pandas reads.
 
     pandas takes the names of columns from `_fields` of the first row, as named tuples have it.
     """

@@ -117,7 +117,7 @@ class NetRows(Mapping[str, Rows]):
     """The rows of the program's own relations among those that a transaction inserted or deleted.
 
     `counts` is how many rows each relation has; `found` has their ids. A `Rows` is made only when it is read:
-    the changes of most transactions are never looked at, and few in every relation.
+    the changes of most transactions are never read, and few in every relation.
     """
 
     __slots__ = ("_counts", "_found")

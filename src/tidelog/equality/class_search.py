@@ -375,8 +375,8 @@ class ExplicitMembers:
 # ---- Algorithms 5 to 7: facts derived from checked facts alone
 #
 # Each class of γ begins with one constant; classes are merged as equalities are proved. Whether all or none
-# of what a fact represents is proved is decided by counting: so many proved facts, of so many combinations of
-# γ's representatives.
+# of what a fact represents is proved is decided by counting: the proved facts, out of all combinations of γ's
+# representatives.
 
 
 class Saturation:

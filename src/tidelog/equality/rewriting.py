@@ -58,8 +58,8 @@ from tidelog.rewrite.representatives import ALIAS, bearing_on_equality, is_betwe
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which B/F≈ divides classes
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_SPLITTING = MaintainerChosen("split-and-merge", "to find what is no longer equal")
-# What equality depends on is derived again in the first rounds, and in later ones if they merge more than one
-# pair for so many facts: otherwise a long chain of merges would cost all of it for each link.
+# What equality depends on is derived again in the first ROUNDS rounds, and in later ones if they merge more
+# than one pair for MANY facts: otherwise a long chain of merges would cost all of it for each link.
 ROUNDS, MANY = 12, 64
 
 

@@ -106,7 +106,7 @@ class WorkRelations:
 class BoundQuery:
     """The rows of terms for which a body holds, driven by the given facts that its first atom reads.
 
-    `apart` tells its relation of rows from those of other queries that run at the same time.
+    `apart` distinguishes its relation of rows from those of other queries that run at the same time.
     """
 
     def __init__(

@@ -259,7 +259,7 @@ def time_types_of(time: tuple[str, ...], format_name: str) -> tuple[ColumnType, 
 
 
 def data_file(path: Path, predicate: Predicate | None, header: bool | None = None) -> InputFile:
-    """The file that `--data` names; `header` says whether it has one, None to look at its first row."""
+    """The file that `--data` names; `header` says whether it has one, None to decide by its first row."""
     name = format_of(path)
     if name is None:
         raise unknown_format(str(path))

@@ -81,7 +81,7 @@ class Elements:
 
 # ---- lines of JSON objects
 #
-# Arrow is told the type of every key, so it guesses nothing and refuses what is not of that type. Blocks that
+# Arrow gets the type of every key, so it guesses nothing and refuses what is not of that type. Blocks that
 # it refuses, or in which a value is missing, are read by `json_files`.
 
 _TYPE_OF_CLASS = {str: ColumnType.ANY, int: ColumnType.INTEGER, bool: ColumnType.BOOLEAN}

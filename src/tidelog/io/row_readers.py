@@ -136,8 +136,8 @@ class ParsedColumns:
                 faults[position] = replace(fault, text=" ".join(str(each[position]) for each in texts))
         for start in range(0, batch.rows, _ROWS):
             count = min(_ROWS, batch.rows - start)
-            told = [faults.get(start + position) for position in range(count)] if faults else [None] * count
-            yield self._made([_slice(array, start, count) for array in arrays], file, told)
+            those = [faults.get(start + position) for position in range(count)] if faults else [None] * count
+            yield self._made([_slice(array, start, count) for array in arrays], file, those)
 
     def faults(self, faults: Sequence[BadRow], file: str, lines: Sequence[bytes] = ()) -> Iterator[Any]:
         """Yield rows that could not be read, with their lines where these are known."""
@@ -280,8 +280,8 @@ class WholeFileReader:
                     if stream is None:
                         stream = opened.enter_context(replacing_text(path))
                         writer.writeheader()
-                    for told in located([bad]):
-                        writer.writerows(told.to_pylist())
+                    for rejected in located([bad]):
+                        writer.writerows(rejected.to_pylist())
                     stream.write(text.getvalue().encode())
                 yield batch
 
@@ -341,21 +341,21 @@ class SplitLineReader:
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads messages, each of which is one record; the columns `beside` are passed through."""
+    """Reads messages, each of which is one record; the columns `additional` are passed through."""
 
     file: CarriedFile
     shape: ParsedColumns
-    beside: tuple[str, ...]
+    additional: tuple[str, ...]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the records of messages, and those that are none with the reason."""
         for batch in batches:
-            others = batch.select(list(self.beside))
+            others = batch.select(list(self.additional))
             for places, made in self._parts(batch.column(RAW).to_pylist()):
                 own = [name for name in made.schema.names if name != FILE]
                 with_them = others.take(pa.array(places, pa.int64()))
                 columns = [*(made.column(name) for name in own), *with_them.columns]
-                yield pa.RecordBatch.from_arrays(columns, names=[*own, *self.beside])
+                yield pa.RecordBatch.from_arrays(columns, names=[*own, *self.additional])
 
     def _parts(self, texts: list[bytes | None]) -> Iterator[tuple[list[int], Any]]:
         together: list[int] = []
@@ -436,13 +436,15 @@ class RejectedLineReader:
         for batch in batches:
             rows = batch.select([FILE, RAW, FAULT]).to_pylist()
             lines = self._lines(rows)
-            told = []
+            rejected = []
             for row in rows:
                 key = row[FILE], row[RAW]
                 numbers = lines.get(key, ())
-                told.append(self._explained(row, numbers[seen[key]] if seen[key] < len(numbers) else None))
+                rejected.append(
+                    self._explained(row, numbers[seen[key]] if seen[key] < len(numbers) else None)
+                )
                 seen[key] += 1
-            yield pa.RecordBatch.from_pylist(told, REJECTS)
+            yield pa.RecordBatch.from_pylist(rejected, REJECTS)
 
     def _lines(self, rows: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, bytes], list[int]]:
         """Return the numbers of the lines that rows stand on."""
@@ -531,14 +533,14 @@ class RejectedTableReader:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rejected rows."""
         for batch in batches:
-            told = []
+            rejected = []
             for position in range(batch.num_rows):
                 one = batch.slice(position, 1)
                 address, number = (one.column(name)[0].as_py() for name in (FILE, ROW))
-                told.append(
+                rejected.append(
                     self._explained(one, self.shown.get(address, address or self.wanted.shown), number)
                 )
-            yield pa.RecordBatch.from_pylist(told, REJECTS)
+            yield pa.RecordBatch.from_pylist(rejected, REJECTS)
 
     def _explained(self, one: Any, shown: str, number: int | None) -> dict[str, Any]:
         kept = PendingRejects()

@@ -216,7 +216,7 @@ _ABSOLUTE: Final = r"^<[A-Za-z][A-Za-z0-9+.-]*:"
 
 
 class SparqlStore:
-    """Statements that SPARQL queries are asked of, all put in at once: a label means one blank node then."""
+    """Statements that SPARQL queries read, all inserted at once: a label then means one blank node."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         """Put in tables of N-Triples terms, of three columns, or four with the graph."""

@@ -223,7 +223,7 @@ class TomlTable:
         self.document = document
         self.path = path
         self._values = values
-        self._asked: dict[str, None] = {}
+        self._read_keys: dict[str, None] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -244,13 +244,13 @@ class TomlTable:
     def close(self) -> None:
         """Report the keys that were never read."""
         for key in self._values:
-            if key not in self._asked:
-                help = suggest(key, self._asked) or f"the keys are {', '.join(self._asked)}"
+            if key not in self._read_keys:
+                help = suggest(key, self._read_keys) or f"the keys are {', '.join(self._read_keys)}"
                 message = f"there is no key `{key}`{f' in {_shown(self.path)}' if self.path else ''}"
                 self.document.fault(codes.UNKNOWN_KEY, message, (*self.path, key), help, of_key=True)
 
     def _get(self, key: str, kinds: type | tuple[type, ...], called: str) -> Any:
-        self._asked[key] = None
+        self._read_keys[key] = None
         value = self._values.get(key)
         if value is None:
             return None
@@ -271,9 +271,9 @@ class TomlTable:
         return otherwise if value is None else value
 
     def required(self, key: str, help: str | None = None) -> str:
-        """The value as a text that must be there; empty if it is not."""
+        """Return the value as a text, which must exist; empty if it does not."""
         if key not in self._values:
-            self._asked[key] = None
+            self._read_keys[key] = None
             self.missing(key, help)
             return ""
         return self.text(key) or ""
@@ -353,7 +353,7 @@ class TomlTable:
         """Note keys that make no sense here."""
         for key in keys:
             if key in self._values:
-                self._asked[key] = None
+                self._read_keys[key] = None
                 self.wrong(key, reason)
 
 

@@ -527,9 +527,9 @@ def file_table(
 
 def _written_schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
     """What the columns hold: values of the given types, else what is declared or inferred."""
-    asked = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
+    requested = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
     found = []
-    for contents, kind in zip(relation.contents, asked, strict=False):
+    for contents, kind in zip(relation.contents, requested, strict=False):
         declared = types_of_column(kind)
         is_known = kind is ColumnType.ANY or declared == contents.types - {Type.LITERAL}
         found.append(contents if is_known else Contents(declared, kind.size))

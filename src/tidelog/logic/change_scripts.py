@@ -155,7 +155,7 @@ class RuleChanges:
     written: tuple[Rule, ...] = ()
 
     def outcome(self) -> RuleOutcome:
-        """What comes of it: rules go, then those that are not there come; what does both does nothing."""
+        """Return what the changes do: rules are deleted, then missing ones added; a rule in both stays."""
         known = Rules(self.before)
         gone: dict[int, Rule] = {}
         missing = []
@@ -262,8 +262,8 @@ class _Resolver(Resolver):
         self._count = len(self.signatures.predicates)
         self._timed = len(self.given_times)
         # A deletion declares nothing about predicates, so there are no warnings of it.
-        self._doubts = Report()
-        self._known = Signatures(self._doubts, program.predicates)
+        self._ignored = Report()
+        self._known = Signatures(self._ignored, program.predicates)
 
     def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program after the changes, or all that is wrong with them; of a program, that it is one."""
@@ -315,7 +315,7 @@ class _Resolver(Resolver):
         elif sign == "+":
             self.take_facts(clauses.facts(clause, self.surroundings(scope)))
         else:
-            around = clauses.Surroundings(scope, self.parameters, self._doubts, self._known)
+            around = clauses.Surroundings(scope, self.parameters, self._ignored, self._known)
             if clause.body:
                 wanted = clauses.rules(clause, around)
                 self.changes = replace(self.changes, wanted=self.changes.wanted + wanted)
@@ -324,7 +324,7 @@ class _Resolver(Resolver):
 
     def check_whole(self) -> None:
         """Report what only the whole program shows, if it changes."""
-        self.report.add(*self._doubts.errors)
+        self.report.add(*self._ignored.errors)
         self.is_plain = self.is_plain and len(self.signatures.predicates) == self._count
         self.is_plain = self.is_plain and len(self.given_times) == self._timed
         if self.is_plain:

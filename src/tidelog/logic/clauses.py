@@ -220,11 +220,11 @@ def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around:
     resolver = _Clause(tuple(literals), around, is_query=True)
     body = resolver.body(literals)
     named = [Variable(name) for name in resolver.expressions.occurrences]
-    asked = tuple(variable for variable in named if variable not in local_variables(body, ()))
-    ordered = resolver.ordered(body, asked)
+    head = tuple(variable for variable in named if variable not in local_variables(body, ()))
+    ordered = resolver.ordered(body, head)
     make = MetricRule if resolver.is_metric else Rule
-    rule = make(Atom(ANSWER, asked), ordered.body, span=span, places=tuple(resolver.places.items()))
-    return Query(rule, tuple(variable.name for variable in asked), text, resolver.time)
+    rule = make(Atom(ANSWER, head), ordered.body, span=span, places=tuple(resolver.places.items()))
+    return Query(rule, tuple(variable.name for variable in head), text, resolver.time)
 
 
 class _Clause:
@@ -413,7 +413,7 @@ class _Clause:
             yield from self._positive(use, arguments)
 
     def _atom_at(self, atom: ast.AtomNode, at: ast.At, negated: bool) -> Iterator[Literal]:
-        """An atom with a time, in a query: it holds throughout an interval, or its times are asked for."""
+        """Yield an atom with a time, in a query: an interval throughout which it holds, or a variable."""
         if not self.is_query:
             self._refuse_time(at)
             return
@@ -449,7 +449,7 @@ class _Clause:
             self.complete = False
             return
         yield MetricNegation(metric) if negated else metric
-        yield from metrics.beside
+        yield from metrics.conditions
 
     def _operand(self, atom: ast.AtomNode, is_bound: bool) -> tuple[Atom | None, tuple[Literal, ...]]:
         """An atom under an operator, and the literals that must hold with it."""

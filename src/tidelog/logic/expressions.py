@@ -145,7 +145,7 @@ class Metrics:
         self.times = times
         self.report = times.report
         self.read_atom = read_atom
-        self.beside: list[Literal] = []
+        self.conditions: list[Literal] = []
 
     def metric(self, node: ast.Metric, *, is_bound: bool) -> Metric | None:
         """The metric atom, None if something in it is wrong; `is_bound` if others bind its variables."""
@@ -155,8 +155,8 @@ class Metrics:
     def _operand(self, node: ast.Metric, is_bound: bool) -> Atom | Metric | None:
         match node:
             case ast.AtomNode():
-                atom, beside = self.read_atom(node, is_bound)
-                self.beside.extend(beside)
+                atom, conditions = self.read_atom(node, is_bound)
+                self.conditions.extend(conditions)
                 return atom
             case ast.UnaryMetricNode(operator, interval, operand):
                 window = self.times.interval(interval, is_duration=True)

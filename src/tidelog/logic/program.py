@@ -491,9 +491,9 @@ class Program:
 
         Without rules and queries they are all predicates; never those that rule sets derive for themselves.
         """
-        asked = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
-        if asked:
-            return tuple(asked)
+        requested = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
+        if requested:
+            return tuple(requested)
         shown = self.derived if self.rules or self.queries else self.predicates.keys()
         return tuple(sorted(name for name in shown - BUILT_IN if not name.startswith(PRIVATE)))
 

@@ -93,8 +93,8 @@ def infer(
     """Infer the types of all columns of a program.
 
     `given` has the types of data that comes from outside, by predicate, `nulls` the type of missing values
-    where these are values, which columns hold beside what is declared. A predicate of which nothing is said
-    may hold anything, since its facts come from elsewhere.
+    where these are values, which columns hold in addition to what is declared. A predicate without declared
+    or inferred types may hold anything, since its facts come from outside.
     """
     known = _known(program, given, nulls)
     warnings: dict[Diagnostic, None] = {}
@@ -155,10 +155,10 @@ class _Known:
         for name, types in missing:
             if name in self.declared:  # missing values may be values too
                 self.declared[name] = united(self.declared[name], types)
-        self.columns = columns if columns is not None else self._stated(given)
+        self.columns = columns if columns is not None else self._explicit_types(given)
         self._is_equal = EQUAL in program.predicates
 
-    def _stated(self, given: Mapping[str, Columns]) -> dict[str, Columns]:
+    def _explicit_types(self, given: Mapping[str, Columns]) -> dict[str, Columns]:
         """Return the types of what is not derived."""
         program = self.program
         found = dict(given)
@@ -282,8 +282,8 @@ class _Rule:
 
     def _warn_of_join(self, term: Term, before: Types, types: Types, column: str, literal: Literal) -> None:
         if isinstance(term, Variable):
-            elsewhere = self._bound_at.get(term, "elsewhere in the body")
-            holds = f"{column} holds {written(types)}, {elsewhere} {written(before)}"
+            other = self._bound_at.get(term, "elsewhere in the body")
+            holds = f"{column} holds {written(types)}, {other} {written(before)}"
             message = f"`?{term.name}` never matches: {holds}"
             help: str | None = "convert one of the two, such as by `STR` or `INT`"
         else:

@@ -193,7 +193,7 @@ def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
 
 def _merging_things(rule: Rule, left: Variable, right: Variable) -> Iterator[Rule]:
     """The rule that merges the things which a row makes the same, and the rules that find these things."""
-    body = tuple(literal for literal in rule.body if not _tells_apart(literal, left, right))
+    body = tuple(literal for literal in rule.body if not _are_different(literal, left, right))
     merging = replace(rule, head=Atom(EQUAL, (left, right)), body=body)
     group = group_of(merging)
     halves = {left: body, right: body} if group is None else {group.constant: group.body}
@@ -210,8 +210,8 @@ def _is_value(variable: Variable, atom: Atom, data_properties: Collection[Value]
     return False
 
 
-def _tells_apart(literal: object, left: Variable, right: Variable) -> bool:
-    """Whether a literal only says that two things are not one."""
+def _are_different(literal: object, left: Variable, right: Variable) -> bool:
+    """Return whether a literal only says that two things are different."""
     match literal:
         case Comparison("!=", first, second):
             return {first, second} == {left, right}

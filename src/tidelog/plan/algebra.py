@@ -217,7 +217,7 @@ def kept_answers(number: int, arity: int) -> str:
 INSTANCES: Final = "why"
 EXPLAINED: Final = "why asked"  # the answers that are explained
 EXPLAINED_MEMBERS: Final = "why equal"  # the same over representatives of equal constants
-DOUBTED: Final = "why not"  # the fact for which an explanation of its absence is requested
+UNEXPLAINED_FACT: Final = "why not"  # the fact for which an explanation of its absence is requested
 
 # Tables: the prefixes of names; the predicate, and its pattern of bound arguments, follow.
 

@@ -396,8 +396,8 @@ class MemberSearch:
         known = self._loaded.get((predicate, key))
         if known is not None:
             return known
-        is_asked = isinstance(self.goal, Direct) and self.goal.predicate == predicate
-        explicit = [] if is_asked else self.members.explicit(predicate, key)
+        is_goal = isinstance(self.goal, Direct) and self.goal.predicate == predicate
+        explicit = [] if is_goal else self.members.explicit(predicate, key)
         direct = [Direct(predicate, each) for each in explicit]
         for node in direct:
             self._add(node, EXPLICIT_STEP)

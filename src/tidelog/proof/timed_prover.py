@@ -224,7 +224,7 @@ class Stages:
     # ---- forward
 
     def _run(self, stages: int | None) -> None:
-        """So many stages, or as many as there are, of all facts that are known."""
+        """Run `stages` stages of all known facts, or all stages if that is None."""
         for known in self.known.values():
             known.begin()
         changed: Sequence[FactKey] = list(self.known)
@@ -409,8 +409,8 @@ class Planner:
             case Throughout(atom, interval):
                 fact = self._stages.ground(atom, binding)
                 assert fact is not None, "answers have values"
-                asked = self._timeline.ends(interval)
-                return Needed(atom, asked, (Goal(fact, asked),))
+                requested = self._timeline.ends(interval)
+                return Needed(atom, requested, (Goal(fact, requested),))
             case Negation() | MetricNegation():
                 return Needed(literal, ends)
         return Needed(literal, None)
@@ -547,8 +547,8 @@ class TimedTrees:
         atom, time, instance = self._atom(fact), self._interval(piece.ends), piece.instance
         if instance is None:
             values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
-            stated = Statement(fact.predicate, values, interval=time)
-            return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(stated), time=time)
+            explicit = Statement(fact.predicate, values, interval=time)
+            return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(explicit), time=time)
         children = tuple(self._needed(each, instance) for each in piece.needed)
         height = 1 + max((child.height for child in children), default=0)
         return ProofNode(
@@ -627,13 +627,13 @@ class TimedProver:
 
     def explain(self, query: Query, program: Program, limit: int, most: int | None) -> Explanation:
         """A proof of each of the first answers to a query, for each stretch at which it is one."""
-        atom, interval = _asked(query)
+        atom, interval = _requested_fact(query)
         answers = self._time.answer(query, program)
         if not len(answers):
             raise does_not_hold(query, can_say_why_not=False)
         stages = Stages(self._time.store, program, self._check)
-        asked = None if interval is None else self._time.store.timeline.ends(interval)
-        goals = list(islice(self._goals(atom, asked, query, answers, stages), limit))
+        requested = None if interval is None else self._time.store.timeline.ends(interval)
+        goals = list(islice(self._goals(atom, requested, query, answers, stages), limit))
         stages.prepare([(goal.fact, goal.ends) for goal in goals])
         for goal in goals:
             if not covers(stages.known[goal.fact].now, goal.ends):
@@ -643,7 +643,7 @@ class TimedProver:
         return Explanation(query.text.strip(), proofs, Writing.of(program), len(answers) - len(goals))
 
     def _goals(
-        self, atom: Atom, asked: Ends | None, query: Query, answers: Relation, stages: Stages
+        self, atom: Atom, requested: Ends | None, query: Query, answers: Relation, stages: Stages
     ) -> Iterator[Goal]:
         """What is to be proved: each answer at the requested time, or at its own."""
         columns = [column.tolist() for column in answers.coded.columns]
@@ -651,11 +651,11 @@ class TimedProver:
             binding = {name: column[position] for name, column in zip(query.variables, columns, strict=True)}
             fact = stages.ground(atom, binding)
             assert fact is not None, "answers have values"
-            if asked is None:
+            if requested is None:
                 assert isinstance(answers, TimedRelation)
                 yield Goal(fact, (int(answers.left[position]), int(answers.right[position])))
             else:
-                yield Goal(fact, asked)
+                yield Goal(fact, requested)
 
     def _always(self, fact: FactKey) -> ProofNode:
         decode = self._time.engine.storage.dictionary.decode
@@ -669,7 +669,7 @@ def _beyond(query: Query) -> ProgramError:
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
-def _asked(query: Query) -> tuple[Atom, Interval | None]:
+def _requested_fact(query: Query) -> tuple[Atom, Interval | None]:
     """The atom that a query is, and the time it names; an error if it is anything else."""
     match query.rule.body:
         case (Throughout(atom, interval),):

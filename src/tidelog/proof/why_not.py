@@ -23,7 +23,7 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.plan.algebra import DOUBTED
+from tidelog.plan.algebra import UNEXPLAINED_FACT
 from tidelog.plan.join_order import negated_only_variables
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
@@ -180,7 +180,7 @@ class WhyNotSearch:
         """Why a fact does not hold, with at most `limit` repairs for each rule and literal."""
         atom = self._goal(query)
         values = [term.value for term in atom.terms if isinstance(term, Constant)]
-        relation = f"{DOUBTED} {len(values)}"
+        relation = f"{UNEXPLAINED_FACT} {len(values)}"
         self._engine.storage.define_temporary(relation, len(values))
         try:
             columns = [
@@ -213,14 +213,14 @@ class WhyNotSearch:
 
     def _failures(self, rule: Rule, number: int, relation: str, limit: int) -> Iterator[Failure]:
         """How a rule fails, if its head fits the fact."""
-        asked = replace(rule, head=Atom(relation, rule.head.terms), aggregations=(), after=(), group=())
-        if not self._attempt(asked, frozenset(range(len(rule.body)))).found.count:
+        derivation = replace(rule, head=Atom(relation, rule.head.terms), aggregations=(), after=(), group=())
+        if not self._attempt(derivation, frozenset(range(len(rule.body)))).found.count:
             return
-        whole = self._attempt(asked, frozenset())
+        whole = self._attempt(derivation, frozenset())
         if whole.found.count:
             yield self._other_value(rule, number, whole.found)
             return
-        attempts = self._nearest(asked)
+        attempts = self._nearest(derivation)
         best = min(attempts, key=lambda attempt: len(attempt.open))
         repairs = [] if rule.aggregations else [self._repairs(rule, attempt, limit) for attempt in attempts]
         facts = tuple(fact for some, _ in repairs for fact in some)

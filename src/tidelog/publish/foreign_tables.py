@@ -192,7 +192,7 @@ def delta_changes(
 ) -> pa.Table:
     """Return the rows that a Delta table's change feed has after a version, up to another one.
 
-    Beside the columns there are `_change_type` (`insert` or `delete`; an update is both) and `_version`.
+    Additional columns are `_change_type` (`insert` or `delete`; an update is both) and `_version`.
     """
     folder, table = _delta(path, upto, storage)
     schema = pa.schema(table.schema().to_arrow())

@@ -72,7 +72,7 @@ class IcebergTables:
 
     @cached_property
     def catalog(self) -> Any:
-        """The catalogue; created with its namespaces if it is not there."""
+        """The catalogue; created with its namespaces if it does not exist."""
         options = iceberg_options(self._folder.storage)
         catalog = self._package.SqlCatalog(
             "tidelog", uri=self._uri, warehouse=self._folder.address, **options

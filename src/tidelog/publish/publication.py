@@ -11,7 +11,7 @@ A version is committed in this order, each step on the disk before the next one 
 7. `_pending.json` is deleted.
 
 A writer that ends before 7 leaves `_pending.json`. The next one holds the lock, so it knows that the other
-one is gone, and looks at what is there:
+one no longer runs, and reads what exists:
 
 - `_versions` has N: the version is published; the record is deleted.
 - "tables": some tables may be ahead. They are brought back to the version before, and N is free again. The
@@ -229,10 +229,10 @@ class Publication:
             deleted = sum(file.rows for path, file in old.items() if path not in new)
         else:
             with_kinds = published_schemas.columns_of_changes(schema)
-            beside = self.tables.changes_folder(table)
-            given = [beside.relative(str(path)) for path in change_files]
-            found = [data_files.described(beside, path, with_kinds) for path in given]
-            inserted, deleted = data_files.change_counts(beside, given)
+            changes_folder = self.tables.changes_folder(table)
+            given = [changes_folder.relative(str(path)) for path in change_files]
+            found = [data_files.described(changes_folder, path, with_kinds) for path in given]
+            inserted, deleted = data_files.change_counts(changes_folder, given)
             changes = tuple(file for file in found if file.rows)
             before = base.rows if base else 0
             if before + inserted - deleted != sum(file.rows for file in content):
@@ -255,7 +255,7 @@ class Publication:
     def change(self, table: str, inserted: pa.Table | None = None, deleted: pa.Table | None = None) -> None:
         """Delete rows from a table, and insert others.
 
-        Tables are sets: the rows to delete are there (E908 otherwise), the rows to insert are not, and no row
+        Tables are sets: the rows to delete exist (E908 otherwise), the rows to insert do not, and no row
         is in both. Files that hold rows to delete are rewritten, one at a time; the others stay.
         """
         base = self._begun(table)
@@ -313,7 +313,7 @@ class Publication:
         table: str,
     ) -> tuple[list[TableFile], list[str], int]:
         """Return the files without any of the rows, the new files with the rest of others, and the count."""
-        if not gone.num_rows:  # else what is only inserted would cost a look at each file
+        if not gone.num_rows:  # else each file would have to be read for rows that are only inserted
             return list(before), [], 0
         kept: list[TableFile] = []
         rest: list[str] = []
@@ -416,7 +416,7 @@ class Publication:
         return version
 
     def set_aside(self, details: Mapping[str, Any] | None = None, *, reason: str = "") -> PublishedVersion:
-        """Keep what the version would have been, to be looked at, and return it; nothing is published.
+        """Keep what the version would have been, for inspection, and return it; nothing is published.
 
         The next writer, or `vacuum`, deletes it. No version is built on it.
         """
@@ -438,7 +438,7 @@ class Publication:
         return self._files[table]
 
     def _is_change(self, plan: TablePlan) -> bool:
-        """Return whether a plan differs from what is there."""
+        """Return whether a plan differs from what exists."""
         base = self.base.tables.get(plan.table) if self.base else None
         if base is None or plan.is_dropped or not base.schema.equals(plan.schema, check_metadata=True):
             return True

@@ -176,7 +176,7 @@ def _literal(value: Value | None) -> str:
 
 
 def file_of_json(path: str, size: int, text: str, schema: pa.Schema) -> TableFile:
-    """Return the file that `statistics_json` tells of."""
+    """Return the file that `statistics_json` describes."""
     record = json.loads(text, parse_float=Decimal)
     columns = {}
     for field in schema:
@@ -262,7 +262,7 @@ def read_file(folder: StorageFolder, path: str, schema: pa.Schema) -> pa.Table:
 
 
 def read_pieces(folder: StorageFolder, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of a file, so many at a time, in the columns and types of a schema.
+    """Yield the rows of a file in batches, in the columns and types of a schema.
 
     Neither a row group nor its bytes have to fit in memory.
     """
@@ -316,7 +316,7 @@ def may_hold(file: TableFile, rows: pa.Table) -> Any:
 
 
 def found_in(rows: pa.Table, wanted: pa.Table) -> tuple[Any, Any]:
-    """Return masks of the rows that are among the wanted ones, and of the wanted ones that are there.
+    """Return masks of the rows that are among the wanted ones, and of the wanted ones that exist.
 
     Missing values are equal to one another, and so are NaNs.
     """
@@ -445,7 +445,7 @@ def damaged_table(folder: StorageFolder, what: str) -> DataError:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a table becomes: all files of its next version, and the exact change if the files do not tell it.
+    """What a table becomes: all files of its next version, and the exact change if the files do not show it.
 
     `changes` are change files, by their paths below the folder of these; None means that the rows of added
     files are inserted, and those of removed files deleted.
@@ -499,7 +499,7 @@ class TableFormat(Protocol):
         ...
 
     def version(self, number: int | None) -> PublishedVersion | None:
-        """Return a published version, the last one for None; None if it is not there."""
+        """Return a published version, the last one for None; None if it does not exist."""
         ...
 
     def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:

@@ -97,7 +97,7 @@ class KeptQueries:
 
     def __init__(self, engine: ColumnarEngine) -> None:
         self._engine = engine
-        self._asked: dict[str, KeptQuery] = {}
+        self._queries: dict[str, KeptQuery] = {}
         self._is_full = False  # whether maintainers know the program's own rules too
         self._programs: tuple[Program, KeptProgram, Program] | None = None  # the last result of `whole`
         self._costs: dict[tuple[Atom, frozenset[Variable]], float] = {}
@@ -112,41 +112,41 @@ class KeptQueries:
     @property
     def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the relations of their answers."""
-        return {name: kept_query for name, kept_query in self._asked.items() if not kept_query.parameters}
+        return {name: kept_query for name, kept_query in self._queries.items() if not kept_query.parameters}
 
     def name_for(self, arity: int) -> str:
         """Return a free name for the answers of a query; names of forgotten queries are used again."""
         number = 1
-        while (name := kept_answers(number, arity)) in self._asked:
+        while (name := kept_answers(number, arity)) in self._queries:
             number += 1
         return name
 
     @property
     def asked(self) -> tuple[KeptQuery, ...]:
         """All kept queries."""
-        return tuple(self._asked.values())
+        return tuple(self._queries.values())
 
     def find(self, name: str) -> KeptQuery | None:
         """The query of this name, if it is kept."""
-        return self._asked.get(name)
+        return self._queries.get(name)
 
     # ---- transactions
 
     def step(self, update: Update, before: Program, after: Program) -> QueryStep:
         """Return a transaction with the changes of rules and seeds that it requires for kept queries."""
         kept = self.kept
-        if self._asked and self._is_outdated(update, before, after):
-            kept = self._rewritten(after, self._asked, kept.explicit | update.added.keys())
+        if self._queries and self._is_outdated(update, before, after):
+            kept = self._rewritten(after, self._queries, kept.explicit | update.added.keys())
         return self._step(update, before, after, kept)
 
     def asking(self, kept_query: KeptQuery, program: Program) -> QueryStep:
         """Return the step that begins to maintain a query."""
-        kept = self._rewritten(program, {**self._asked, kept_query.name: kept_query}, self.kept.explicit)
+        kept = self._rewritten(program, {**self._queries, kept_query.name: kept_query}, self.kept.explicit)
         return self._step(NO_UPDATE, program, program, kept)
 
     def forgetting(self, kept_query: KeptQuery, program: Program) -> QueryStep:
         """Return the step that ends the maintenance of a query."""
-        others = {name: each for name, each in self._asked.items() if name != kept_query.name}
+        others = {name: each for name, each in self._queries.items() if name != kept_query.name}
         kept = self._rewritten(program, others, self.kept.explicit)
         bindings = self._facts_of(kept_query.bindings) if kept_query.bindings in self.kept.arities else {}
         return self._step(Update(bindings, {}), program, program, kept)
@@ -203,11 +203,11 @@ class KeptQueries:
         """Record what a step maintains, once it was executed."""
         self.kept = step.kept
         if kept_query is not None and forgotten:
-            del self._asked[kept_query.name]
-            if not self._asked and not self._is_full:
+            del self._queries[kept_query.name]
+            if not self._queries and not self._is_full:
                 self.withdraw()
         elif kept_query is not None:
-            self._asked[kept_query.name] = kept_query
+            self._queries[kept_query.name] = kept_query
 
     @property
     def are_inconsistent(self) -> bool:
@@ -238,19 +238,19 @@ class KeptQueries:
 
     def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> QueryStep:
         """Return the step that maintains all queries again, with the bindings that were requested before."""
-        kept = self._rewritten(program, self._asked, frozenset())
+        kept = self._rewritten(program, self._queries, frozenset())
         return self._step(Update({}, bindings), program, program, kept)
 
     def begin_anew(self, program: Program) -> QueryStep:
         """Return the step that maintains queries once the program is materialised."""
         self._is_full = True
-        return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
+        return self._step(NO_UPDATE, program, program, self._rewritten(program, self._queries, frozenset()))
 
     def resume(self, kept_query: Iterable[KeptQuery], program: Program) -> None:
         """Keep these queries of a materialised program, their answers included."""
         self._is_full = True
-        self._asked = {each.name: each for each in kept_query}
-        self.kept = self._rewritten(program, self._asked, frozenset())
+        self._queries = {each.name: each for each in kept_query}
+        self.kept = self._rewritten(program, self._queries, frozenset())
         self.define(self.kept)
 
     # ---- rewriting

@@ -121,8 +121,8 @@ def _shared_variables(rule: Rule) -> set[Variable]:
     """Return the variables that stand in more than one literal, the head and aggregates included."""
     literals = Counter(variable for literal in rule.body for variable in set(literal_variables(literal)))
     arguments = {term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable)}
-    asked = arguments.union(rule.group) if rule.aggregations else set(literal_variables(rule.head))
-    return asked | {variable for variable, count in literals.items() if count > 1}
+    needed = arguments.union(rule.group) if rule.aggregations else set(literal_variables(rule.head))
+    return needed | {variable for variable, count in literals.items() if count > 1}
 
 
 # ---- partial aggregates

@@ -138,12 +138,12 @@ def _predicate_lines(program: Program) -> Iterator[str]:
     derived: dict[str, list[str]] = {}
     for number, rule in enumerate(program.rules, 1):
         derived.setdefault(rule.head.predicate, []).append(str(number))
-    stated = {fact.predicate for fact in program.facts}
+    with_facts = {fact.predicate for fact in program.facts}
     imported = {transfer.predicate for transfer in program.imports}
     width = max((len(_signature(item)) for item in program.predicates.values()), default=0)
     for predicate in program.predicates.values():
         sources = [
-            *(["stated"] if predicate.name in stated else []),
+            *(["stated"] if predicate.name in with_facts else []),
             *(["imported"] if predicate.name in imported else []),
             *([_rules(derived[predicate.name])] if predicate.name in derived else []),
         ]

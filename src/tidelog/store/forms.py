@@ -30,7 +30,7 @@ from tidelog.temporal.temporal import TimeState
 class BatchId(NamedTuple):
     """A transaction as its sender counts it: the application, and the number, which only grows.
 
-    `stream` tells one stream of an application from another, whose numbers begin again; empty if unknown.
+    `stream` distinguishes the streams of an application, whose numbers begin again; empty if unknown.
     """
 
     app: str

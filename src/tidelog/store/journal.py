@@ -51,7 +51,7 @@ from tidelog.store.json_forms import (
     surroundings_to_json,
     with_rules,
 )
-from tidelog.store.snapshot import ASKED, asked_of, asked_to_json
+from tidelog.store.snapshot import KEPT_QUERY, kept_query_of, kept_query_to_json
 from tidelog.store.state_checks import check_program
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Timeline
@@ -268,7 +268,7 @@ class StoreJournal:
             if self._is_durable:
                 durable.sync(self._descriptor)
         except BaseException:
-            # After a fault of `sync` it is unknown what is on the disk, and another `sync` does not tell.
+            # After a fault of `sync` it is unknown what is on the disk, and another `sync` does not find out.
             self._is_broken = is_written
             self._cut()
             raise
@@ -336,14 +336,14 @@ SHAPES = {
             "batch": BATCH,
         },
     ),
-    KEEP: fields({"asked": ASKED}),
+    KEEP: fields({"asked": KEPT_QUERY}),
     FORGET: fields({"name": text}),
 }
 FEW = 32  # rows that are written one by one: more are faster as columns
 
 
 def change_record(
-    stated: Update,
+    update: Update,
     times: TimedUpdate,
     before: Program,
     after: Program,
@@ -353,7 +353,7 @@ def change_record(
 ) -> bytes:
     """A transaction that leads from one program to another."""
     form: dict[str, Any] = {"is": CHANGE, "commit": commits}
-    for sign, facts in (("-", stated.removed), ("+", stated.added)):
+    for sign, facts in (("-", update.removed), ("+", update.added)):
         if facts:
             form[sign] = {name: _rows_to_json(rows, dictionary) for name, rows in facts.items()}
     for sign, timed in (("-", times.removed), ("+", times.added)):
@@ -361,7 +361,7 @@ def change_record(
             form[f"{sign} times"] = [[name, *_timed_to_json(rows, dictionary)] for name, rows in timed]
     if times.advance is not None:
         form["advance"] = interval_to_json(times.advance)
-    for sign, rules in (("- rules", stated.rules_removed), ("+ rules", stated.rules_added)):
+    for sign, rules in (("- rules", update.rules_removed), ("+ rules", update.rules_added)):
         if rules:
             form[sign] = [rule_to_json(rule) for rule in rules]
     if after is not before:
@@ -371,14 +371,14 @@ def change_record(
     return _written(form)
 
 
-def keep_record(asked: KeptQuery) -> bytes:
+def keep_record(query: KeptQuery) -> bytes:
     """That a query is kept from now on."""
-    return _written({"is": KEEP, "asked": asked_to_json(asked)})
+    return _written({"is": KEEP, "asked": kept_query_to_json(query)})
 
 
-def forget_record(asked: KeptQuery) -> bytes:
+def forget_record(query: KeptQuery) -> bytes:
     """That a query is kept no longer."""
-    return _written({"is": FORGET, "name": asked.name})
+    return _written({"is": FORGET, "name": query.name})
 
 
 def _written(form: Mapping[str, Any]) -> bytes:
@@ -412,7 +412,7 @@ class RecordContent:
     @property
     def asked(self) -> KeptQuery:
         """The query that is kept."""
-        return asked_of(self._form["asked"])
+        return kept_query_of(self._form["asked"])
 
     @property
     def name(self) -> str:

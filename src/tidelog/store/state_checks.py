@@ -1,7 +1,8 @@
 """Whether what a file says can be the state of a reasoner: rules, and numbers of values, rows and times.
 
-Checksums find what a disk has changed. What somebody has written with checksums that are right is looked at
-here, before an engine or a kernel is given it. Every function raises `FormError` with what is wrong.
+Checksums find what a disk has changed. Files that were written with the right checksums, but other content,
+are checked here before their content goes to an engine or a kernel. Every function raises `FormError` with
+what is wrong.
 """
 
 from __future__ import annotations
@@ -195,19 +196,19 @@ def _check_expression(expression: Expression, what: str) -> None:
             _check_expression(argument, what)
 
 
-def check_asked(asked: KeptQuery, program: Program) -> None:
+def check_asked(query: KeptQuery, program: Program) -> None:
     """Check a live or prepared query."""
     check_rule(
-        asked.query.rule, {name: each.arity for name, each in program.predicates.items()}, "a kept query"
+        query.query.rule, {name: each.arity for name, each in program.predicates.items()}, "a kept query"
     )
-    head = [term for term in asked.query.rule.head.terms if isinstance(term, Variable)]
-    require(set(asked.parameters) <= set(head), "a kept query has parameters that it does not use")
+    head = [term for term in query.query.rule.head.terms if isinstance(term, Variable)]
+    require(set(query.parameters) <= set(head), "a kept query has parameters that it does not use")
 
 
-def arities_of(program: Program, asked: Iterable[KeptQuery]) -> dict[str, int]:
+def arities_of(program: Program, queries: Iterable[KeptQuery]) -> dict[str, int]:
     """Return the columns of all relations that a program and kept queries need, auxiliary ones too."""
     arities = {name: each.arity for name, each in program.predicates.items()}
-    for rule in split_rules((*program.rules, *(each.rule for each in asked))):
+    for rule in split_rules((*program.rules, *(each.rule for each in queries))):
         atoms = (rule.head, *(temporary_relations(rule) if rule.aggregations else ()))
         arities |= {atom.predicate: len(atom.terms) for atom in atoms}
     return arities

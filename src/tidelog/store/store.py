@@ -33,8 +33,8 @@ from tidelog.store.snapshot import Snapshot
 #
 # `switch` goes to the disk, twice, before anything is deleted that the superblock named before. `confirm` is
 # left to the operating system, so that a commit costs no second wait for the disk: after the death of a
-# process all of it is there, after a power cut perhaps less. Only what is on the disk already is confirmed,
-# so that no more is expected of a journal than it must hold.
+# process all of it exists, after a power cut perhaps less. Only what is on the disk already is confirmed, so
+# that no more is expected of a journal than it must hold.
 
 NAME = "superblock.tide"
 VERSION = 3

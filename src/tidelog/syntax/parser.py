@@ -239,7 +239,7 @@ def parse(source: SourceText) -> DocumentNode:
 def parse_with_errors(source: SourceText) -> DocumentNode:
     """The tree of what can be read of a program, and its syntax errors, for callers that check further.
 
-    A statement that only lacks its full stop is there.
+    A statement that only lacks its full stop is included.
     """
     # Trees have no cycles: looking for some while a large one grows takes a third of the time.
     was_enabled = gc.isenabled()

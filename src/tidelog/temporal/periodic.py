@@ -448,7 +448,7 @@ GROWTH, SWEPT_FROM = 2, 4096
 
 
 def looked_back(program: Program) -> Mapping[str, Fraction | None]:
-    """How far back rules look at each predicate; None if unbounded, for predicates without times only.
+    """Return how far back rules read each predicate; None if unbounded, for predicates without times only.
 
     Raises ProgramError if a rule looks ahead, or back without bound at temporal facts.
     """

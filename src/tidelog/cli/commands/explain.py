@@ -288,8 +288,8 @@ def explain(options: Namespace) -> int:
 
 def _check(options: Namespace) -> None:
     """Raise UsageError if options are missing, incompatible or out of range."""
-    asked = (options.query, options.why_not, options.what_if)
-    if sum(each is not None for each in asked) != 1:
+    requested = (options.query, options.why_not, options.what_if)
+    if sum(each is not None for each in requested) != 1:
         raise UsageError("explain takes one of QUERY, --why-not FACT and --what-if CHANGES")
     form = format_of(options)
     if options.query is None and form not in ("text", "json"):

@@ -107,8 +107,8 @@ def _rewritten(program: Program, name: str, query: Query | None, messages: Messa
     if not queries:
         messages.say("nothing is asked for, so nothing is rewritten: give a --query")
         return resolved(program, name, None, "rewritten")
-    stated = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
-    options = MagicOptions(frozenset(stated), expected_growth(ProgramStatistics(program)))
+    explicit = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
+    options = MagicOptions(frozenset(explicit), expected_growth(ProgramStatistics(program)))
     made = rewrite(
         program.rules, [_answering(each, position) for position, each in enumerate(queries, 1)], options
     )

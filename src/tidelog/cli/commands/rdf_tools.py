@@ -91,15 +91,15 @@ def _statements(work: LoadedProgram) -> list[pa.Table]:
     return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in known]
 
 
-def _form(answer: Answer, asked: str | None) -> str:
+def _form(answer: Answer, requested: str | None) -> str:
     """The format of an answer; a usage error if it cannot have the requested one."""
     if answer.is_graph:
-        if asked not in (None, *GRAPHS):
-            raise UsageError(f"a graph cannot be written as {asked}", "choose --format nt or ttl")
-        return asked or GRAPHS[0]
-    if asked in GRAPHS:
-        raise UsageError(f"rows cannot be written as {asked}", "choose --format table, csv, tsv or json")
-    return "text" if answer.is_truth and asked in (None, "table") else asked or "table"
+        if requested not in (None, *GRAPHS):
+            raise UsageError(f"a graph cannot be written as {requested}", "choose --format nt or ttl")
+        return requested or GRAPHS[0]
+    if requested in GRAPHS:
+        raise UsageError(f"rows cannot be written as {requested}", "choose --format table, csv, tsv or json")
+    return "text" if answer.is_truth and requested in (None, "table") else requested or "table"
 
 
 def _print_table(answer: Answer) -> None:

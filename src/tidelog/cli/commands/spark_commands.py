@@ -30,7 +30,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.updates import STANDARD_INPUT
-from tidelog.cli.work import HEADERS, faults_of, parameters, told_of_nulls
+from tidelog.cli.work import HEADERS, describe_nulls, faults_of, parameters
 from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
@@ -117,7 +117,7 @@ def run(options: Namespace) -> int:
         if options.stats is not None:
             facts = {name: derived[name].count() for name in derived}
         for query in program.queries:
-            answers = given.query(frames, _body(query.text), "skip", _told_before)[ANSWERS]
+            answers = given.query(frames, _body(query.text), "skip", _ignore_warnings)[ANSWERS]
             results.append(_result(query_name(query.text), answers, "query"))
         skipped = _report_rejects(files, derived, options, messages)
     if results:
@@ -136,8 +136,8 @@ def query(options: Namespace) -> int:
     form.check_mixed()
     check_printable(1, form)
     program, messages = _program(options), Messages(options.quiet)
-    asked = needed_for(resolved(options.query, program), program)
-    files = _files(options, program, asked)
+    needed_program = needed_for(resolved(options.query, program), program)
+    files = _files(options, program, needed_program)
     given, frames = replace(files.given, mixed=form.mixed), files.frames
     _warn(given, options, messages)
     given.check_one_task(frames, "a query")
@@ -256,7 +256,7 @@ def _warn(given: BoundProgram, options: Namespace, messages: Messages) -> None:
     messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
 
 
-def _told_before(doubts: object) -> None:
+def _ignore_warnings(warnings: object) -> None:
     """Print nothing: queries of the program are checked with its rules."""
 
 
@@ -303,10 +303,10 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
     Spark rejects most of them as it reads files, and tasks some that only they understand.
     """
     for shown, column, rows in files.left_out():
-        messages.say(told_of_nulls(shown, column, Nulls.DROP_ROW.value, rows))
+        messages.say(describe_nulls(shown, column, Nulls.DROP_ROW.value, rows))
     for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
         if is_counted_apart(row["nulls"]):
-            messages.say(told_of_nulls(*row))
+            messages.say(describe_nulls(*row))
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
         return 0
@@ -447,7 +447,7 @@ def _follow(
             batches.messages.say("interrupted while waiting: the stream ends here")
         except Exception:
             if faults:
-                batches.tell_failure()
+                batches.report_failure()
                 raise faults[0] from None
             raise
     return worst
@@ -510,7 +510,7 @@ class BatchReport:
         self.seconds.append(seconds)
         self.messages.say(f"batch {batch_id}: {changes.delta}  {duration(seconds)}")
 
-    def tell_failure(self) -> None:
+    def report_failure(self) -> None:
         """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         self.messages.say(f"stopped after {counted(done, 'batch', 'batches')}: the next one failed")

@@ -184,7 +184,7 @@ def _take_all(work: LoadedProgram, updates: Updates, commits: Commits) -> int:
             return worst
         except TidelogError as error:
             if not work.options.keep_going or isinstance(error, Interrupted):
-                commits.tell_failure(work)
+                commits.report_failure(work)
                 raise
             work.messages.diagnose(error.diagnostics)
             worst = max(worst, error.exit_code)
@@ -244,7 +244,7 @@ class Commits:
         rules.clear()
         rules.update({**new, **kept})
 
-    def tell_failure(self, work: LoadedProgram) -> None:
+    def report_failure(self, work: LoadedProgram) -> None:
         """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         work.messages.say(f"stopped after {counted(done, 'commit')}: the next one failed")
@@ -307,7 +307,7 @@ def _applied(tally: Tally) -> str:
 
 
 def _marked(tally: Tally, keeps_closures: bool) -> str:
-    """How many updates were marked, why others were not, and what marking costs elsewhere.
+    """Return how many updates were marked, why others were not, and whether marking keeps closures by rules.
 
     >>> from tidelog.engine.events import MarkingDecided
     >>> made = {MarkingDecided(True, "it pays"): 3, MarkingDecided(False, "few facts"): 1}

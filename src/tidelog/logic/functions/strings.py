@@ -161,7 +161,7 @@ def after(whole: Value, part: Value) -> Result:
 
 
 def _partition(text: str, part: str) -> tuple[str, bool, str]:
-    """What stands before the part, whether it is there, and what stands after."""
+    """Return the text before the part, whether it occurs, and the text after it."""
     place = text.find(part)
     return (text[:place], True, text[place + len(part) :]) if place >= 0 else ("", False, "")
 
