@@ -157,25 +157,25 @@ class RuleChanges:
     def outcome(self) -> RuleOutcome:
         """Return what the changes do: rules are deleted, then missing ones added; a rule in both stays."""
         known = Rules(self.before)
-        gone: dict[int, Rule] = {}
+        deleted: dict[int, Rule] = {}
         missing = []
         for wanted in self.wanted:
             found = known.find(wanted)
-            gone.update((id(rule), rule) for rule in found)
+            deleted.update((id(rule), rule) for rule in found)
             if not found:
                 missing.append(_not_there(wanted, self.before))
         added: list[Rule] = []
         for written in self.written:
             found = known.find(written)
             for rule in found:
-                gone.pop(id(rule), None)
+                deleted.pop(id(rule), None)
             if not found:
                 known.add(written)
                 added.append(written)
         rules = self.before
-        if gone or added:
-            rules = (*(rule for rule in rules if id(rule) not in gone), *added)
-        return RuleOutcome(rules, tuple(gone.values()), tuple(added), tuple(missing))
+        if deleted or added:
+            rules = (*(rule for rule in rules if id(rule) not in deleted), *added)
+        return RuleOutcome(rules, tuple(deleted.values()), tuple(added), tuple(missing))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def taken_files(checkpoint: Path) -> set[str]:
 
 
 def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: int) -> list[Path]:
-    """Return the files that Spark will read next, as far as they are there: the oldest first."""
+    """Return the files that Spark will read next, as far as they exist: the oldest first."""
     taken = taken_files(checkpoint)
     found = []
     for path in folder.iterdir():
@@ -221,7 +221,7 @@ class RunningStreams:
     # ---- until it ends
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end, or so many seconds; return whether the stream has ended, raise what ended it."""
+        """Wait for the end, or the timeout; return whether the stream has ended, raise what ended it."""
         try:
             ended = self._query.awaitTermination(*(() if seconds is None else (seconds,)))
         except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
@@ -374,7 +374,7 @@ class BatchPublisher:
         return TimedRecords(reasoner.time, *parts) if stream.times else Records(*parts)
 
     def _peek(self) -> Update | None:
-        """Return the facts that the next batch changes, if its files are there; None if that is not known."""
+        """Return the facts that the next batch changes, if its files exist; None if that is not known."""
         from tidelog.pipeline.stream_sources import IncomingRecords, endings_of
 
         stream = self.streams[0]

@@ -115,7 +115,7 @@ class Records:
         self._ranks: list[npt.NDArray[np.int32]] = []
         self._positions: list[Positions] = []
         self._ignores_missing = ignores_missing
-        self.place = "<stream>"  # of the records that are read, as messages tell it
+        self.place = "<stream>"  # of the records that are read, as messages name it
         self.tally = RecordCounts(order=highest)
 
     def gather(self, batch: Batch, positions: Positions) -> None:

@@ -103,7 +103,7 @@ class IncomingStream:
         return self.stream.event_time is not None and self.stream.event_time not in self.shape.names
 
     def _event_of(self, names: Sequence[str]) -> str | None:
-        """Return the column of messages, beside their values, that is the event time."""
+        """Return the column of messages, in addition to their values, that is the event time."""
         event = self.stream.event_time
         return event if self._has_own_event and event in names else None
 
@@ -390,7 +390,7 @@ class IncomingRecords:
         if len(addresses) > 1:
             known = [F.lit(each) for pair in addresses.items() for each in pair]
             place = F.coalesce(F.element_at(F.create_map(*known), F.col(FILE)), F.lit(0)).cast(_LONG)
-        # Parts of a file are read in their order, so that such numbers tell which record came first.
+        # Parts of a file are read in their order, so that such numbers show which record came first.
         number = F.col(_NUMBER) if _NUMBER in types else F.monotonically_increasing_id()
         event = F.expr(f"CAST(NULL AS {_SECONDS.simpleString()})")
         if _EVENT in types:

@@ -274,9 +274,9 @@ class IcebergTables:
         """Remove snapshots that are not named from a table's metadata, and metadata that it does not name."""
         current = table.current_snapshot()
         keep = named | ({current.snapshot_id} if current else set())
-        gone = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in keep]
-        if gone:
-            table.maintenance.expire_snapshots().by_ids(gone).commit()
+        expired = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in keep]
+        if expired:
+            table.maintenance.expire_snapshots().by_ids(expired).commit()
             table.refresh()
         wanted = {table.metadata_location}
         for snapshot in table.metadata.snapshots:

@@ -264,10 +264,10 @@ class Publication:
         schema = base.schema if base else published_schemas.normal(inserted.schema)  # type: ignore[union-attr]
         empty = schema.empty_table()
         new = data_files.fitted(inserted, schema) if inserted is not None else empty
-        gone = data_files.fitted(deleted, schema) if deleted is not None else empty
+        deletions = data_files.fitted(deleted, schema) if deleted is not None else empty
         folder = self._prepared(table)
         before = tuple(file for file in self._before(table).values() if file.rows)
-        kept, rest, removed = self._without(folder, before, schema, gone, table)
+        kept, rest, removed = self._without(folder, before, schema, deletions, table)
         added = list(rest)
         if new.num_rows:
             added += data_files.written(folder, f"part-{self.run}", new)
@@ -275,7 +275,7 @@ class Publication:
         content, is_merged = self._merged(folder, content, schema)
         changes = None
         if rest or is_merged:
-            changes = self._change_files(table, schema, new, gone)
+            changes = self._change_files(table, schema, new, deletions)
         plan = TablePlan(table, schema, tuple(content) or self._empty(table, schema), changes)
         self._plan(plan, new.num_rows, removed)
 
@@ -309,22 +309,22 @@ class Publication:
         folder: StorageFolder,
         before: tuple[TableFile, ...],
         schema: pa.Schema,
-        gone: pa.Table,
+        deletions: pa.Table,
         table: str,
     ) -> tuple[list[TableFile], list[str], int]:
         """Return the files without any of the rows, the new files with the rest of others, and the count."""
-        if not gone.num_rows:  # else each file would have to be read for rows that are only inserted
+        if not deletions.num_rows:  # else each file would have to be read for rows that are only inserted
             return list(before), [], 0
         kept: list[TableFile] = []
         rest: list[str] = []
         removed = 0
-        is_found = np.zeros(gone.num_rows, dtype=bool)
+        is_found = np.zeros(deletions.num_rows, dtype=bool)
         for file in before:
-            mask = data_files.may_hold(file, gone)
+            mask = data_files.may_hold(file, deletions)
             if not mask.any():
                 kept.append(file)
                 continue
-            some = gone.filter(pa.array(mask))
+            some = deletions.filter(pa.array(mask))
             deletion = data_files.Deletion(folder, file, schema, some)
             if not deletion.count:
                 kept.append(file)
@@ -333,7 +333,7 @@ class Publication:
             removed += deletion.count
             rest += deletion.rest(f"part-{self.run}")
         if not is_found.all():
-            row = data_files.shown_row(gone, ~is_found)
+            row = data_files.shown_row(deletions, ~is_found)
             message = f"`{table}` does not have a row that is to be deleted: {row}"
             help_line = "what is published differs from what the job knows: publish the table anew"
             raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
@@ -356,13 +356,13 @@ class Publication:
         return [*left, *(data_files.described(folder, path, schema) for path in merged)], True
 
     def _change_files(
-        self, table: str, schema: pa.Schema, new: pa.Table, gone: pa.Table
+        self, table: str, schema: pa.Schema, new: pa.Table, deletions: pa.Table
     ) -> tuple[TableFile, ...]:
         folder = self.tables.changes_folder(table)
         with_kinds = published_schemas.columns_of_changes(schema)
         parts = [
             pa.Table.from_arrays([*rows.columns, pa.repeat(kind, rows.num_rows)], schema=with_kinds)
-            for rows, kind in ((new, INSERT), (gone, DELETE))
+            for rows, kind in ((new, INSERT), (deletions, DELETE))
             if rows.num_rows
         ]
         if not parts:

@@ -169,8 +169,8 @@ class Published:
         (folder, here), (_, there) = self._paths(table, one), self._paths(table, other)
         parts = []
         for paths, others in ((here, there), (there, here)):
-            gone = set(others)
-            files = [folder.path(path) for path in paths if path not in gone]
+            other_paths = set(others)
+            files = [folder.path(path) for path in paths if path not in other_paths]
             if files:
                 known = pads.dataset(
                     files, schema=found.schema, format="parquet", filesystem=folder.filesystem

@@ -284,11 +284,11 @@ def change_counts(folder: StorageFolder, paths: Iterable[str]) -> tuple[int, int
             for batch in pq.ParquetFile(stream).iter_batches(columns=[CHANGE_TYPE]):
                 kinds = batch.column(0)
                 added = pc.sum(pc.equal(kinds, "insert")).as_py() or 0
-                gone = pc.sum(pc.equal(kinds, "delete")).as_py() or 0
-                if added + gone != batch.num_rows:
+                removed = pc.sum(pc.equal(kinds, "delete")).as_py() or 0
+                if added + removed != batch.num_rows:
                     message = f"`{CHANGE_TYPE}` has values other than `insert` and `delete`"
                     raise DataError(Diagnostic(codes.WRONG_FILE, message, place=folder.location(path)))
-                inserted, deleted = inserted + added, deleted + gone
+                inserted, deleted = inserted + added, deleted + removed
     return inserted, deleted
 
 
@@ -378,14 +378,14 @@ class Deletion:
     A file of ordinary size is read once; a larger one twice, a part at a time.
     """
 
-    def __init__(self, folder: StorageFolder, file: TableFile, schema: pa.Schema, gone: pa.Table) -> None:
+    def __init__(self, folder: StorageFolder, file: TableFile, schema: pa.Schema, deleted: pa.Table) -> None:
         """Find the rows."""
         self._folder, self._file, self._schema = folder, file, schema
         self._parts: list[pa.Table] = []
         self._masks: list[Any] = []
-        self.is_found = np.zeros(gone.num_rows, dtype=bool)  # which of the rows to delete are in the file
+        self.is_found = np.zeros(deleted.num_rows, dtype=bool)  # which of the rows to delete are in the file
         for part in self._read():
-            mask, is_found = found_in(part, gone)
+            mask, is_found = found_in(part, deleted)
             self._masks.append(mask)
             self.is_found |= is_found
             if file.rows <= ROWS:

@@ -246,31 +246,31 @@ class KeptQueries:
         self._is_full = True
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._queries, frozenset()))
 
-    def resume(self, kept_query: Iterable[KeptQuery], program: Program) -> None:
+    def resume(self, queries: Iterable[KeptQuery], program: Program) -> None:
         """Keep these queries of a materialised program, their answers included."""
         self._is_full = True
-        self._queries = {each.name: each for each in kept_query}
+        self._queries = {each.name: each for each in queries}
         self.kept = self._rewritten(program, self._queries, frozenset())
         self.define(self.kept)
 
     # ---- rewriting
 
     def _rewritten(
-        self, program: Program, kept_query: Mapping[str, KeptQuery], explicit: Collection[str]
+        self, program: Program, queries: Mapping[str, KeptQuery], explicit: Collection[str]
     ) -> KeptProgram:
         """Return what is to be maintained for queries."""
         if self._is_full:
-            rules = tuple(each.rule for each in kept_query.values() if not each.parameters)
+            rules = tuple(each.rule for each in queries.values() if not each.parameters)
             return KeptProgram(rules, arities={rule.head.predicate: len(rule.head.terms) for rule in rules})
-        if not kept_query:
+        if not queries:
             return KeptProgram()
         derived = program.derived
         with_facts = frozenset(explicit) & derived | {name for name in derived if self._size(name)}
-        rules = tuple(each.rule for each in kept_query.values())
-        rules += tuple(rule for each in kept_query.values() for rule in _sharing(each, program, with_facts))
+        rules = tuple(each.rule for each in queries.values())
+        rules += tuple(rule for each in queries.values() for rule in _sharing(each, program, with_facts))
         if BOTTOM in program.predicates:
             rules = (*rules, Rule(Atom(KEPT_BOTTOM, ()), (Atom(BOTTOM, ()),)))
-        bindings = {each.bindings: len(each.parameters) for each in kept_query.values() if each.parameters}
+        bindings = {each.bindings: len(each.parameters) for each in queries.values() if each.parameters}
         rewritten = rewrite(program.rules, rules, MagicOptions(with_facts, self._cost, frozenset(bindings)))
         arities = {**arities_of(rewritten), **bindings}
         return KeptProgram(rewritten.rules, frozenset(rewritten.seeds), arities, with_facts)

@@ -70,9 +70,9 @@ FAITHFUL: Final = frozenset(
 )
 
 
-# What applying a change costs beside what it reads, as measured: see docs/decisions/0066.
+# What applying a change costs in addition to what it reads, as measured: see docs/decisions/0066.
 COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
-FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of its share in what is derived
+FOLLOWED: Final = 50  # facts read for each one deleted, as a multiple of its share in what is derived
 # Frames by predicate, or one for several predicates; `check` takes schemas, too.
 Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
 

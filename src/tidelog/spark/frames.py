@@ -351,7 +351,7 @@ class Observed:
         self._nulls = list(nulls)
 
     def of_tasks(self, rows: DataFrame, shared: SharedColumns) -> DataFrame:
-        """Return rows among which each task has one that tells what it has counted."""
+        """Return rows among which each task has one with what it has counted."""
         told = F.when(F.col(TAG) == COUNTS, F.col(quoted(shared.of[COUNTS][0])))
         return rows.observe(self._observation, F.collect_list(told).alias(COUNTS))
 
@@ -401,7 +401,7 @@ def filled(columns: Mapping[str, str], types: Mapping[str, spark_types.DataType]
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of several frames, by a plan that is low: Spark looks at all of it with each step."""
+    """Return the rows of several frames, by a plan that is low: Spark traverses all of it with each step."""
     if len(frames) == 1:
         return frames[0]
     middle = len(frames) // 2
@@ -559,7 +559,7 @@ def _folder(path: str) -> Path:
 
 
 def fetch_few(frame: DataFrame, most: int) -> Any | None:
-    """Return the rows of a frame, at once; None if there are more than so many."""
+    """Return the rows of a frame, at once; None if there are more than a limit."""
     table = frame.limit(most + 1).toArrow()
     return table if table.num_rows <= most else None
 

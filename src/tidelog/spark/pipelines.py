@@ -109,7 +109,7 @@ def _declared(program: Program, inputs: Mapping[str, Source]) -> dict[str, spark
     for name in inputs:
         predicate = program.find(name)
         if predicate is None:
-            found[name] = spark_types.StructType()  # which is told with all other faults of inputs
+            found[name] = spark_types.StructType()  # which is reported with all other faults of inputs
             continue
         faults += _undeclared(predicate)
         types = map(spark_type, inferred.schema(predicate))

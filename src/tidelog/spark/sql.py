@@ -56,7 +56,7 @@ def register(session: SparkSession, name: str = NAME) -> None:
 
 @dataclass
 class AnalysedCall(AnalyzeResult):
-    """What Spark is told of a call, and what its task does."""
+    """What Spark knows of a call, and what its task does."""
 
     evaluate: Callable[[list[Any]], Iterator[tuple[Any, ...]]] | None = None
 
@@ -151,7 +151,7 @@ def _tables(
 
 @dataclass(frozen=True)
 class _Call:
-    """A program, its inputs, all of one table, and the output that is asked for."""
+    """A program, its inputs, all of one table, and the requested output."""
 
     given: BoundProgram
     output: OutputSchema

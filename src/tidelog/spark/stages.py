@@ -531,7 +531,7 @@ def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]
 
 
 def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
-    """Return the predicates that are asked for."""
+    """Return the requested predicates."""
     if outputs is None:
         return [program.predicates[name] for name in program.output_predicates if name != BOTTOM]
     found, faults = [], []

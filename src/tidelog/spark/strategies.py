@@ -1,6 +1,6 @@
 """Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
 
-`choose` decides on the driver, from what is asked for, the settings of the session and the size of the inputs
+`choose` decides on the driver, from what is requested, the settings of the session and the size of the inputs
 (`budget` is the memory of a task). `MemoryLimit.within` sees to it in the task that it takes no more, and
 says otherwise how many tasks would do; `MemoryWatch` measures. Sizes are bytes of the anonymous memory of a
 Python worker, in which a task runs.
@@ -41,8 +41,8 @@ ASSUMED: Final = 4 << 30  # of a task, where no setting says anything and its ma
 # Bytes that a task takes for each byte of its inputs: measured, see docs/spark-at-scale.md.
 PER_BYTE: Final = 8.0
 NEAR: Final = 0.9  # of the memory that a task may take: it ends before it has all of it
-PERIOD: Final = 0.01  # seconds between two looks at the memory that is used
-MARGIN: Final = 32 << 20  # that is left below a limit of Spark's own, so that an error can be told
+PERIOD: Final = 0.01  # seconds between two checks of the memory that is used
+MARGIN: Final = 32 << 20  # that is left below a limit of Spark's own, so that an error can be reported
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?")
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DIVIDED: Final = 8  # tasks up to which the memory of each was measured to fall with their square root
@@ -61,7 +61,7 @@ class MemoryBudget:
     is_shared: bool = False  # by all tasks: there is one machine
 
     def tasks_for(self, need: int) -> int | None:
-        """Return how few tasks can take what needs so many bytes in one; None if no number of them can."""
+        """Return how few tasks can take what needs `need` bytes in one; None if no number of them can."""
         if need <= self.size:
             return 1
         return None if self.is_shared else divided_by(need / self.size)
@@ -112,7 +112,7 @@ def budget(setting: Setting) -> MemoryBudget:
 
 
 def _overhead(setting: Setting, master: str) -> int | None:
-    """Return what a container has beside the heap; outside of containers nothing is set aside by default."""
+    """Return what a container has besides the heap; outside of containers nothing is set aside by default."""
     known = _bytes(setting, OVERHEAD, "", unit="m")
     factor = FACTORS.get(master.partition(":")[0])
     if known is not None or factor is None:
@@ -147,8 +147,8 @@ class MemoryWatch:
     """Limits what this process maps, again and again, so that it takes no more than so many bytes. Mutable.
 
     The system limits what is mapped, which may be much more than what is used: allocators and tables reserve
-    memory that they never touch. So a thread looks at what is used, and allows as much more as is left.
-    Tables, which may reserve much in a moment, have that looked at when they are refused.
+    memory that they never touch. So a thread checks what is used, and allows as much more as is free.
+    Tables, which may reserve much in a moment, have that checked when they are refused.
     """
 
     def __init__(self, size: int) -> None:
@@ -160,7 +160,7 @@ class MemoryWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """In the block, look at what is used while the limit is on."""
+        """In the block, check what is used while the limit is on."""
         thread = Thread(target=self._keep_looking, daemon=True)
         before = REFUSAL.answer
         REFUSAL.answer = self._look
@@ -311,7 +311,7 @@ class MemoryLimit:
         return Diagnostic(codes.NO_MEMORY, message, help=self._advice(wanted if read.rows else 0))
 
     def _advice(self, tasks: int) -> str:
-        """Return what to do, with so many tasks or, if these are none, without dividing the facts."""
+        """Return what to do, with a number of tasks or, if these are none, without dividing the facts."""
         more = f"give each task more memory, by `{TASK_MEMORY}`"
         if self.told:
             more = f"{more}, which is now {self.told}"
@@ -370,7 +370,7 @@ def choose(
     columns: Mapping[str, int],
     time: TimeSettings = USUAL,
 ) -> StrategyChoice:
-    """Choose from what is asked for, the settings of the session, and how large the inputs are, about.
+    """Choose from what is requested, the settings of the session, and how large the inputs are, about.
 
     `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
     """
@@ -415,7 +415,7 @@ def _asked(session: Any) -> str:
 
 
 def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> StrategyChoice:
-    """Choose as few tasks as take inputs of so many bytes."""
+    """Choose as few tasks as can take the inputs."""
     allowed = budget(partial(_setting, session))
     need = int(PER_BYTE * (size or 0))
     tasks = allowed.tasks_for(need)
@@ -455,7 +455,7 @@ def _check(check: Callable[[Program], None], program: Program) -> None:
 
 
 def _check_slots(session: Any, tasks: int) -> None:
-    """Raise why so many tasks cannot run at once."""
+    """Raise why this number of tasks cannot run at once."""
     if _setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         message = "tasks that exchange facts run all at once, for which dynamic allocation has no executors"
         raise _error(message, "set spark.dynamicAllocation.enabled=false, or leave out `partitions`")
@@ -468,7 +468,7 @@ def _check_slots(session: Any, tasks: int) -> None:
 
 
 def limit_of(session: Any, program: Program, tasks: int) -> MemoryLimit:
-    """Return what each of so many tasks may take, and what an error says that it does not suffice."""
+    """Return what each of these tasks may take, and what an error says that it does not suffice."""
     allowed = budget(partial(_setting, session))
     undivided = ""
     try:
@@ -502,7 +502,7 @@ def _setting(session: Any, key: str, otherwise: str) -> str:
 def _data_bytes(
     frames: Iterable[Any], sizes: Mapping[str, int] | None, columns: Mapping[str, int]
 ) -> int | None:
-    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if it is not known."""
+    """Return the size of inputs: from their rows, else as Catalyst estimates it; None if it is not known."""
     if sizes is not None:
         return sum(rows * columns.get(name, 1) * VALUE for name, rows in sizes.items())
     found = [estimate(frame) for frame in frames]

@@ -447,10 +447,10 @@ class RecordContent:
         """The program afterwards, if this is the one before."""
         if "program" not in self._form:
             return before
-        gone = [rule_of(form) for form in self._form.get("- rules", ())]
+        removed = [rule_of(form) for form in self._form.get("- rules", ())]
         added = tuple(rule_of(form) for form in self._form.get("+ rules", ()))
-        rules = _without(before.rules, gone)
-        same = not gone and not added
+        rules = _without(before.rules, removed)
+        same = not removed and not added
         program = with_rules(self._form["program"], before.rules if same else (*rules, *added))
         check_program(program)
         return program
@@ -463,9 +463,9 @@ def _check_arity(name: str, rows: Rows, program: Program) -> None:
         raise FormError(f"there is no predicate `{name}` of {counted(len(rows.columns), 'column')}")
 
 
-def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
+def _without(rules: tuple[Rule, ...], removed: list[Rule]) -> tuple[Rule, ...]:
     """Return the rules except the deleted ones, each of these once."""
-    left = list(gone)
+    left = list(removed)
     kept = []
     for rule in rules:
         if rule in left:

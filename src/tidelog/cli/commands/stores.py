@@ -275,10 +275,10 @@ def vacuum(options: Namespace) -> int:
     store.manifest()
     numbers = store.numbers()
     files, size = store.published.vacuum(options.keep)
-    gone = numbers[: -options.keep]
-    store.remove_rejects(gone)
+    expired = numbers[: -options.keep]
+    store.remove_rejects(expired)
     Messages(options.quiet).say(
-        f"removed {counted(len(gone), 'version')}, {counted(files, 'file')}, {size:,} bytes"
+        f"removed {counted(len(expired), 'version')}, {counted(files, 'file')}, {size:,} bytes"
     )
     return 0
 

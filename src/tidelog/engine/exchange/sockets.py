@@ -42,8 +42,8 @@ from tidelog.errors import Diagnostic, TidelogError, codes
 
 PATIENCE: Final = 60.0  # seconds
 BEATS: Final = 4  # heartbeats within the patience of others
-LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
-FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
+LOOK: Final = 0.2  # seconds between two checks of the limits while waiting
+FAREWELL: Final = 0.05  # seconds between two attempts to report a failure to others
 STEP: Final = 1 << 20  # bytes that are sent at once
 PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
 MAGIC: Final = b"tidelog1"
@@ -51,7 +51,7 @@ HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
 HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
 DIGEST: Final = 32
 DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
-WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
+WELCOME, LATE, STRANGER = range(3)  # replies to a newcomer
 
 Bytes = npt.NDArray[np.uint8]
 Connection = socket.socket | ssl.SSLSocket
@@ -305,7 +305,7 @@ class _Peer:
                 self.outgoing[0] = view[sent:]
 
     def receive(self) -> None:
-        """Receive what is there; raises ConnectionError at the end."""
+        """Receive what has arrived; raise ConnectionError at the end."""
         while True:
             try:
                 size = self.connection.recv_into(self._view[self._filled :])
@@ -407,7 +407,7 @@ class Mesh:
             self._looked = monotonic()
 
     def _leave(self) -> None:
-        """Tell all others that this task needs them no more, and read what they have sent meanwhile.
+        """Notify all others that this task needs them no more, and read what they have sent meanwhile.
 
         A connection that is closed before that loses what was sent last.
         """
@@ -420,7 +420,7 @@ class Mesh:
                         peer.receive()
 
     def fail(self, frame: Frame) -> None:
-        """Tell all others that this task has failed, as far as they still listen.
+        """Notify all others that this task has failed, as far as they still listen.
 
         A connection that is closed before all was received loses what was sent last: so others end it.
         """

@@ -354,7 +354,7 @@ class Table:
     def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
         """Insert rows; return how many were new."""
         if self.dead:
-            raise AssertionError("rows are only inserted where there are no tombstones")
+            raise AssertionError("rows are only inserted where none is dead")
         before = len(self)
         done = 0
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
