@@ -440,9 +440,6 @@ class _Facts:
     rows: int = 0
 
 
-# ---- tables
-
-
 @dataclass(frozen=True)
 class WrittenTables:
     """The tables that tasks have written: the files of each, below its folder, and the rows of each file."""
@@ -602,9 +599,6 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
     """Return the columns of a source in the types of a published table."""
     pairs = zip(columns, table.schema, strict=True)
     return [F.col(quoted(name)).cast(each.dataType).alias(each.name) for name, each in pairs]
-
-
-# ---- inputs
 
 
 def with_object_stores(session: SparkSession, settings: Settings) -> SparkSession:
