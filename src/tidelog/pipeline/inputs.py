@@ -447,7 +447,9 @@ def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder:
 
 def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]) -> bool:
     """Return whether an input differs from before, apart from when its files were written."""
-    return any(item.told != before[key].told if key in before else True for key, item in inputs.items())
+    return any(
+        item.comparable != before[key].comparable if key in before else True for key, item in inputs.items()
+    )
 
 
 class InputReader:

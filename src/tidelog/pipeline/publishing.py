@@ -166,8 +166,8 @@ def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
     found = []
     for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
         types = types_of_column(ColumnType(kind))
-        is_told = normal_type(arrow_type(Contents(types))) == field.type
-        found.append(types if is_told else frozenset())
+        is_known = normal_type(arrow_type(Contents(types))) == field.type
+        found.append(types if is_known else frozenset())
     return tuple(found)
 
 
@@ -341,7 +341,7 @@ def rebuild(state: StateStore, store: Store, before: Manifest, program: Program)
     done either if other facts follow than were published.
     """
     given = {name for name in program.predicates if name in before.origin.given}
-    if not _is_told(before, program, given):
+    if not _has_known_change(before, program, given):
         return False
     reasoner = state.begin(before.version, program)
     restore_types(reasoner, before, unpublished=False)
@@ -419,7 +419,7 @@ def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner)
         yield from from_python(table, types, tuple(table.column_names), RejectedRows(OnError.FAIL))
 
 
-def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
+def _has_known_change(before: Manifest, program: Program, given: set[str]) -> bool:
     heads = {rule.head.predicate for rule in program.rules}
     if program.timed or has_equality(program.predicates) or given & heads or not before.origin.given:
         return False

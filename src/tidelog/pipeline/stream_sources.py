@@ -53,7 +53,7 @@ from tidelog.spark.reading.source_rows import (
     shape_of,
 )
 from tidelog.spark.session import scratch_folder
-from tidelog.spark.shipping import Shipped, ship, telling
+from tidelog.spark.shipping import Shipped, ship, translated_errors
 
 FEW: Final = 1 << 16  # records of a batch that are fetched at once, rather than by files
 TAG: Final = "stream"
@@ -435,7 +435,7 @@ class IncomingRecords:
             F.concat_ws(",", *texts).alias("row"),
         )
         rejects = self.reading.rejects.select(*_WRITTEN).unionByName(own)
-        with telling():
+        with translated_errors():
             writer = rejects.write.mode("overwrite").option("header", True).option("escape", '"')
             writer.csv(str(folder.resolve()))
 
@@ -450,7 +450,7 @@ class IncomingRecords:
             return
         columns = self.reading.input.columns
         reading, faults = self.reading.input.reading(), RejectedRows(OnError.FAIL)
-        with telling():
+        with translated_errors():
             whole = fetch_few(self._taken(), FEW)
             for table in fetch_by_files(self._taken(), folder) if whole is None else [whole]:
                 self._note_event(table.column(_EVENT), table.column(_MOMENT))

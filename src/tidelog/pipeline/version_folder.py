@@ -70,7 +70,7 @@ class InputRecord:
     is_edited: bool = False  # whether facts of its predicate were changed in another way since
 
     @property
-    def told(self) -> InputRecord:
+    def comparable(self) -> InputRecord:
         """The same, apart from when its files were written and where rejected rows are."""
         return replace(self, files={}, rejects=None)
 

@@ -37,7 +37,7 @@ from tidelog.reasoner.explaining import MOST_ANSWERS
 from tidelog.rewrite.delete_rederive import MaintenanceProgram, NotMaintainable, afterwards, maintenance
 from tidelog.spark.frames import SPECIAL, Derived, quoted
 from tidelog.spark.schemas import NullSettings, share_columns
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 from tidelog.spark.stages import (
     ANSWERS,
     STRING,
@@ -97,8 +97,8 @@ def derive(
     """Return the frames that a program derives from others, by predicate. Nothing runs yet.
 
     Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
-    columns `start` and `end`, or `interval`, beside them say when a fact holds. One frame may hold the rows
-    of several predicates, `{("flight", "train"): connections}`: its column `predicate` tells them apart, and
+    columns `start` and `end`, or `interval`, next to them say when a fact holds. One frame may hold the rows
+    of several predicates, `{("flight", "train"): connections}`: its column `predicate` separates them, and
     it is read once.
     `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
     `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
@@ -181,7 +181,7 @@ def explain(
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = FactExplanation(fact, options, shared.of["explanation"][0])
     found = bound.rows(ask, frames, shared, OnError.FAIL, needed_for(query, bound.program))
-    with telling():
+    with translated_errors():
         (row,) = Derived(lambda: found, {}, shared).only("explanation", ["form"]).collect()
     return explanation_of(json.loads(row.form), bound.program)
 

@@ -40,7 +40,7 @@ from tidelog.spark.schemas import (
     share_columns,
 )
 from tidelog.spark.session import scratch_folder
-from tidelog.spark.shipping import Shipped, ship, telling
+from tidelog.spark.shipping import Shipped, ship, translated_errors
 from tidelog.spark.worker import (
     COLUMNS,
     COUNTS,
@@ -276,7 +276,7 @@ class Derived(Mapping[str, DataFrame]):
             layout = {name: tuple(each.values()) for name, each in self.layout.items()}
             rows = self._facts(self._rows, self._derived, with_passing=False)
             files = rows.mapInArrow(Shipped(WriteRows(target, TAG, layout)), FILES_SCHEMA)
-        with telling():
+        with translated_errors():
             return [(row.predicate, row.file, row.rows) for row in files.collect()]
 
     def _is_one_of(self, names: Sequence[str]) -> Any:
@@ -471,10 +471,10 @@ class Saving:
         """Write, and return how many rows there are of each predicate."""
         commit = CommitFiles(self.target, self.is_overwriting)
         try:
-            with telling():
+            with translated_errors():
                 rows = files.repartition(1).mapInArrow(Shipped(commit), FILES_SCHEMA).collect()
         except BaseException:
-            with telling():
+            with translated_errors():
                 one = files.sparkSession.range(1)
                 one.repartition(1).mapInArrow(Shipped(AbortFiles(self.target)), FILES_SCHEMA).collect()
             raise
@@ -615,5 +615,5 @@ def write_rows(frame: DataFrame, target: FileTarget) -> dict[str, int]:
     columns = tuple(str(place) for place, _ in enumerate(frame.columns))
     rows = frame.toDF(*columns).withColumn(TAG, F.lit(ROWS))
     files = rows.mapInArrow(Shipped(WriteRows(target, TAG, {ROWS: columns})), FILES_SCHEMA)
-    with telling():
+    with translated_errors():
         return {each.file: each.rows for each in files.collect()}

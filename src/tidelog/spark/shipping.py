@@ -44,7 +44,7 @@ _ONE: Final = re.compile(
 
 
 @contextmanager
-def telling() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield

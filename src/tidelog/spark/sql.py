@@ -49,7 +49,7 @@ def register(session: SparkSession, name: str = NAME) -> None:
     """
     ship(session, scratch_folder())
     limit = limit_of(session, EMPTY, 1)
-    limit = MemoryLimit(limit.size, limit.told, undivided=UNDIVIDED)
+    limit = MemoryLimit(limit.size, limit.source, undivided=UNDIVIDED)
     function: Any = F.udtf(_function(limit))
     session.udtf.register(name, function)
 
@@ -66,7 +66,7 @@ def _function(limit: MemoryLimit) -> type:
 
     It is a class that is pickled whole: processes of Spark may have no tidelog, and say so.
     """
-    analyse = Shipped(partial(_analysed_or_told, limit))
+    analyse = Shipped(partial(_analysed_or_error, limit))
 
     class Tidelog:
         def __init__(self, found: Any) -> None:
@@ -105,7 +105,7 @@ def analysed(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeAr
     return AnalysedCall(schema, withSinglePartition=True, select=columns, evaluate=call.evaluation(limit))
 
 
-def _analysed_or_told(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
+def _analysed_or_error(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
     """Return what is known of a call, or the text of what is wrong with it."""
     try:
         return analysed(limit, *arguments, **named)

@@ -56,7 +56,7 @@ class MemoryBudget:
     """What a task may take, and what says so; `limit` is None if only its machine limits it."""
 
     size: int
-    told: str
+    source: str
     limit: int | None = None
     is_shared: bool = False  # by all tasks: there is one machine
 
@@ -87,9 +87,9 @@ def _ratio(tasks: int) -> float:
 
 def budget(setting: Setting) -> MemoryBudget:
     """Return what the settings of a session say that each task may take."""
-    asked = _bytes(setting, TASK_MEMORY, "")
-    if asked is not None:
-        return MemoryBudget(asked, f"{shown(asked)} for each task ({TASK_MEMORY})", asked)
+    requested = _bytes(setting, TASK_MEMORY, "")
+    if requested is not None:
+        return MemoryBudget(requested, f"{shown(requested)} for each task ({TASK_MEMORY})", requested)
     master = setting("spark.master", "")
     local = re.match(r"local(?:\[(\d+|\*))?", master)
     for key, size, share in (
@@ -255,7 +255,7 @@ class MemoryLimit:
     """What a task may take, and what its error says if that does not suffice; sent to workers."""
 
     size: int | None = None  # else most of what its machine has left
-    told: str = ""  # what says so
+    source: str = ""  # what says so
     tasks: int = 1
     slots: int | None = None  # how many tasks can run at once, if that is known
     undivided: str = ""  # why more tasks do not help, if so
@@ -313,8 +313,8 @@ class MemoryLimit:
     def _advice(self, tasks: int) -> str:
         """Return what to do, with a number of tasks or, if these are none, without dividing the facts."""
         more = f"give each task more memory, by `{TASK_MEMORY}`"
-        if self.told:
-            more = f"{more}, which is now {self.told}"
+        if self.source:
+            more = f"{more}, which is now {self.source}"
         if not tasks:
             return f"{more}: Python and tidelog alone take about 100 MB"
         if self.undivided:
@@ -374,17 +374,17 @@ def choose(
 
     `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
     """
-    asked = _asked(session)
+    requested = _requested(session)
     if partitions is not None and partitions < 1:
         raise ValueError(f"a program is run by one task at least, not by {partitions}")
-    if partitions == 1 or (asked == TASK and partitions is None):
+    if partitions == 1 or (requested == TASK and partitions is None):
         return StrategyChoice()
-    if asked == JOINS and partitions is None:
+    if requested == JOINS and partitions is None:
         _check(check_localisable, program)
         return StrategyChoice(JOINS, 0, BY_JOINS)
-    if asked in (TASK, JOINS):
-        raise _error(f"{STRATEGY}={asked} has no {partitions} tasks", "leave out one of the two")
-    if partitions is not None or asked == EXCHANGE:
+    if requested in (TASK, JOINS):
+        raise _error(f"{STRATEGY}={requested} has no {partitions} tasks", "leave out one of the two")
+    if partitions is not None or requested == EXCHANGE:
         found = partitions or _slots(session) or 2
         _check(partial(check_divisible, settings=time), program)
         _check_slots(session, found)
@@ -397,21 +397,21 @@ def choose(
 
 def check_one_task(session: Any, what: str) -> None:
     """Raise if the session asks for another strategy than one task, where there is no other."""
-    asked = _asked(session)
-    if asked in (EXCHANGE, JOINS):
+    requested = _requested(session)
+    if requested in (EXCHANGE, JOINS):
         help = (
             f"set {STRATEGY} to `{AUTO}` or `{TASK}`; or derive the predicates that it asks for, "
             "by `derive(…, outputs=…)`, and filter their frames"
         )
-        raise _error(f"{what} runs in one task, but {STRATEGY}={asked}", help)
+        raise _error(f"{what} runs in one task, but {STRATEGY}={requested}", help)
 
 
-def _asked(session: Any) -> str:
+def _requested(session: Any) -> str:
     """Return the strategy that the session asks for."""
-    asked = _setting(session, STRATEGY, AUTO)
-    if asked not in STRATEGIES:
-        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
-    return asked
+    requested = _setting(session, STRATEGY, AUTO)
+    if requested not in STRATEGIES:
+        raise _error(f"there is no strategy `{requested}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
+    return requested
 
 
 def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> StrategyChoice:
@@ -419,7 +419,9 @@ def _by_size(program: Program, session: Any, size: int | None, time: TimeSetting
     allowed = budget(partial(_setting, session))
     need = int(PER_BYTE * (size or 0))
     tasks = allowed.tasks_for(need)
-    told = f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.told}"
+    told = (
+        f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.source}"
+    )
     if tasks == 1:
         reason = ONE_TASK if size is None else f"{ONE_TASK}. It has {told}"
         return StrategyChoice(reason=reason, is_small=size is not None and size <= SMALL)
@@ -475,7 +477,7 @@ def limit_of(session: Any, program: Program, tasks: int) -> MemoryLimit:
         check_divisible(program)
     except NotLocalisable as reason:
         undivided = f"the program runs in one task, since {reason}"
-    return MemoryLimit(allowed.limit, allowed.told, tasks, _slots(session), undivided)
+    return MemoryLimit(allowed.limit, allowed.source, tasks, _slots(session), undivided)
 
 
 def is_encrypted(session: Any) -> bool:

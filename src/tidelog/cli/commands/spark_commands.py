@@ -73,7 +73,7 @@ ONE_QUERY = StrategyChoice(
 def run(options: Namespace) -> int:
     """The exit code of `tidelog run --engine spark`."""
     from tidelog.spark.reading.folders import write_frame
-    from tidelog.spark.shipping import telling
+    from tidelog.spark.shipping import translated_errors
     from tidelog.spark.stages import ANSWERS
 
     start = perf_counter()
@@ -99,7 +99,7 @@ def run(options: Namespace) -> int:
     if program.queries and choice.strategy != ONE_QUERY.strategy:
         messages.say(f"queries of the program on Spark by {ONE_QUERY.strategy}: {ONE_QUERY.reason}")
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
-    with telling(), files.rejecting(), derived.persist():
+    with translated_errors(), files.rejecting(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
             messages.say(f"wrote {export.path}")
@@ -128,7 +128,7 @@ def run(options: Namespace) -> int:
 
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query --engine spark`."""
-    from tidelog.spark.shipping import telling
+    from tidelog.spark.shipping import translated_errors
     from tidelog.spark.stages import ANSWERS, needed_for, resolved
 
     start = perf_counter()
@@ -145,7 +145,7 @@ def query(options: Namespace) -> int:
     answers = derived[ANSWERS]
     if options.limit is not None:
         answers = answers.limit(options.limit)
-    with telling(), files.rejecting(), derived.persist():
+    with translated_errors(), files.rejecting(), derived.persist():
         found = _result(" ".join(options.query.split()), answers, "query")
         rows = answers.count() if options.stats is not None else 0
         skipped = _report_rejects(files, derived, options, messages)
@@ -410,7 +410,7 @@ def _follow(
 ) -> int:
     """Apply all batches, until there are no more or Ctrl-C; the exit code of the worst that happened."""
     from tidelog.spark.reading.folders import selections
-    from tidelog.spark.shipping import telling
+    from tidelog.spark.shipping import translated_errors
 
     working = Lock()  # held while a batch is applied, in a thread of Spark's
     faults: list[BaseException] = []
@@ -421,7 +421,7 @@ def _follow(
         with working:
             try:
                 start = perf_counter()
-                with telling():
+                with translated_errors():
                     changes = maintained.apply(changes=selections(selected, frame), batch_id=batch_id)
                 batches.record(changes, batch_id, perf_counter() - start)
             except BaseException as error:  # noqa: BLE001 - Spark would only keep its text
@@ -434,7 +434,7 @@ def _follow(
     writer = whole.writeStream.foreachBatch(apply)
     writer = writer.option("checkpointLocation", str(checkpoint_of(options.store)))
     writer = writer.trigger(processingTime=POLL) if options.follow else writer.trigger(availableNow=True)
-    with telling(), interrupted() as has_ended:
+    with translated_errors(), interrupted() as has_ended:
         query = writer.start()
         try:
             while not has_ended.wait(LOOK) and query.isActive:

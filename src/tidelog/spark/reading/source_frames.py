@@ -622,7 +622,7 @@ class _Table:
         """Return what makes `rejects` of rejected rows."""
         wanted = self.wanted
         types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
-        asked = arrow_files.ColumnRequest(
+        request = arrow_files.ColumnRequest(
             tuple(names.index(name) for name in chosen),
             (*types, *(ColumnType.ANY for _ in wanted.source.times)),
             tuple(chosen),
@@ -631,7 +631,7 @@ class _Table:
             len(wanted.source.times),
             wanted.nulls,
         )
-        task = Shipped(RejectedTableReader(asked, {file.address: file.shown for file in self.files}))
+        task = Shipped(RejectedTableReader(request, {file.address: file.shown for file in self.files}))
 
         def located(rows: DataFrame) -> DataFrame:
             given = [F.col(f"{_GIVEN}{place}").alias(name) for place, name in enumerate(chosen)]
