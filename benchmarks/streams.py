@@ -159,7 +159,9 @@ def pass_on(
         listeners=[ledger],
     )
     if not decides and marking != "none":
-        reasoner._applier.maintainer.decides = False  # type: ignore[attr-defined]
+        lookahead = reasoner._applier.maintainer.lookahead
+        assert lookahead is not None
+        lookahead.decides = False
     deltas = [*reasoner.stream(updates[:1]), *reasoner.stream(updates[1:])]
     cpu, wall = cpu_seconds() - cpu, time.perf_counter() - begin
     changes = repr([(delta.added, delta.removed) for delta in deltas]) + digest(reasoner)

@@ -103,8 +103,8 @@ def test_a_stream_is_like_starting_anew(
             for name in ("WORTH_WEIGHING", "SEARCHED", "VISITED", "SMALL"):
                 patch.setattr(f"tidelog.maintenance.registry.{name}", 0)
         reasoner = tl.Reasoner(program, maintainer=maintainer, marking=marking, threads=1)
-        if hasattr(reasoner._applier.maintainer, "decides"):
-            reasoner._applier.maintainer.decides = decides
+        if reasoner._applier.maintainer.lookahead is not None:
+            reasoner._applier.maintainer.lookahead.decides = decides
         transactions = tuple(each for each in history.transactions if each)
         stream = reasoner.stream([script(each) for each in transactions])
         follow(replace(history, transactions=transactions), reasoner, lambda transaction: next(stream))

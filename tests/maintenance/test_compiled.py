@@ -150,8 +150,8 @@ class Patience:
 @given(script=graph_scripts())
 def test_whenever_the_loop_is_stopped_nothing_has_changed(script: Script) -> None:
     laboratory = Laboratory(ColumnarBench, script.program, script.start)
-    engine: Any = laboratory.bench.engine
-    engine.budget = lambda found=0, are_answers=False: 0  # it pauses after every batch
+    engine = laboratory.bench.engine
+    engine.limits.budget = lambda found=0, are_answers=False: 0  # it pauses after every batch
     for change in script.changes:
         if change.rules != laboratory.program.rules:
             laboratory.apply(COMPILED, change)

@@ -337,7 +337,9 @@ def counted(rules: str, updates: Sequence[Sequence[Row]], name: str, marking: st
             counts[event.step] += event.found
 
     reasoner = tl.Reasoner(tl.parse(rules), maintainer=name, marking=marking, listeners=[listen])
-    reasoner._applier.maintainer.decides = False  # type: ignore[attr-defined]
+    lookahead = reasoner._applier.maintainer.lookahead
+    assert lookahead is not None
+    lookahead.decides = False
     for _ in reasoner.stream(updates):
         pass
     counts["insertions"] = sum(counts[step] for step in INSERTIONS)

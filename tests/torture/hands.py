@@ -188,8 +188,9 @@ def by_transactions(play: Play) -> None:
 def by_stream(play: Play) -> None:
     """A stream that shows the next transaction, with marks where the maintainer marks."""
     reasoner = play.reasoner()
-    if hasattr(reasoner._applier.maintainer, "decides") and play.chance.random() < 0.7:
-        reasoner._applier.maintainer.decides = False  # mark, even where it does not pay
+    lookahead = reasoner._applier.maintainer.lookahead
+    if lookahead is not None and play.chance.random() < 0.7:
+        lookahead.decides = False  # mark, even where it does not pay
     numbers = [number for number, moment in enumerate(play.moments) if moment.script]
     stream = reasoner.stream([play.moments[number].script for number in numbers], missing=play.missing)
     for number in numbers:
