@@ -244,7 +244,7 @@ class LoadedProgram:
         self.files = tuple(path for path in self.files if path not in found)
 
     def derive(self) -> None:
-        """Read the data and derive everything; raises what stops it."""
+        """Read the data and derive everything; raise what stops it."""
         with self.showing_progress(), self.keeping_rejects():
             self.read()
             self.reasoner.materialise()

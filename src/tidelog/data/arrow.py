@@ -69,7 +69,7 @@ def pool_for_results() -> pa.MemoryPool:
 
 
 def text_array(texts: Sequence[str]) -> Array:
-    """The texts as an Arrow array; raises `UnicodeEncodeError` for half a surrogate pair."""
+    """Return the texts as an Arrow array; raise `UnicodeEncodeError` for half a surrogate pair."""
     join_texts = "".join(texts)
     if join_texts.isascii():
         data, lengths = join_texts.encode(), map(len, texts)
@@ -84,7 +84,7 @@ def text_array(texts: Sequence[str]) -> Array:
 
 
 def number_array(numbers: Any, arrow_type: Any) -> Array:
-    """The numbers as an Arrow array of the type; raises `OverflowError` if one does not fit."""
+    """Return the numbers as an Arrow array of the type; raise `OverflowError` if one does not fit."""
     if pa.types.is_boolean(arrow_type):
         return mask_of(np.fromiter(numbers, bool, len(numbers)))
     dtype = np.dtype(np.float64 if pa.types.is_floating(arrow_type) else f"i{arrow_type.bit_width // 8}")

@@ -72,7 +72,7 @@ class LineReader:
             room = 2 * end
 
     def _fill(self, buffer: bytearray, end: int, room: int) -> int:
-        """Read until the room is full or the stream ends; returns where what was read ends."""
+        """Read until the room is full or the stream ends; return where what was read ends."""
         with memoryview(buffer) as view:
             while end < room and (count := self._stream.readinto(view[end:room])):  # type: ignore[attr-defined]
                 end += count

@@ -421,7 +421,7 @@ def _n_quads(pyoxigraph: Any, parser: Any, file: InputFile, faults: RejectedRows
 
 
 def load_pyoxigraph(purpose: str, place: str | None = None) -> Any:
-    """The package pyoxigraph; raises `DataError` if it is not installed."""
+    """Return the package pyoxigraph; raise `DataError` if it is not installed."""
     try:
         import pyoxigraph
     except ImportError:

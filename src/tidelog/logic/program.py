@@ -39,7 +39,7 @@ class Sandbox:
         return Sandbox(_real_folders(allow_read), _real_folders(allow_write))
 
     def to_read(self, path: Path, span: Span | None = None) -> Path:
-        """Return the file to open for reading; raises `DataError` if it is outside of what is allowed."""
+        """Return the file to open for reading; raise `DataError` if it is outside of what is allowed."""
         return _inside(path, self.read, "read", span)
 
     def to_write(self, path: Path, span: Span | None = None, output: Path | None = None) -> Path:

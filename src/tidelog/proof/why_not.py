@@ -194,7 +194,7 @@ class WhyNotSearch:
         return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
 
     def _goal(self, query: Query) -> Atom:
-        """The fact in question; raises ProgramError if the query is not a single fact, or holds."""
+        """Return the fact in question; raise ProgramError if the query is not a single fact, or holds."""
         text = query.text.strip()
         atom = the_atom(query.rule)
         if atom is None or query.variables:

@@ -135,7 +135,7 @@ class ForeignTable:
 
     @cached_property
     def table(self) -> SourceTable:
-        """The version with its files; raises what makes it unreadable here."""
+        """Return the version with its files; raise what makes it unreadable here."""
         read = delta_table if self.format == "delta" else iceberg_table
         return read(self.path, self.version, self.storage)
 

@@ -363,7 +363,7 @@ class PreparedQuery:
         self.close()
 
     def _ordered(self, values: tuple[object, ...], named: Mapping[str, object]) -> list[object]:
-        """The values in the order of the parameters; raises ProgramError if they do not fit."""
+        """Return the values in the order of the parameters; raise ProgramError if they do not fit."""
         expected = self.parameters
         given = dict(zip(expected, values, strict=False))
         for name, value in named.items():

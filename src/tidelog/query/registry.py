@@ -25,7 +25,7 @@ class Lookup:
     name = "lookup"
 
     def answer(self, query: Query, context: QueryContext) -> Answers:
-        """The rows of the query's head; raises ProgramError if something it asks for is not derived yet."""
+        """Return the rows of the query's head; raise ProgramError if something in it is not derived."""
         missing = context.derived_in(query) if context.look_up is None else list(context.program.predicates)
         if missing and not context.is_materialised:
             written = context.program.predicates[missing[0]].written
@@ -202,7 +202,7 @@ BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive ev
 
 
 def chosen(name: str, query: Query, context: QueryContext) -> QueryStrategyChoice:
-    """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
+    """Return the strategy of this name, or the one that `auto` takes; raise ProgramError if there is none."""
     check_name(name)
     if name == AUTO:
         return choose(query, context)

@@ -527,7 +527,7 @@ class Drawing:
 
 
 def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> TimedRelation:
-    """The relation, what repeats as often as it is seen; raises ProgramError if it has no times."""
+    """Return the relation, what repeats as often as it is seen; raise ProgramError if it has no times."""
     if isinstance(relation, PeriodicRelation):
         return relation.unrolled(start, end)
     if not isinstance(relation, TimedRelation):
@@ -538,7 +538,7 @@ def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> 
 
 
 def _point(time: Time) -> Fraction:
-    """The time point that a number, a dateTime or a text is; raises ProgramError."""
+    """Return the time point that a number, a dateTime or a text is; raise ProgramError."""
     if isinstance(time, int | Fraction | Decimal):
         return Fraction(time)
     try:

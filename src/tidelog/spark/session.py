@@ -332,7 +332,7 @@ def _environment(is_here: bool, submitted: bool) -> Iterator[None]:
 
 
 def load_pyspark() -> type[SparkSession]:
-    """The class of sessions; raises `TidelogError` if pyspark is not installed."""
+    """Return the class of sessions; raise `TidelogError` if pyspark is not installed."""
     # Arrow, not pandas, is at our border.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:

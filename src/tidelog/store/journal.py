@@ -127,7 +127,7 @@ class JournalContents:
 
 
 def read(path: Path) -> JournalContents:
-    """Read the records of a journal; raises `DataError` if there is a bad one before a whole one."""
+    """Read the records of a journal; raise `DataError` if there is a bad one before a whole one."""
     data = path.read_bytes()
     found = _read_whole(path, data)
     behind = next(_whole_records(data, found.end.end), None)
@@ -389,7 +389,7 @@ class RecordContent:
     """The content of a record, decoded on use."""
 
     def __init__(self, record: JournalRecord) -> None:
-        """Read a record; raises `FormError` if it is not what records are."""
+        """Read a record; raise `FormError` if it is not what records are."""
         self.number = record.number
         self._form: dict[str, Any] = loaded(record.content, fields({"is": one_of(CHANGE, KEEP, FORGET)}))
         SHAPES[self._form["is"]](self._form, "")

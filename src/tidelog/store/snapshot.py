@@ -303,7 +303,7 @@ class Snapshot:
         return memoryview(self._data)[section.offset : section.offset + section.size]
 
     def array(self, form: list[Any], what: str) -> Array:
-        """The array of a section; raises `DataError` if it is damaged."""
+        """Return the array of a section; raise `DataError` if it is damaged."""
         section = FileSection(*form)
         if not self.is_right(section):
             raise forms.damaged(self.path, f"the snapshot is damaged: {what}")

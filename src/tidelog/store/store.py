@@ -68,7 +68,7 @@ NOT_FINISHED = Root(0, 0, 0, Position(0, 0, 0))
 
 
 def read(path: Path) -> Root:
-    """Read a superblock; raises `DataError` if neither copy is whole, or a newer tidelog wrote one."""
+    """Read a superblock; raise `DataError` if neither copy is whole, or a newer tidelog wrote one."""
     for _ in range(ATTEMPTS):
         found = [root for root in copies(path) if root is not None]
         if found:
@@ -224,7 +224,7 @@ class StoreFolder:
         return sorted(int(name[2]) for name in named if name is not None and name[1] == kind)
 
     def root(self) -> Root | None:
-        """Return what the superblock says, None if there is none; raises `DataError` if it is damaged."""
+        """Return what the superblock says, None if there is none; raise `DataError` if it is damaged."""
         try:
             return read(self.superblock)
         except (FileNotFoundError, NotADirectoryError):

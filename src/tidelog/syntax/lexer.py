@@ -122,7 +122,7 @@ class BadEscapeError(ValueError):
 
 
 def unescape(text: str) -> str:
-    r"""The text with every escape replaced by its character; raises `BadEscapeError`.
+    r"""Return the text with every escape replaced by its character; raise `BadEscapeError`.
 
     >>> unescape(r"a\tb\u00e9")
     'a\tbé'

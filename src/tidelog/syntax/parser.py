@@ -229,7 +229,7 @@ _MOST_READ_AGAIN: Final = 200_000
 
 
 def parse(source: SourceText) -> DocumentNode:
-    """The tree of a program; raises `ProgramError` with all its syntax errors."""
+    """Return the tree of a program; raise `ProgramError` with all its syntax errors."""
     document = parse_with_errors(source)
     if document.faults:
         raise ProgramError(document.faults)

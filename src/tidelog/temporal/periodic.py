@@ -494,7 +494,7 @@ class RetentionWindow:
     weight: int = 0  # of all tables when facts were forgotten last
 
     def advanced(self, point: Interval, program: Program) -> RetentionWindow:
-        """The window after time has advanced to a point; raises ProgramError if it cannot."""
+        """Return the window after time has advanced to a point; raise ProgramError if it cannot."""
         to, is_calendar = point.start, point.is_calendar
         assert to is not None, "a point is finite"
         if self.time is not None and to < self.time:

@@ -310,7 +310,7 @@ def _store(target: Path | str) -> Store:
 
 
 def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:
-    """The predicates to report; raises `ProgramError` if one of them is unknown."""
+    """Return the predicates to report; raise `ProgramError` if one of them is unknown."""
     if wanted is None:
         return delta.predicates
     return tuple(delta[name].predicate for name in wanted)

@@ -119,7 +119,7 @@ class Values:
             self._numbers = memory.zeros(size, np.int32)  # no parcel is in the making
 
     def _enter(self, count: int, more: int = 0) -> None:
-        """Index the first `count` values by hash, with about `more` to follow; raises Collision."""
+        """Index the first `count` values by hash, with about `more` to follow; raise Collision."""
         first = self._known
         if count > LOAD * len(self._slots):
             self._slots = memory.zeros(1 << (2 * (count + more)).bit_length(), np.int32)

@@ -139,7 +139,7 @@ def lookup(name: str) -> Function | None:
 
 
 def evaluate(expression: Expression, binding: Mapping[Variable, Value]) -> Value | None:
-    """The expression's value, None if it has none; raises Overflow where arithmetic leaves 64 bits."""
+    """Return the expression's value, None if it has none; raise Overflow where arithmetic leaves 64 bits."""
     match expression:
         case Constant(value):
             return value
