@@ -282,7 +282,7 @@ class _Peer:
         self._part: Bytes = np.empty(size, np.uint8)
         self._view, self._filled = memoryview(self._part.data), 0
 
-    def tell(self, kind: int, frame: Frame) -> int:
+    def enqueue(self, kind: int, frame: Frame) -> int:
         """Queue a frame for sending; return the size of its parts in bytes."""
         # What is empty has no bytes to show, if it has more than one dimension.
         views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
@@ -381,13 +381,13 @@ class Mesh:
     def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
         """Send each task its frame, an empty one where there is none; return those of all others.
 
-        Raises `Lost` if a task is gone, `Told` if one says that it has failed.
+        Raises the error of `lost` if a task is gone, `PeerFailed` if one says that it has failed.
         """
         with self._lock:
             for number, peer in self._peers.items():
                 if peer.has_left:
                     raise lost(f"task {number} has ended before the others")
-                self.sent += peer.tell(DATA, frames.get(number, NOTHING))
+                self.sent += peer.enqueue(DATA, frames.get(number, NOTHING))
                 self._send(peer)
             begun = monotonic()
             while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
@@ -414,7 +414,7 @@ class Mesh:
         with self._lock:
             for peer in self._peers.values():
                 if not peer.is_closed:
-                    peer.tell(LEFT, NOTHING)
+                    peer.enqueue(LEFT, NOTHING)
                     with suppress(OSError, PeerFailed):
                         peer.send()
                         peer.receive()
@@ -427,7 +427,7 @@ class Mesh:
         with self._lock:
             end = monotonic() + PROVING
             for peer in self._peers.values():
-                peer.tell(FAULT, frame)
+                peer.enqueue(FAULT, frame)
             while monotonic() < end and self._say(FAREWELL):
                 pass
 
@@ -519,7 +519,7 @@ class Mesh:
                 try:
                     for peer in self._peers.values():
                         if not peer.outgoing and not self._closed.is_set():
-                            peer.tell(BEAT, NOTHING)
+                            peer.enqueue(BEAT, NOTHING)
                             with suppress(OSError, ValueError):  # the task finds out when it next looks
                                 peer.send()
                 finally:
