@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import tidelog as tl
 from tidelog import spark as ts
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 
 PROGRAM = """
     @declare link(site: string, from: string, to: string) .
@@ -114,7 +114,7 @@ def links(session: SparkSession, sites: int, machines: int) -> DataFrame:
 def derived(link: DataFrame, partitions: int | None) -> dict[str, list[int]]:
     """Return the rows and a checksum of each output, which tasks write to Parquet files."""
     with tempfile.TemporaryDirectory(prefix="tidelog-beyond-memory-") as folder:
-        with telling():
+        with translated_errors():
             rows = ts.derive(PROGRAM, {"link": link}, partitions=partitions).save(folder)
         files = {name: dataset(f"{folder}/{name}", format="parquet") for name in OUTPUTS}
         return {name: [rows[name], checksum(each.to_batches())] for name, each in files.items()}

@@ -64,7 +64,7 @@ def replace(path: Path, name: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file if it is there."""
+    """Delete a file if it exists."""
     path.unlink(missing_ok=True)
 
 

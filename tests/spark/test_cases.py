@@ -15,7 +15,7 @@ from tidelog import spark as ts
 from tidelog.errors import TidelogError
 from tidelog.io.data_file import file_name
 from tidelog.logic.conversions import from_python, plain
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ def parameters() -> list[Any]:
 @pytest.mark.parametrize("case", parameters())
 def test_case(case: Case, session: SparkSession) -> None:
     if case.error is not None:
-        with pytest.raises(TidelogError) as caught, telling():
+        with pytest.raises(TidelogError) as caught, translated_errors():
             ts.derive(case.program(), {}).facts.collect()
         assert caught.value.diagnostics[0].code == case.error
         return

@@ -14,7 +14,7 @@ import pytest
 import tidelog as tl
 from tests.corpus import cases
 from tidelog import spark as ts
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 from tidelog.spark.strategies import PER_BYTE, STRATEGY, TASK_MEMORY, VALUE
 from tidelog.spark.worker import BarrierTask
 from tidelog.temporal.temporal import TimeSettings
@@ -70,16 +70,16 @@ def test_two_tasks_derive_what_one_derives(edges: DataFrame) -> None:
 
 def test_errors_of_one_task_are_those_of_all(session: SparkSession, edges: DataFrame) -> None:
     dirty = edges.unionAll(session.createDataFrame([("bad", None)], "x string, y string"))
-    with pytest.raises(tl.DataError, match="E504"), telling():
+    with pytest.raises(tl.DataError, match="E504"), translated_errors():
         ts.derive(PROGRAM, {"edge": dirty}, partitions=2)["far"].collect()
     kept = ts.derive(PROGRAM, {"edge": dirty}, partitions=2, on_error="collect")
     assert [row.row for row in kept.rejects.collect()] == ['["bad", null]']
     constrained = PROGRAM + "bottom() :- far(?x, 12) ."
-    with pytest.raises(tl.Inconsistent, match="E601"), telling():
+    with pytest.raises(tl.Inconsistent, match="E601"), translated_errors():
         ts.derive(constrained, {"edge": edges}, partitions=2)["far"].collect()
     told = ts.derive(constrained, {"edge": edges}, partitions=2, on_violation="keep")
     assert [row.code for row in told.violations.collect()] == ["E601"]
-    with pytest.raises(tl.Stopped), telling():
+    with pytest.raises(tl.Stopped), translated_errors():
         ts.derive("n(0) . n(?x + 1) :- n(?x) .", {}, partitions=2, max_facts=1000)["n"].collect()
 
 
@@ -100,7 +100,7 @@ def test_an_error_that_comes_again_is_raised_by_the_first_attempt(
     group = f"attempts, {way}"
     spark.sparkContext.setJobGroup(group, group)
     try:
-        with pytest.raises(tl.DataError, match="E504"), telling():
+        with pytest.raises(tl.DataError, match="E504"), translated_errors():
             if way == "save":
                 derived.save(tmp_path / "saved")
             else:
@@ -151,11 +151,11 @@ def test_constraints_over_time_are_those_of_one_task(
     for count in (2, 1):
         kept = ts.derive(program, sensors, partitions=count, on_violation="keep")
         said.append([tuple(row) for row in kept.violations.collect()])
-        with pytest.raises(tl.Inconsistent, match="E601"), telling():
+        with pytest.raises(tl.Inconsistent, match="E601"), translated_errors():
             ts.derive(program, sensors, partitions=count)["hot"].collect()
     assert said[0] == said[1] and "in 4 ways, first at [5, 6]" in said[0][0][1]
     dirty = sensors["heat"].unionAll(session.createDataFrame([("bad", 1, 9, 3)], sensors["heat"].schema))
-    with pytest.raises(tl.DataError, match="E619"), telling():
+    with pytest.raises(tl.DataError, match="E619"), translated_errors():
         ts.derive(program, {**sensors, "heat": dirty}, partitions=2)["hot"].collect()
 
 
@@ -326,7 +326,7 @@ def test_facts_that_do_not_fit_are_an_error(spark: SparkSession, partitions: int
     ):
         spark.conf.set(TASK_MEMORY, memory)
         try:
-            with pytest.raises(tl.Stopped, match=match), telling():
+            with pytest.raises(tl.Stopped, match=match), translated_errors():
                 found = ts.derive(rules, inputs, partitions=partitions)
                 next(iter(found.values())).count()
         finally:
@@ -363,5 +363,5 @@ def test_executors_that_cannot_reach_one_another_are_told_of_joins(
     edges = spark.createDataFrame([(1, 2), (2, 3)], "x int, y int")
     monkeypatch.setattr("tidelog.spark.stages.BarrierTask", unreachable())
     match = r"E690(.|\n)*cannot reach task(.|\n)*help: .*set `tidelog.strategy=joins`$"
-    with pytest.raises(tl.TidelogError, match=match), telling():
+    with pytest.raises(tl.TidelogError, match=match), translated_errors():
         ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"].collect()

@@ -17,7 +17,7 @@ from tidelog.io.rejects import OnError
 from tidelog.logic.resolve import program_of
 from tidelog.pipeline import Job
 from tidelog.spark.reading.folders import read_program
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 from tidelog.spark.stages import needed_for, resolved
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def test_imports_are_read_as_without_spark(
 
     def on_spark() -> Any:
         read = read_program(program_of(path), spark, [], None, {})
-        with telling(), read.rejecting():
+        with translated_errors(), read.rejecting():
             frame = read.given.derive(read.frames, None, "fail", "fail")["p"]
             return texts(row.asDict() for row in frame.collect())
 

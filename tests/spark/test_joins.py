@@ -24,7 +24,7 @@ from tidelog.logic.program import Atom, Rule, Variable
 from tidelog.logic.type_inference import infer
 from tidelog.spark import joins
 from tidelog.spark.joins import AFTER, BEFORE, ROWS, BatchEvaluation, ComparedColumns, Joins, _program
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,7 +181,7 @@ def test_a_missing_value_is_an_error_of_data_or_a_rejected_row(
     """Columns that Spark holds as they are never pass through Python; doubles do."""
     frame = joined.createDataFrame(rows, f"x string, y {of}")
     program = "q(?x, ?y) :- p(?x, ?y) ."
-    with pytest.raises(tl.DataError, match=r"E504\]: .* \(column `[xy]`\)") as told, telling():
+    with pytest.raises(tl.DataError, match=r"E504\]: .* \(column `[xy]`\)") as told, translated_errors():
         ts.derive(program, {"p": frame})["q"].collect()
     assert {item.place for item in told.value.diagnostics} == {"p"}
     derived = ts.derive(program, {"p": frame}, on_error="collect")
@@ -199,7 +199,7 @@ def test_bad_rows_and_violations(few: SparkSession) -> None:
         derived = ts.derive(GRAPH, frames, on_error="collect", on_violation="keep")
         assert sorted(row.row for row in derived.rejects.collect()) == ['["n1", "x"]', '[null, "1"]']
         assert [row.code for row in derived.violations.collect()] == ["E601"]
-        with pytest.raises(tl.DataError, match="E504"), telling():
+        with pytest.raises(tl.DataError, match="E504"), translated_errors():
             ts.derive(GRAPH, frames)["heavy"].collect()
         with pytest.raises(tl.Inconsistent, match="E601"):
             ts.derive(GRAPH, frames, on_error="skip")

@@ -52,15 +52,15 @@ def of(settings: Mapping[str, str]) -> Any:
 def test_what_settings_allow_each_task(settings: Mapping[str, str], size: int, told: str) -> None:
     found = of(settings)
     assert (found.size, found.limit, found.is_shared) == (size, size, False)
-    assert told in found.told
+    assert told in found.source
 
 
 def test_what_is_not_set_is_the_machine_or_assumed() -> None:
     here = of({"spark.master": "local[2]", "spark.executor.memoryOverhead": "1g"})
-    assert here.is_shared and here.limit is None and "this machine" in here.told
+    assert here.is_shared and here.limit is None and "this machine" in here.source
     assert (here.tasks_for(here.size), here.tasks_for(here.size + 1)) == (1, None)
     there = of(CLUSTER)
-    assert (there.size, there.limit) == (ASSUMED, None) and "assumed: set tidelog.taskMemory" in there.told
+    assert (there.size, there.limit) == (ASSUMED, None) and "assumed: set tidelog.taskMemory" in there.source
     assert [there.tasks_for(int(ratio * ASSUMED)) for ratio in (0.5, 1.1, 2, 6)] == [1, 2, 4, 17]
     with pytest.raises(tl.ProgramError, match=r"`tidelog\.taskMemory` is 'much', which is no size"):
         of({"tidelog.taskMemory": "much"})

@@ -16,7 +16,7 @@ import tidelog as tl
 from tidelog import spark as ts
 from tidelog.logic.types import Type
 from tidelog.spark.schemas import arrow_of, read_type
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,7 +149,7 @@ def test_integers_beyond_64_bits(session: SparkSession) -> None:
     program = "@declare p(x: decimal(38, 0)) . @declare q(x: decimal(38, 0)) . q(?x) :- p(?x) ."
     assert {row.x for row in ts.derive(program, {"p": frame})["q"].collect()} == {10**37, 2**64}
     whole = session.createDataFrame([(1,)], "x bigint")
-    with pytest.raises(tl.DataError, match=r"E866.*cannot hold `9223372036854775808`"), telling():
+    with pytest.raises(tl.DataError, match=r"E866.*cannot hold `9223372036854775808`"), translated_errors():
         ts.derive("q(?y) :- p(_), ?y = 9223372036854775808 .", {"p": whole})["q"].collect()
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelog.cli.options import Commands
 
 
-# ---- The arguments of the commands that explain.
+# ---- arguments of `explain` and related commands
 
 
 def add_explain(commands: Commands) -> None:
@@ -101,7 +101,7 @@ def add_profile(commands: Commands) -> None:
     add_maintainer(add_limits(profile))
 
 
-# ---- The arguments of the commands for pipelines.
+# ---- arguments of the commands for pipelines
 
 KEPT_VERSIONS: Final = 10
 FAILED: Final = "failed"  # a version that was set aside
@@ -257,7 +257,7 @@ def _versions(text: str) -> int:
     return int(text)
 
 
-# ---- The arguments of `tidelog timeline`.
+# ---- arguments of `tidelog timeline`
 
 
 def add_timeline(commands: Commands) -> None:
@@ -294,7 +294,7 @@ def _point(text: str) -> Fraction:
     return point
 
 
-# ---- The whole command line.
+# ---- the whole command line
 
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
@@ -342,10 +342,10 @@ def _programs_first(arguments: Sequence[str]) -> list[str]:
     kept: list[str] = []
     programs: list[str] = []
     taking = False
-    for place, argument in enumerate(arguments):
+    for position, argument in enumerate(arguments):
         if argument.startswith("-"):
             taking = argument in ("--data", "-d", "--stats")
-        if taking and place and argument.endswith(".rls"):
+        if taking and position and argument.endswith(".rls"):
             programs.append(argument)
         else:
             kept.append(argument)

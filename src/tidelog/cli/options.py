@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelog.temporal.temporal import TimeSettings
 
 
-# ---- Errors of usage, and the types of arguments.
+# ---- usage errors
 
 
 class UsageError(Exception):
@@ -54,9 +54,6 @@ def command(commands: Commands, name: str, summary: str, example: str) -> Comman
         description=summary[:1].upper() + summary[1:] + ".",
         epilog=f"example: {example}",
     )
-
-
-# ---- types of arguments
 
 
 def parameter(text: str) -> tuple[str, str]:
@@ -109,7 +106,7 @@ def seconds(text: str) -> float:
     return number
 
 
-# ---- The options of temporal rules.
+# ---- options of temporal rules
 
 PROCEDURES: Final = ("optimised", "seminaive", "naive")  # as in tidelog.temporal, which --help need not load
 
@@ -157,7 +154,7 @@ def _horizon(text: str) -> Interval:
         raise argparse.ArgumentTypeError(f"{fault}; write it like 0,100") from None
 
 
-# ---- Options that several commands share.
+# ---- options that several commands share
 
 ENGINES: Final = ("columnar", "spark")
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
@@ -368,7 +365,7 @@ def add_statistics(group: argparse._ArgumentGroup) -> None:
     )
 
 
-# ---- The arguments of stores: `--store` and related options, and `tidelog store`.
+# ---- arguments of stores
 
 DURABILITY: Final = ("full", "fast")
 READING: Final = ("explain", "plan", "timeline", "sparql")  # commands that change no store
@@ -459,7 +456,7 @@ def _take_first(options: argparse.Namespace) -> None:
         options.query, options.program = first, None
 
 
-# ---- The arguments about ontologies: `tidelog ontology`, `tidelog sparql`, and `--ontology` of others.
+# ---- arguments of ontologies
 
 TRIPLES: Final = ("all", "inferred", "explicit")
 ONTOLOGY_SHOWN: Final = ("coverage", "rules")

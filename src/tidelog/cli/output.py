@@ -13,7 +13,7 @@ from typing import IO, Final, cast
 from tidelog.durable import replacing_text
 from tidelog.errors import DataError, Diagnostic, Severity, codes, render, visible_lines
 
-# ---- Standard error: diagnostics and messages, in colour on a terminal.
+# ---- standard error
 
 _HEAD: Final = re.compile(r"(?P<severity>error|warning)(?P<code>\[\w+\]): (?P<message>.*)")
 _PLACE: Final = re.compile(r"(?P<gutter>\s*-->) (?P<place>.*)")
@@ -87,7 +87,7 @@ def _styled(line: str, strong: str) -> list[tuple[str, str]]:
     return [(line, "")]
 
 
-# ---- Standard output. On a terminal control characters are escaped; files and pipes get the data unchanged.
+# ---- standard output
 
 
 def show(text: str, end: str = "\n") -> None:
@@ -109,7 +109,7 @@ def _visible(lines: bytes) -> bytes:
     return visible_lines(lines.decode("utf-8", "backslashreplace")).encode()
 
 
-# ---- Files that are complete or absent: one of them, or several together.
+# ---- files that are complete or absent
 
 
 class Staging:

@@ -41,7 +41,7 @@ def program_files(names: Sequence[str]) -> list[str]:
 
 
 def read_source(name: str) -> SourceText:
-    """The text of a program; raises `DataError` if it cannot be read."""
+    """Return the text of a program; raise `DataError` if it cannot be read."""
     path = Path(name)
     try:
         if name == STANDARD_INPUT:
@@ -138,11 +138,11 @@ def shown_name(name: str) -> str:
     return "<stdin>" if name == STANDARD_INPUT else Path(name).name
 
 
-# ---- Data files given with a program.
+# ---- data files given with a program
 
 
 def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The files that `--data` names; raises `DataError` with all that do not exist."""
+    """Return the files that `--data` names; raise `DataError` with all that do not exist."""
     paths = tuple(paths)
     missing = []
     for path in paths:

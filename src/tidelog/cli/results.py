@@ -31,7 +31,7 @@ from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- Relations as aligned tables: numbers to the right, nothing cut off.
+# ---- relations as aligned tables
 
 _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -71,7 +71,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-# ---- Results on standard output and in files, in every format.
+# ---- results on standard output and in files
 
 ROWS_ON_TERMINAL: Final = 100
 _ONE_TABLE: Final = frozenset({"csv", "tsv", "parquet", "arrow"})  # formats that hold one table
@@ -215,7 +215,7 @@ def _write(stream: IO[bytes], table: pa.Table, form: Form) -> None:
 def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> None:
     is_terminal = sys.stdout.isatty()
     most = form.rows if form.rows is not None else ROWS_ON_TERMINAL if is_terminal else 0
-    for place, result in enumerate(results):
+    for position, result in enumerate(results):
         lines = table_lines(
             result.name,
             result.relation,
@@ -223,7 +223,7 @@ def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> N
             terms=form.terms or "plain",
             coloured=is_coloured(sys.stdout),
         )
-        if place:
+        if position:
             stream.write(b"\n")
         for line in lines:
             stream.write(f"{line}\n".encode("utf-8", "backslashreplace"))
@@ -250,7 +250,7 @@ def _labelled(result: Result, form: Form) -> pa.Table:
     return table.add_column(0, label, pa.repeat(pa.scalar(result.name), table.num_rows))
 
 
-# ---- What commits change: as lines of text, as JSON lines, as files.
+# ---- what commits change
 
 _MOMENT = re.compile(r"-?\d{4,}-\d\d-\d\dT[^,\])]+")  # a dateTime in an interval: programs write it in quotes
 
@@ -334,10 +334,10 @@ def _parts(delta: Delta) -> Iterator[tuple[str, str, Relation]]:
 def _labelled_delta(table: Any, **labels: object) -> Any:
     """The table with first columns that say what its rows belong to."""
     taken = set(table.column_names)
-    for place, (name, value) in enumerate(labels.items()):
+    for position, (name, value) in enumerate(labels.items()):
         while name in taken:
             name += "_"
-        table = table.add_column(place, name, pa.repeat(pa.scalar(value), table.num_rows))
+        table = table.add_column(position, name, pa.repeat(pa.scalar(value), table.num_rows))
     return table
 
 

@@ -106,14 +106,14 @@ def _strata(work: LoadedProgram) -> list[dict[str, object]]:
     ended, closed = work.tally.strata, work.tally.closed
     return [
         {
-            "stratum": place + 1,
+            "stratum": position + 1,
             "predicates": [writing.predicate(name) for name in stratum.predicates],
             "recursive": stratum.recursive,
-            "closed_as": closed[place].kind if place in closed else None,
-            "rounds": ended[place].rounds if place in ended else 0,
-            "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
+            "closed_as": closed[position].kind if position in closed else None,
+            "rounds": ended[position].rounds if position in ended else 0,
+            "seconds": round(ended[position].seconds, 6) if position in ended else 0.0,
         }
-        for place, stratum in enumerate(_layers(program))
+        for position, stratum in enumerate(_layers(program))
     ]
 
 
@@ -131,7 +131,9 @@ def _rules(work: LoadedProgram) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
     done = work.tally.rules
-    places = {id(rule): place for place, stratum in enumerate(_layers(program), 1) for rule in stratum.rules}
+    positions = {
+        id(rule): position for position, stratum in enumerate(_layers(program), 1) for rule in stratum.rules
+    }
     rows: list[dict[str, object]] = []
     for number, rule in enumerate(program.rules):
         item = done.get(number, _NOTHING)
@@ -140,7 +142,7 @@ def _rules(work: LoadedProgram) -> list[dict[str, object]]:
                 "rule": number + 1,
                 "name": rule.name,
                 "text": writing.rule(rule),
-                "stratum": places[id(rule)],
+                "stratum": positions[id(rule)],
                 "rounds": item.rounds,
                 "matches": item.matches,
                 "new": item.new,

@@ -19,7 +19,7 @@ from tidelog.errors import DataError, Diagnostic, SourceText, codes, suggest
 from tidelog.io.data_file import is_compressed
 from tidelog.syntax.lexer import END, Lexer
 
-# ---- Change scripts from files and streams of lines, each transaction as soon as it is complete.
+# ---- change scripts from files and streams of lines
 
 SUFFIXES = (".rls", ".rls.gz")
 _COMMIT = re.compile(r"@commit\s*\.")
@@ -78,7 +78,7 @@ def _is_open(text: str) -> bool:
     return any(item.code in unterminated for item in lexer.diagnostics)
 
 
-# ---- The sources of a stream: files, folders that are being filled, standard input.
+# ---- sources of a stream
 #
 # Files are read one after the other, so that a look ahead sees the same in every run. Standard input is
 # read by a thread: a look ahead there sees what has arrived by then.

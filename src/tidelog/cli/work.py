@@ -43,7 +43,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import StoredReasoner, open_store
 from tidelog.store.store import DURABILITY, StoreFolder
 
-# ---- Progress: one line with how far the work is, once it takes longer than a second.
+# ---- progress
 
 WAIT: Final = 1.0  # seconds before the line appears
 LOGGED: Final = 300.0  # seconds between two lines of a log
@@ -121,7 +121,7 @@ def progress_line(tally: Tally, seconds: float) -> str:
     return f"stratum {stratum.number + 1} of {stratum.count} · round {tally.round + 1} · {facts} · {names}"
 
 
-# ---- A reasoner made from the options of the command line.
+# ---- a reasoner made from the options of the command line
 
 QUAD: Final = "quad"
 TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)
@@ -157,7 +157,7 @@ class LoadedProgram:
             known = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
             program = replace(program, predicates={**known, **program.predicates})
         self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
-        self.reasoner.warn = self._doubt
+        self.reasoner.warn = self._warn_of_query
         self.tally = self.reasoner.statistics  # what each rule did
         self.reasoning: float | None = None  # seconds, where the tally has none
         self.reasoner.runtime.started = monotonic()
@@ -222,7 +222,7 @@ class LoadedProgram:
     def replace(self, reasoner: Reasoner) -> None:
         """Go on with another reasoner."""
         self.reasoner = reasoner
-        reasoner.warn = self._doubt
+        reasoner.warn = self._warn_of_query
         self.tally = reasoner.statistics
 
     @property
@@ -230,11 +230,11 @@ class LoadedProgram:
         """The program as it is now."""
         return self.reasoner.program
 
-    def _doubt(self, doubts: Sequence[Diagnostic]) -> None:
+    def _warn_of_query(self, warned: Sequence[Diagnostic]) -> None:
         """Print the warnings about a query; those about queries of the program come with the rest."""
         queries = [query.rule.span for query in self.program.queries if query.rule.span is not None]
-        told = {item.message for item in self.program.warnings if _is_within(item.span, queries)}
-        self.messages.diagnose(item for item in doubts if item.message not in told)
+        printed = {item.message for item in self.program.warnings if _is_within(item.span, queries)}
+        self.messages.diagnose(item for item in warned if item.message not in printed)
 
     def warn(self, *, about_unused: bool = True) -> None:
         """Print the warnings about the program and its data; data files that nothing uses are not read."""
@@ -244,7 +244,7 @@ class LoadedProgram:
         self.files = tuple(path for path in self.files if path not in found)
 
     def derive(self) -> None:
-        """Read the data and derive everything; raises what stops it."""
+        """Read the data and derive everything; raise what stops it."""
         with self.showing_progress(), self.keeping_rejects():
             self.read()
             self.reasoner.materialise()
@@ -272,7 +272,7 @@ class LoadedProgram:
         return load_ontology(*paths, equality=options.same_as, unique_names=options.unique_names)
 
     def showing_progress(self) -> ProgressLine:
-        """The work in the block shows how far it is."""
+        """Show progress of the work in the block."""
         return ProgressLine(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
 
     @contextmanager
@@ -300,10 +300,10 @@ class LoadedProgram:
             self.messages.say(f"left out {count} that could not be read{kept}")
         for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
             if is_counted_apart(done):
-                self.messages.say(told_of_nulls(file, column, done, rows))
+                self.messages.say(describe_nulls(file, column, done, rows))
 
     def report_completeness(self) -> None:
-        """Say whether all is there that follows over time."""
+        """Report whether all facts over time are derived."""
         outcome = self.reasoner.time.outcome
         if self.program.timed and outcome is not None:
             self.messages.say(str(outcome))
@@ -313,8 +313,8 @@ class LoadedProgram:
             self.messages.say(event.text)
 
 
-def told_of_nulls(place: str, column: str | None, done: str, rows: int) -> str:
-    """What became of rows that lack a value, in a line."""
+def describe_nulls(place: str, column: str | None, done: str, rows: int) -> str:
+    """Return what became of rows that lack a value, in a line."""
     what = "left out" if done == Nulls.DROP_ROW.value else "kept"
     where = "" if column is None else f" in column `{column}`"
     return f"{what} {counted(rows, 'row')} of {place} without a value{where}"

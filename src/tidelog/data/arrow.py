@@ -69,7 +69,7 @@ def pool_for_results() -> pa.MemoryPool:
 
 
 def text_array(texts: Sequence[str]) -> Array:
-    """The texts as an Arrow array; raises `UnicodeEncodeError` for half a surrogate pair."""
+    """Return the texts as an Arrow array; raise `UnicodeEncodeError` for half a surrogate pair."""
     join_texts = "".join(texts)
     if join_texts.isascii():
         data, lengths = join_texts.encode(), map(len, texts)
@@ -84,7 +84,7 @@ def text_array(texts: Sequence[str]) -> Array:
 
 
 def number_array(numbers: Any, arrow_type: Any) -> Array:
-    """The numbers as an Arrow array of the type; raises `OverflowError` if one does not fit."""
+    """Return the numbers as an Arrow array of the type; raise `OverflowError` if one does not fit."""
     if pa.types.is_boolean(arrow_type):
         return mask_of(np.fromiter(numbers, bool, len(numbers)))
     dtype = np.dtype(np.float64 if pa.types.is_floating(arrow_type) else f"i{arrow_type.bit_width // 8}")
@@ -117,7 +117,7 @@ def join_texts(*parts: Any, separator: str = "") -> Array:
     return pc.binary_join_element_wise(*scalars, text_scalar(separator))
 
 
-# ---- Structs that hold values of several types: a nullable field for each, of which exactly one has a value.
+# ---- structs that hold values of several types
 #
 # Fields are named after types, such as `int`, `string` and `iri`, and of Arrow's type for them; those of
 # `langString` and `literal` are exact terms, as text.

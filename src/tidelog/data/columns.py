@@ -14,7 +14,7 @@ from tidelog.logic import conversions
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import NULL_DATATYPE, ColumnType, Kind, Value, literal
 
-# ---- Columns of times: a missing bound is infinite, and a length of time is a number of seconds.
+# ---- columns of times
 
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SIGNS = ("-inf", "inf")  # of the first and the second column, if these are missing
@@ -46,8 +46,8 @@ def bound_texts(values: Sequence[object], count: int) -> list[object]:
     first = len(values) - count
     signs = _SIGNS if count > 1 else ()
     texts = [
-        signs[place] if value is None and place < len(signs) else _text(value)
-        for place, value in enumerate(values[first:])
+        signs[position] if value is None and position < len(signs) else _text(value)
+        for position, value in enumerate(values[first:])
     ]
     return [*values[:first], *texts]
 
@@ -59,7 +59,7 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-# ---- The forms of RDF terms, as regular expressions that mean the same to Arrow's kernels and to Python.
+# ---- forms of RDF terms
 #
 # Those of usual terms are for Arrow's kernels only.
 
@@ -97,7 +97,7 @@ USUAL_PREDICATE = f"^{_USUAL_IRI}(?:/|#)[A-Za-z_][A-Za-z0-9_-]*>$"
 NOT_IRI = r'[\x00-\x20<>"{}|^`\\]|^_:|^$'
 
 
-# ---- Missing values: what becomes of a row in which one is missing, column by column.
+# ---- missing values
 #
 # A missing value is a null of Arrow data, of JSON or of Python, and in CSV an empty field of a column whose
 # type has no empty text. NaN is no value anywhere, and is always rejected.
@@ -113,8 +113,7 @@ def policy(nulls: tuple[Nulls, ...], place: int) -> Nulls:
     return nulls[place] if place < len(nulls) else Nulls.REJECT
 
 
-# ---- Marks on Arrow's fields that say how the texts of a column are meant: as strings, IRIs, exact terms,
-# JSON.
+# ---- marks on Arrow's fields: what the texts of a column mean
 #
 # Files of Arrow and Parquet keep them, and other programs ignore them. Most fields have no mark.
 
@@ -126,9 +125,9 @@ _TYPES: Final = {kind.value.encode(): kind for kind in (ColumnType.STRING, Colum
 def marked(table: Any, marks: Sequence[str]) -> Any:
     """The table with these marks on its first fields; the empty one is none."""
     schema = table.schema
-    for place, mark in enumerate(marks):
+    for position, mark in enumerate(marks):
         if mark:
-            schema = schema.set(place, schema.field(place).with_metadata({_KEY: mark.encode()}))
+            schema = schema.set(position, schema.field(position).with_metadata({_KEY: mark.encode()}))
     return table.cast(schema) if any(marks) else table
 
 
@@ -142,7 +141,7 @@ def is_json(field: Any) -> bool:
     return bool((field.metadata or {}).get(_KEY) == JSON.encode())
 
 
-# ---- Columns and batches: the form in which data enters the engine, Arrow arrays with a declared meaning.
+# ---- columns and batches
 #
 # Texts become typed columns here, by compiled kernels where the text is written plainly. What a kernel cannot
 # read for certain is left to `logic.conversions`, one text at a time: a kernel is never trusted with such a

@@ -30,7 +30,7 @@ from tidelog.logic import conversions as terms
 from tidelog.logic.conversions import exact, read_any, read_exact, to_python
 from tidelog.logic.values import XSD, ColumnType, Kind, Value, order_key, string
 
-# ---- Many values as texts: those whose text is in the dictionary are written by Arrow's kernels.
+# ---- many values as texts
 #
 # These are IRIs, strings and other literals, most of RDF; none of them becomes a Python value.
 
@@ -174,7 +174,7 @@ BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
 }
 
 
-# ---- From ids back to values: texts, Python objects, and the order of values.
+# ---- from ids back to values
 
 MANY = 64  # values for which Arrow's kernels are worth calling
 TEXT_FORMS: dict[str, Callable[[Value], str]] = {
@@ -265,7 +265,7 @@ def _sorted_kind(dictionary: Dictionary, ids: Ids) -> Ids:
     return np.take(ids, np.array(by_value, np.int64))
 
 
-# ---- Columns as exact terms, the form in which facts leave the process: equal values have equal texts.
+# ---- columns as exact terms
 #
 # Arrow's kernels do the plain ones, many at once; what they cannot do for certain is read and written by
 # `logic.conversions`, each distinct text once.

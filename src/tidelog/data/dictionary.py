@@ -1,6 +1,6 @@
-"""The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself.
+"""The dictionary: every value has a dense integer id, given when it is first seen. Mutable.
 
-Values are only ever added behind those that are there, and columns that grow are copied, not moved: the
+Values are only ever appended, and columns that grow are copied, not moved: the
 value of an id can be read without a lock while another thread gives ids to new values.
 """
 
@@ -67,7 +67,7 @@ class Dictionary:
     # ---- growing
 
     def publish(self) -> None:
-        """Tell the kernels where the columns are now."""
+        """Write the addresses of the columns for kernels."""
         words = self.words
         words[kernels.D_CAPACITY] = len(self.kind)
         words[kernels.D_KIND] = self.kind.ctypes.data
@@ -208,11 +208,11 @@ class Dictionary:
         """The ids of Python values."""
         known: dict[Value, int] = {}
         ids = np.empty(len(values), np.int32)
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             identity = known.get(value)
             if identity is None:
                 identity = known[value] = self.encode(value)
-            ids[place] = identity
+            ids[position] = identity
         return ids
 
     def encode_numbers(self, kind: Kind, numbers: npt.NDArray[np.int64], extra: int = 0) -> Ids:

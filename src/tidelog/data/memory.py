@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-CHECKED_FROM = 64 << 20  # smaller arrays are allocated without looking at the machine's memory
+CHECKED_FROM = 64 << 20  # smaller arrays are allocated without checking the machine's memory
 KEPT_FREE = 128 << 20
 
 
@@ -62,9 +62,9 @@ REFUSAL = Refusal()
 
 
 def _allocated(make: Callable[[int, Any], npt.NDArray[Any]], size: int, dtype: Any) -> npt.NDArray[Any]:
-    """An array that takes memory when it is written to: tables reserve much more than they use at first.
+    """Return an array that takes memory when it is written to: tables reserve much more than they first use.
 
-    So a limit on what is mapped may refuse it though little is used: who sets such a limit is asked once.
+    So a limit on mapped memory may refuse it though little is used: `REFUSAL` may raise that limit once.
     """
     _check(size, dtype)
     try:

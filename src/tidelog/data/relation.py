@@ -89,8 +89,8 @@ class Relation:
         """The rows in the order of their ids: of several threads, new values may get theirs in any order."""
         if not self._columns:
             return ()
-        places = np.lexsort(self._columns[::-1])
-        return tuple(column[places] for column in self._columns)
+        positions = np.lexsort(self._columns[::-1])
+        return tuple(column[positions] for column in self._columns)
 
     def __len__(self) -> int:
         return self._rows
@@ -161,7 +161,7 @@ class Relation:
     def to_arrow(self, mixed: str = "text") -> pa.Table:
         """The rows as an Arrow table, whose columns have the types that are declared, else those inferred.
 
-        A column of several types is text, with `mixed="exact"` text that tells the types, or with
+        A column of several types is text, with `mixed="exact"` text that shows the types, or with
         `mixed="struct"` a struct with a field for each type, of which one has a value. A value that its type
         cannot hold is an error.
         """
@@ -181,7 +181,7 @@ class Relation:
 
     def each(self, write: Callable[[int, Dictionary, Ids], T]) -> list[T]:
         """Return what becomes of each column of values, given by its place and its ids."""
-        return [write(place, self._dictionary, ids) for place, ids in enumerate(self._ids)]
+        return [write(position, self._dictionary, ids) for position, ids in enumerate(self._ids)]
 
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The columns of values as a table, with any further columns of the rows."""
@@ -217,7 +217,7 @@ class Relation:
         if self.columns and self._rows:
             texts = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
             rows = [tuple(map(visible, row)) for row in texts]
-            widths = [max(len(row[place]) for row in rows) for place in range(len(self.columns))]
+            widths = [max(len(row[position]) for row in rows) for position in range(len(self.columns))]
             for row in rows:
                 cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
                 lines.append("  " + "  ".join(cells).rstrip())
@@ -236,7 +236,7 @@ class Relation:
 
 @lru_cache(maxsize=128)
 def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    """Return the class of rows with these columns: tuples that tell pandas their names.
+    """Return the class of rows with these columns: tuples whose names pandas reads.
 
     pandas takes the names of columns from `_fields` of the first row, as named tuples have it.
     """

@@ -77,8 +77,8 @@ def codes_of(rows: Rows) -> npt.NDArray[np.int64]:
     if not rows.columns:
         return np.zeros(rows.count, np.int64)
     codes = rows.columns[0].astype(np.int64)
-    for place, column in enumerate(rows.columns[1:]):
-        if place:  # three columns and more: number the pairs first
+    for position, column in enumerate(rows.columns[1:]):
+        if position:  # three columns and more: number the pairs first
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
         codes = (codes << 32) | column
     return codes
@@ -117,7 +117,7 @@ class NetRows(Mapping[str, Rows]):
     """The rows of the program's own relations among those that a transaction inserted or deleted.
 
     `counts` is how many rows each relation has; `found` has their ids. A `Rows` is made only when it is read:
-    the changes of most transactions are never looked at, and few in every relation.
+    the changes of most transactions are never read, and few in every relation.
     """
 
     __slots__ = ("_counts", "_found")

@@ -94,7 +94,7 @@ def with_mixed(schema: Iterable[Contents], mixed: str) -> tuple[Contents, ...]:
     """Return what columns hold, those of several types in the requested form.
 
     `text` is plain text; `exact` writes them so that they are read as the same values, and so with all whose
-    plain text does not tell which value it is of; `struct` has a field for each type.
+    plain text does not show which value it is of; `struct` has a field for each type.
     """
     if mixed not in MIXED:
         raise ValueError(f"mixed is one of {', '.join(MIXED)}, not {mixed!r}")

@@ -1,4 +1,4 @@
-"""Events: what everything that runs says of itself, the one source of progress, statistics and profiles."""
+"""Events: what everything that runs reports, the one source of progress, statistics and profiles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FactsLoaded:
 
 @dataclass(frozen=True, slots=True)
 class FactsRemoved:
-    """Facts were taken away, for good or to be derived again."""
+    """Facts were deleted, permanently or to be derived again."""
 
     relation: str
     count: int
@@ -113,21 +113,21 @@ class StrategyChosen:
 
 @dataclass(frozen=True, slots=True)
 class TablesGrew:
-    """A round of tabling has ended, with so many rows that are new in tables."""
+    """A round of tabling has ended; `new` rows were added to tables."""
 
     new: int
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalsGained:
-    """Facts over time have so many intervals more than before; fewer, if some have become one."""
+    """Facts over time have `count` intervals more than before; fewer, if some were merged."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceStarted:
-    """A transaction begins to be worked in: so many explicit facts and rules go and come."""
+    """A transaction begins to be applied, with these numbers of explicit facts and rules."""
 
     maintainer: str
     removed: int
@@ -148,11 +148,11 @@ class ChangePassed:
 
 @dataclass(frozen=True, slots=True)
 class MarksUsed:
-    """Facts were known to be affected, since the update was looked ahead at."""
+    """Facts were known to be affected, since the update was read ahead."""
 
-    explicit: int  # that it takes away
-    implicit: int  # that follow from them
-    positive: int = 0  # that were taken away and come back
+    explicit: int  # facts that it deletes
+    implicit: int  # facts derived from them
+    positive: int = 0  # facts that were deleted and return
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,22 +165,22 @@ class MarkingDecided:
 
 @dataclass(frozen=True, slots=True)
 class StratumMaintained:
-    """A stratum is right again."""
+    """A stratum is up to date again."""
 
     number: int
     predicates: tuple[str, ...]
     maintainer: str
-    overdeleted: int  # facts taken away, of which
-    rederived: int  # … so many came back, since something else supports them
-    went: int
-    came: int
-    instances: int  # of rules that were looked at
+    overdeleted: int  # facts deleted, of which
+    rederived: int  # … these were inserted again, since something else supports them
+    went: int  # facts deleted in the end
+    came: int  # facts inserted
+    instances: int  # instances of rules that were found
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceEnded:
-    """A transaction is worked in, or rolled back: then nothing went or came."""
+    """A transaction is applied, or rolled back: then no facts were deleted (`went`) or inserted (`came`)."""
 
     maintainer: str
     went: int
@@ -219,8 +219,8 @@ def ignore(event: Event) -> None:
 def wants_strata(listener: Listener) -> bool:
     """Whether a listener has an attribute of this name that is true.
 
-    Then it is told of every stratum by every maintainer. Others need not be: a compiled loop would have to
-    pause at each.
+    Then every maintainer reports every stratum to it. Without such a listener they need not: a compiled loop
+    would have to pause at each.
     """
     return bool(getattr(listener, "wants_strata", False))
 
@@ -249,7 +249,7 @@ class RuleStatistics:
 
     @property
     def duplicates(self) -> int:
-        """Matches whose fact was known already."""
+        """Matches whose fact existed already."""
         return self.matches - self.new
 
 
@@ -267,7 +267,7 @@ class Tally:
     matches: int = 0
     load_seconds: float = 0.0
     choices: dict[MaintainerChosen, int] = field(default_factory=dict)  # how often each was made
-    explicit_marks: int = 0  # of updates that were looked ahead at
+    explicit_marks: int = 0  # of updates that were read ahead
     implicit_marks: int = 0
     positive_marks: int = 0
     markings: dict[MarkingDecided, int] = field(default_factory=dict)  # how often each was decided
@@ -331,7 +331,7 @@ class Tally:
         self.matches += event.matches
 
     def begin_transaction(self) -> None:
-        """Count the rounds that come apart from those before."""
+        """Count the rounds of a transaction separately from those before."""
         self._rounds.clear()
 
     def clear(self) -> None:
@@ -365,7 +365,7 @@ class StratumStatistics:
 
 
 class StrataTally:
-    """A listener that is told of every stratum, and sums up what transactions did in each."""
+    """A listener that hears of every stratum, and sums up what transactions did in each."""
 
     wants_strata = True
 
@@ -385,7 +385,7 @@ class StrataTally:
         statistics.seconds += event.seconds
 
 
-# ---- a profile: what each rule did in each phase, from events and from the plans that transactions run
+# ---- profiles: the work of each rule in each phase
 #
 # What plans do belongs to the step that is reported when they have run.
 
@@ -424,7 +424,7 @@ class Done:
 
     @property
     def duplicates(self) -> int:
-        """Matches that gave nothing new."""
+        """Matches that derived nothing new."""
         return self.matches - self.new
 
     def add(self, given: int, outcome: PlanOutcome, seconds: float) -> None:
@@ -456,7 +456,7 @@ class Profile:
             case ChangePassed():
                 self._flush(STEPS.get(event.step, "other"))
             case StratumMaintained():
-                self._flush("other")  # plans that no step was told of, such as those that count
+                self._flush("other")  # plans that belong to no step, such as those that count
                 self.strata += event.seconds
 
     def plan_ran(self, plan: ChangePlan, given: int, outcome: PlanOutcome, seconds: float) -> None:

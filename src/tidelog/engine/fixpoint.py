@@ -1,5 +1,6 @@
-"""The semi-naive fixpoint: every stratum in order, every rule instance considered once; it can be fed from
-outside.
+"""The semi-naive fixpoint: every stratum in order, every rule instance considered once.
+
+`derive` runs it over all facts; `Fed` is a fixpoint to which rows are added from outside as they arrive.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.plan.plan_cache import Freshness, PlanCache
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 
-# ---- whether a rule has anything to match: which of its constants occur in the facts
+# ---- whether a rule has anything to match
 #
 # Most rules of a rule set such as OWL 2 RL have constants that the facts at hand do not mention, and to plan
 # a rule takes as long as to match thousands of facts.
@@ -38,61 +39,61 @@ from tidelog.rewrite.renaming import with_predicates
 # Invariant: within one stratum facts are only inserted. So a constant that occurs goes on to occur, and one
 # that did not occur in the last round needs to be searched in new facts only.
 
-Place = tuple[str, int, Value]  # a column of a relation, and what is looked for there
+ColumnValue = tuple[str, int, Value]  # a relation, a column of it, and the value to find there
 
 
 class Occurrences:
-    """The constants that were looked for while a stratum is derived."""
+    """Which constants were found in facts, while a stratum is derived. Mutable."""
 
     def __init__(self, engine: EngineParts) -> None:
         self._engine = engine
         self._round = 0
-        self._present: set[Place] = set()
-        self._absent: dict[Place, int] = {}  # and the last round in which that was so
-        self._new: dict[Place, bool] = {}
+        self._present: set[ColumnValue] = set()
+        self._absent: dict[ColumnValue, int] = {}  # and the last round in which they did not occur
+        self._new: dict[ColumnValue, bool] = {}
 
     def advance(self) -> None:
-        """Go on with the next round."""
+        """Begin the next round."""
         self._round += 1
         self._new.clear()
 
     def may_match(self, atoms: Iterable[Atom]) -> bool:
         """Whether each atom's relation has facts, and its constants occur in them."""
         return all(
-            self._engine.storage.size(atom.predicate) > 0 and all(map(self._occurs, _places(atom)))
+            self._engine.storage.size(atom.predicate) > 0 and all(map(self._occurs, _constants(atom)))
             for atom in atoms
         )
 
     def has_new(self, atom: Atom) -> bool:
         """Whether the atom's constants occur in the facts that the last round added."""
-        return all(map(self._is_new, _places(atom)))
+        return all(map(self._is_new, _constants(atom)))
 
-    def _occurs(self, place: Place) -> bool:
-        if place in self._present:
+    def _occurs(self, sought: ColumnValue) -> bool:
+        if sought in self._present:
             return True
-        absent = self._absent.get(place)
+        absent = self._absent.get(sought)
         if absent == self._round:
             return False
         was_absent = absent is not None and absent == self._round - 1
-        found = self._is_new(place) if was_absent else self._looked_for(place, Part.ALL)
-        if found:
-            self._present.add(place)
+        occurs = self._is_new(sought) if was_absent else self._search(sought, Part.ALL)
+        if occurs:
+            self._present.add(sought)
         else:
-            self._absent[place] = self._round
-        return found
+            self._absent[sought] = self._round
+        return occurs
 
-    def _is_new(self, place: Place) -> bool:
-        found = self._new.get(place)
-        if found is None:
-            found = self._new[place] = self._looked_for(place, Part.NEW)
-        return found
+    def _is_new(self, sought: ColumnValue) -> bool:
+        is_new = self._new.get(sought)
+        if is_new is None:
+            is_new = self._new[sought] = self._search(sought, Part.NEW)
+        return is_new
 
-    def _looked_for(self, place: Place, part: Part) -> bool:
-        relation, column, value = place
+    def _search(self, sought: ColumnValue, part: Part) -> bool:
+        relation, column, value = sought
         return self._engine.rounds.occurs(relation, column, value, part)
 
 
-def _places(atom: Atom) -> Iterable[Place]:
+def _constants(atom: Atom) -> Iterable[ColumnValue]:
     return (
         (atom.predicate, column, term.value)
         for column, term in enumerate(atom.terms)
@@ -100,7 +101,7 @@ def _places(atom: Atom) -> Iterable[Place]:
     )
 
 
-# ---- the semi-naive fixpoint: every stratum in order, every rule instance considered once
+# ---- the semi-naive fixpoint
 #
 # Where rules do nothing but close a predicate and the engine has a structure for that, the structure replaces
 # these rules.
@@ -108,7 +109,7 @@ def _places(atom: Atom) -> Iterable[Place]:
 # Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 
 FRESHNESS = Freshness(grown=4, small=1000, from_empty=False)
-IN_DERIVATION = " ~"  # stands in the names of relations that are gone when a stratum is derived
+IN_DERIVATION = " ~"  # in the names of relations that are dropped when a stratum is derived
 
 Step = tuple[Rule, int, Runnable]  # a rule, its number, one of its plans
 
@@ -121,13 +122,13 @@ def materialise(
     check: Callable[[], None],
     closures: Closures | None = None,
 ) -> None:
-    """Derive all that follows; `numbers` gives the place of each rule (by identity) in the program.
+    """Derive all facts; `numbers` has the position of each rule (by identity) in the program.
 
-    `check` is called after every plan, and raises to stop. `closures` close predicates by
-    structures, if given.
+    `check` is called after every plan, and raises to stop. `closures`, if not None, close predicates by
+    structures.
     """
-    for place, stratum in enumerate(strata):
-        _derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closures)
+    for position, stratum in enumerate(strata):
+        _derive_stratum(position, len(strata), stratum, numbers, engine, listen, check, closures)
 
 
 def derive(
@@ -140,14 +141,14 @@ def derive(
 ) -> None:
     """Derive all that follows from the facts of an engine, closures by structures if `modules`.
 
-    `numbers` gives the place of each rule (by identity) in the program; `check` raises to stop.
+    `numbers` has the position of each rule (by identity) in the program; `check` raises to stop.
     """
     engine.rounds.begin(engine.storage.relations())
     materialise(strata, numbers, engine, listen, check, engine.closures if modules else None)
 
 
 def _derive_stratum(
-    place: int,
+    position: int,
     count: int,
     stratum: Stratum,
     numbers: dict[int, int],
@@ -156,12 +157,12 @@ def _derive_stratum(
     check: Callable[[], None],
     closures: Closures | None = None,
 ) -> None:
-    """Derive all of one stratum, the one at this place of so many."""
-    listen(StratumStarted(place, count, stratum.predicates, stratum.recursive))
+    """Derive all facts of one stratum; `position` is its position among `count` strata."""
+    listen(StratumStarted(position, count, stratum.predicates, stratum.recursive))
     start = perf_counter()
     with _in_pieces(stratum, numbers, engine) as (parts, part_numbers):
-        rounds = _Stratum(place, parts, part_numbers, engine, listen, check).close(closures)
-    listen(StratumEnded(place, rounds, perf_counter() - start))
+        rounds = _Stratum(position, parts, part_numbers, engine, listen, check).close(closures)
+    listen(StratumEnded(position, rounds, perf_counter() - start))
 
 
 @contextmanager
@@ -170,13 +171,13 @@ def _in_pieces(
 ) -> Iterator[tuple[Stratum, dict[int, int]]]:
     """Yield the stratum as it is derived, with the numbers of its rules: long recursive ones are in pieces.
 
-    A rule has a plan for each of its recursive atoms. The relations of pieces are gone after the block.
+    A rule has a plan for each of its recursive atoms. The relations of pieces are dropped after the block.
     """
     long = {id(rule) for rule in stratum.rules if is_long(len(delta_pivots(rule, stratum.predicates)))}
     if not long:
         yield stratum, numbers
         return
-    made: dict[Rule, int] = {}
+    derived_rules: dict[Rule, int] = {}
     added: dict[str, int] = {}  # relations and how many columns they have
     names: dict[str, str] = {}
     for rule in stratum.rules:
@@ -185,12 +186,12 @@ def _in_pieces(
             # Not those that maintenance may have made of the same pieces.
             names[part.head.predicate] = name = part.head.predicate.replace(SEPARATOR, IN_DERIVATION)
             added[name] = len(part.head.terms)
-        made.update({with_predicates(part, names): numbers[id(rule)] for part in parts})
+        derived_rules.update({with_predicates(part, names): numbers[id(rule)] for part in parts})
     for relation, arity in added.items():
         engine.storage.define(relation, arity)
     try:
-        whole = Stratum((*stratum.predicates, *added), tuple(made), stratum.recursive)
-        yield whole, {id(part): number for part, number in made.items()}
+        whole = Stratum((*stratum.predicates, *added), tuple(derived_rules), stratum.recursive)
+        yield whole, {id(part): number for part, number in derived_rules.items()}
     finally:
         for relation in added:
             engine.storage.drop(relation)
@@ -201,14 +202,14 @@ class _Stratum:
 
     def __init__(
         self,
-        place: int,
+        position: int,
         stratum: Stratum,
         numbers: dict[int, int],
         engine: EngineParts,
         listen: Listener,
         check: Callable[[], None],
     ) -> None:
-        self.place = place
+        self.position = position
         self.stratum = stratum
         self.numbers = numbers
         self.engine = engine
@@ -217,7 +218,7 @@ class _Stratum:
         self.occurrences = Occurrences(engine)
 
     def close(self, closures: Closures | None) -> int:
-        """Derive all of the stratum; returns the number of rounds."""
+        """Derive all facts of the stratum; return the number of rounds."""
         self.engine.rounds.begin(self.stratum.predicates)
         module = recognise(self.stratum) if closures is not None else None
         if closures is not None and module is not None:
@@ -238,7 +239,7 @@ class _Stratum:
             start = perf_counter()
             new = closures.build(module, given)
             if new is not None:
-                self._tell_closed(module, given, new, perf_counter() - start)
+                self._report_closed(module, given, new, perf_counter() - start)
                 self._advance(1)
                 self.check()
                 return True
@@ -247,16 +248,16 @@ class _Stratum:
         self._run_first(module.owned_rules)
         return False
 
-    def _tell_closed(self, module: ClosureModule, given: str, new: int, seconds: float) -> None:
-        """Say what a structure has made, as if the first external and the first owned rule had made it."""
+    def _report_closed(self, module: ClosureModule, given: str, new: int, seconds: float) -> None:
+        """Report the facts of a structure as if the first external and owned rules had derived them."""
         external = self.engine.storage.size(given) if given != module.predicate else 0
-        self.listen(StratumClosed(self.place, module.kind.value))
+        self.listen(StratumClosed(self.position, module.kind.value))
         for rules, count, share in (
             (module.external_rules, external, 0.0),
             (module.owned_rules, new - external, seconds),
         ):
             if count or share:
-                self.listen(RuleRan(self.place, 1, self.numbers[id(rules[0])], count, count, 0, share))
+                self.listen(RuleRan(self.position, 1, self.numbers[id(rules[0])], count, count, 0, share))
 
     def _run_first(self, rules: Sequence[Rule]) -> None:
         """Run rules over all facts."""
@@ -265,7 +266,7 @@ class _Stratum:
                 self._run(first_step(rule, self.numbers[id(rule)], self.engine), 1)
 
     def _repeat(self, new: int) -> int:
-        """Run recursive rules until nothing is new; returns the number of rounds."""
+        """Run recursive rules until nothing is new; return the number of rounds."""
         count = 1
         if not self.stratum.recursive:
             return count
@@ -282,21 +283,21 @@ class _Stratum:
         return count
 
     def _advance(self, count: int) -> int:
-        """End a round; returns how many facts are new."""
+        """End a round; return how many facts are new."""
         new = self.engine.rounds.advance(self.stratum.predicates)
         self.occurrences.advance()
-        self.listen(RoundEnded(self.place, count, new))
+        self.listen(RoundEnded(self.position, count, new))
         return new
 
     def _run(self, step: Step, count: int) -> None:
-        """Run a plan, and say what it did."""
+        """Run a plan, and report what it did."""
         rule, number, runnable = step
         start = perf_counter()
         outcome = run_plan(rule, runnable)
         if outcome.matches or outcome.new or outcome.no_value:
             seconds = perf_counter() - start
             self.listen(
-                RuleRan(self.place, count, number, outcome.matches, outcome.new, outcome.no_value, seconds)
+                RuleRan(self.position, count, number, outcome.matches, outcome.new, outcome.no_value, seconds)
             )
         self.check()
 
@@ -310,14 +311,14 @@ def run_plan(rule: Rule, runnable: Runnable) -> PlanOutcome:
 
 
 def first_step(rule: Rule, number: int, engine: EngineParts) -> Step:
-    """The plan of a rule over all facts."""
+    """Return the plan of a rule over all facts."""
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
     return rule, number, engine.plans.prepare(full_plan(rule, number, engine.storage))
 
 
 def _aggregating(rule: Rule, number: int, engine: EngineParts) -> Runnable:
-    """The two plans of an aggregate rule, one after the other; what is collected is forgotten in any case."""
+    """Return a function that runs the two plans of an aggregate rule, and drops the collected rows."""
     collected = f"{rule.head.predicate} #{number}"  # a name with a space is no predicate's
 
     def run() -> PlanOutcome:
@@ -335,25 +336,25 @@ def _aggregating(rule: Rule, number: int, engine: EngineParts) -> Runnable:
 
 
 class DeltaStep:
-    """A rule, driven by what the last round added to one predicate; planned when there first is something.
+    """A rule, driven by what the last round added to one predicate; planned when that first is not empty.
 
     Many rules of a large stratum never run, and planning one takes as long as matching thousands of facts.
     """
 
     def __init__(
-        self, rule: Rule, number: int, recursive: Collection[str], place: int, engine: EngineParts
+        self, rule: Rule, number: int, recursive: Collection[str], position: int, engine: EngineParts
     ) -> None:
         self.rule = rule
         self.number = number
         self.recursive = recursive
-        self.place = place
+        self.position = position
         self.engine = engine
-        self.pivot = rule.positive[_count_atoms(rule, place)]
+        self.pivot = rule.positive[_count_atoms(rule, position)]
         self._own = {atom.predicate for atom in rule.positive if atom.predicate in recursive}
         self._plans: PlanCache[None, Runnable] = PlanCache(FRESHNESS)
 
     def has_work(self, occurrences: Occurrences) -> bool:
-        """Return whether the rule may match what is new; one that is planned finds out as fast by itself."""
+        """Return whether the rule may match new facts; a prepared plan finds out as fast by itself."""
         if None in self._plans:
             return True
         return occurrences.has_new(self.pivot) and occurrences.may_match(self.rule.positive)
@@ -363,25 +364,25 @@ class DeltaStep:
         return self.rule, self.number, self._plans.get(None, self._own, sizes.__getitem__, self._plan)
 
     def _plan(self) -> Runnable:
-        plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine.storage)
+        plan = delta_plan(self.rule, self.number, self.recursive, self.position, self.engine.storage)
         return self.engine.plans.prepare(plan)
 
 
-def _count_atoms(rule: Rule, place: int) -> int:
-    """How many atoms the body has before a place."""
-    return sum(isinstance(literal, Atom) for literal in rule.body[:place])
+def _count_atoms(rule: Rule, position: int) -> int:
+    """Return how many atoms the body has before a position."""
+    return sum(isinstance(literal, Atom) for literal in rule.body[:position])
 
 
 def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: EngineParts) -> list[DeltaStep]:
-    """The rules of a stratum over what the last round added."""
+    """Return the rules of a stratum as steps over what the last round added."""
     return [
-        DeltaStep(rule, numbers[id(rule)], stratum.predicates, place, engine)
+        DeltaStep(rule, numbers[id(rule)], stratum.predicates, position, engine)
         for rule in stratum.rules
-        for place in delta_pivots(rule, stratum.predicates)
+        for position in delta_pivots(rule, stratum.predicates)
     ]
 
 
-# ---- a fixpoint that is fed from outside: rows arrive, and what they imply is derived
+# ---- a fixpoint fed from outside, as rows arrive
 #
 # All relations count as one recursive stratum, so that rows which arrive are NEW rows of the next round,
 # whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its
@@ -391,7 +392,7 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: EngineParts)
 
 
 class Fed:
-    """The rules of a program over an engine whose relations are defined, and hold what is given."""
+    """The rules of a program over an engine whose relations hold the given facts. Mutable."""
 
     def __init__(
         self, rules: Sequence[Rule], relations: Sequence[str], engine: EngineParts, check: Callable[[], None]
@@ -402,24 +403,24 @@ class Fed:
         self._rules = [(rule, number) for number, rule in enumerate(rules) if not rule.aggregations]
         self._aggregates = [(rule, number) for number, rule in enumerate(rules) if rule.aggregations]
         self._occurrences = Occurrences(engine)
-        known = frozenset(relations)
+        names = frozenset(relations)
         self._steps: dict[str, list[DeltaStep]] = {}  # by the relation whose new rows drive them
         for rule, number in self._rules:
-            for place in delta_pivots(rule, known):
-                step = DeltaStep(rule, number, known, place, engine)
+            for position in delta_pivots(rule, names):
+                step = DeltaStep(rule, number, names, position, engine)
                 self._steps.setdefault(step.pivot.predicate, []).append(step)
         self._seen = dict.fromkeys(self._relations, 0)  # the rows of each relation that rules have read
 
     def begin(self) -> None:
-        """Derive all that follows from what is given, stratum by stratum, as if nothing were to arrive.
+        """Derive all that follows from the given facts, stratum by stratum, as if nothing were to arrive.
 
         Rules that read a gate match nothing yet.
         """
         numbered = [*self._rules, *self._aggregates]
         numbers = {id(rule): number for rule, number in numbered}
-        layers = strata([rule for rule, _ in numbered])
+        in_order = strata([rule for rule, _ in numbered])
         self._engine.rounds.begin(self._relations)
-        materialise(layers, numbers, self._engine, ignore, self._check)
+        materialise(in_order, numbers, self._engine, ignore, self._check)
         self._engine.rounds.begin(self._relations)
         self._seen = self._sizes()
 

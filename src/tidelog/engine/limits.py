@@ -1,4 +1,4 @@
-"""Limits on the work: time, facts, memory, patience. What stops says how far it got."""
+"""Limits on the work: time, facts, memory, patience. An error that stops it says how far it got."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, Interrupted, Stopped, counted
 
 OUT_OF_MEMORY = "E613"
-MATCHES = 1 << 24  # that a kernel may look at between two checks: a tenth of a second
-FEWEST = 1 << 12  # … and those that are worth a call of it
-SHARE = 16  # the part of a limit on facts by which it may be passed
+MATCHES = 1 << 24  # the most that a kernel may read between two checks: a tenth of a second
+FEWEST = 1 << 12  # … and the fewest that are worth a call of it
+SHARE = 16  # the part of a limit on facts by which it may be exceeded
 
 
 def proceed(found: int = 0, are_answers: bool = False) -> None:
@@ -26,13 +26,15 @@ def unlimited(found: int = 0, are_answers: bool = False) -> int:
 
 
 class ActiveLimits:
-    """The limits on the work at hand, as an engine asks for them. Whoever begins the work replaces them."""
+    """The limits on the current work, as an engine reads them. What begins the work replaces them."""
 
     __slots__ = ("budget", "check")
 
     def __init__(self) -> None:
         self.check: Callable[..., None] = proceed  # raises to stop
-        self.budget: Callable[..., int] = unlimited  # how many matches a kernel may look at before
+        self.budget: Callable[..., int] = (
+            unlimited  # how many matches a kernel may read before the next check
+        )
 
 
 class Limits:
@@ -52,7 +54,7 @@ class Limits:
         self.tally = tally
         self.timeout = timeout
         self.max_facts = max_facts
-        self.may_stop = may_stop  # else Ctrl-C waits for what comes after
+        self.may_stop = may_stop  # at the end of a block; else Ctrl-C waits for the work after it
         begun = monotonic() if started is None else started
         self.deadline = None if timeout is None else begun + timeout
 
@@ -64,7 +66,7 @@ class Limits:
     def check(self, found: int = 0, are_answers: bool = False) -> None:
         """Raise `Stopped` if a limit has been reached, KeyboardInterrupt if Ctrl-C has been pressed.
 
-        `found` is how many facts the work at hand has found that the tally does not count yet. Answers to a
+        `found` is how many facts the current work has found that the tally does not count yet. Answers to a
         query are no facts: there may be as many of them as of facts.
         """
         INTERRUPTS.act()
@@ -81,11 +83,11 @@ class Limits:
             )
 
     def budget(self, found: int = 0, are_answers: bool = False) -> int:
-        """How many matches a kernel may look at before the next check, so that the limit on facts holds."""
+        """Return how many matches a kernel may read before the next check, to keep the limit on facts."""
         if self.max_facts is None:
             return MATCHES
-        left = self.max_facts - self._known(found, are_answers)
-        return min(MATCHES, max(left, self.max_facts // SHARE, FEWEST))
+        remaining = self.max_facts - self._known(found, are_answers)
+        return min(MATCHES, max(remaining, self.max_facts // SHARE, FEWEST))
 
     def _known(self, found: int, are_answers: bool) -> int:
         return found if are_answers else self.tally.loaded + self.tally.derived + found

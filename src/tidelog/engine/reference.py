@@ -34,7 +34,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import FALSE, TRUE, ColumnType, Kind, Value
 
-# ---- Equality over Python sets: equals replaced by equals, the plain way. Changes the store it is given.
+# ---- equality over Python sets
 #
 # It knows nothing of axioms or representatives: the classes are found by joining sets of values, and each row
 # gives a row for each combination of members.
@@ -78,7 +78,7 @@ def _check(classes: Classes, different: set[Row], unique_names: bool) -> None:
         raise Inconsistent(Diagnostic(UNEQUAL, f"inconsistent: {left} = {right}"))
 
 
-# ---- Naive evaluation over Python sets: slow, plain, and the oracle for every other engine.
+# ---- naive evaluation over Python sets
 #
 # Each stratum applies all its rules to all facts until nothing new is derived. A rule's body is matched
 # literal by literal, from left to right, with one binding of variables to values at a time.

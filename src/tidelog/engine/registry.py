@@ -19,14 +19,14 @@ UNKNOWN_ENGINE = "E620"
 
 @runtime_checkable
 class EngineSettings(Protocol):
-    """What makes an engine."""
+    """What describes an engine, and makes it."""
 
     @property
     def name(self) -> str:
         """The engine's name."""
 
     def make(self, threads: int | None, relations: int) -> ColumnarEngine:
-        """Return an empty engine with this many threads, for about so many relations of two columns."""
+        """Return an empty engine with this many threads, for about this many relations of two columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ ENGINES: dict[str, Callable[[], EngineSettings]] = {
 
 
 def settings_of(engine: str | EngineSettings) -> EngineSettings:
-    """The settings of an engine, those by default if it is named only; ProgramError if there is none such."""
+    """Return the settings of an engine, the defaults if it is named only; raise ProgramError if unknown."""
     if isinstance(engine, str) and engine in ENGINES:
         return ENGINES[engine]()
     if not isinstance(engine, str) and isinstance(engine, EngineSettings):

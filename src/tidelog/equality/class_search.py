@@ -168,7 +168,7 @@ class ClassSearch:
         known[positions[is_own]] = members[is_own]
         return members, known[positions]
 
-    # ---- Algorithm 1: from lost facts to suspect ones (D), each of which is checked
+    # ---- Algorithm 1: from lost facts to suspect ones (D)
 
     def _suspect_facts(self, removed: Mapping[str, Rows], lost: Collection[Rule]) -> Facts:
         """The stored facts of removed explicit facts, and what removed rules derive."""
@@ -205,7 +205,7 @@ class ClassSearch:
             for name, query in self._mentions:
                 yield name, query.rows(self._check)
 
-    # ---- Algorithm 4: backwards, from checked facts (C) to the facts that may prove them
+    # ---- Algorithm 4: from checked facts (C) to those that may prove them
 
     def _prove(self, facts: Facts) -> None:
         """Search for proofs of these facts, and of all facts that their proofs need."""
@@ -311,7 +311,7 @@ def _mentions(arities: Mapping[str, int], relations: WorkRelations) -> Iterator[
             yield name, BoundQuery(terms, (given, atom, unprocessed), relations)
 
 
-# ---- Line 40: the explicit facts that a checked fact represents.
+# ---- line 40: the explicit facts that a checked fact represents
 #
 # The members of one argument's class lead to explicit facts that mention them there; those that have the
 # right representatives in the other positions are the result. Of all arguments, the one is chosen by which
@@ -372,11 +372,11 @@ class ExplicitMembers:
         return known
 
 
-# ---- Algorithms 5 to 7: what follows from checked facts alone, over the representatives γ.
+# ---- Algorithms 5 to 7: facts derived from checked facts alone
 #
 # Each class of γ begins with one constant; classes are merged as equalities are proved. Whether all or none
-# of what a fact represents is proved is decided by counting: so many proved facts, of so many combinations of
-# γ's representatives.
+# of what a fact represents is proved is decided by counting: the proved facts, out of all combinations of γ's
+# representatives.
 
 
 class Saturation:
@@ -409,7 +409,7 @@ class Saturation:
         for prepared in chain.from_iterable(self._rules.values()):
             prepared.refresh_plans()
 
-    # ---- Algorithm 5 (saturate): what follows when more is checked
+    # ---- Algorithm 5: saturate
 
     def extend(self, checked: Facts) -> None:
         """Prove what follows when these facts are checked too."""
@@ -476,7 +476,7 @@ class Saturation:
             known = self._delayed.get(name)
             self._delayed[name] = rows if known is None else concatenate([known, rows])
 
-    # ---- Algorithm 6 (rewrite): what is equal is merged, and proved facts are rewritten
+    # ---- Algorithm 6: rewrite
 
     def _merge(self, inserted: Facts, with_keys: bool) -> MovedConstants:
         """Merge what inserted facts make equal; with `is_open`, also what older ones do."""
@@ -557,7 +557,7 @@ class Saturation:
                 return Negation(self._relations.atom(PROVED, atom))
         return literal
 
-    # ---- what is proved of stored facts
+    # ---- proofs of stored facts
 
     def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
         """How many facts over γ each stored fact represents, and how many of these are proved."""

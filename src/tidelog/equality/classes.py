@@ -1,4 +1,4 @@
-"""Classes of equal constants, each with one of its members as the representative. Mutates itself.
+"""Classes of equal constants, each with one of its members as the representative. Mutable.
 
 When classes merge, the representative of the largest one stays, so that few facts must be rewritten; in
 results the smallest member is shown instead (`smallest`).
@@ -257,7 +257,7 @@ def components(count: int, left: Places, right: Places) -> Places:
     return labels
 
 
-# ---- Representatives that are equal and not merged yet.
+# ---- representatives that are equal and not merged yet
 
 Pairs = tuple[Ids, Ids]
 

@@ -5,7 +5,7 @@ here facts are partitioned among tasks, and each task has all classes.
 
 The rules that equality depends on are run first. What they make equal is sent to all tasks, each of
 which merges the same classes, writes its given facts over their representatives, and derives again, until
-nothing is new. The rest is then derived over representatives, as any program is. That one constant stands for
+nothing is new. The rest is then derived over representatives, as any program is. Which constant represents
 another is a given relation of it.
 
 Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, which

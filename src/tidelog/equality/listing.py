@@ -79,7 +79,7 @@ def smallest(rows: Rows, classes: Classes, dictionary: Dictionary) -> Rows:
     return Rows(tuple(map(shown, rows.columns)), rows.count)
 
 
-# ---- The net change of a transaction among members, from that among representatives.
+# ---- net changes among members
 
 CHANGED = "= changed"
 LOST = "E648"
@@ -291,8 +291,7 @@ def concatenated(parts: Iterable[Rows | None]) -> Rows | None:
     return concatenate(present) if present else None
 
 
-# ---- Facts as they are listed in tables and snapshots: with every member of each class, or with the smallest
-# one only; and what a transaction changed in such a list.
+# ---- facts as listed in tables and snapshots
 #
 # Equality itself is listed as classes, each member with the smallest one: n rows for a class instead of n²
 # equal pairs. They contain the classes, so that the stored facts can be restored from the list.

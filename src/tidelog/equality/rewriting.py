@@ -1,4 +1,4 @@
-"""Equality by rewriting: a maintainer that wraps a maintainer. Mutates itself.
+"""Equality by rewriting: a maintainer that wraps a maintainer. Mutable.
 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
 Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer maintains the
@@ -58,8 +58,8 @@ from tidelog.rewrite.representatives import ALIAS, bearing_on_equality, is_betwe
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which B/F≈ divides classes
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_SPLITTING = MaintainerChosen("split-and-merge", "to find what is no longer equal")
-# What equality depends on is derived again in the first rounds, and in later ones if they merge more than one
-# pair for so many facts: otherwise a long chain of merges would cost all of it for each link.
+# What equality depends on is derived again in the first ROUNDS rounds, and in later ones if they merge more
+# than one pair for MANY facts: otherwise a long chain of merges would cost all of it for each link.
 ROUNDS, MANY = 12, 64
 
 
@@ -433,7 +433,7 @@ class EqualityMaintainer:
         return self._inner.apply(update, before, after)
 
 
-# ---- The treatments of equality by name.
+# ---- treatments of equality by name
 
 TREATMENTS = {treatment.name: treatment for treatment in (Rewriting, Axiomatised, SwitchedOff)}
 DEFAULT = Rewriting.name

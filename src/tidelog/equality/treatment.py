@@ -30,7 +30,7 @@ from tidelog.rewrite.representatives import over_representatives
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Effective programs over representatives, cached. Mutates itself.
+# ---- effective programs, cached
 #
 # Invariant: as long as the representatives of its constants are the same, a program has the same effective
 # program, one object; two effective programs with equal rules share them, as one object.
@@ -140,21 +140,21 @@ def constants_of(rules: Iterable[Rule]) -> list[Value]:
     ]
 
 
-# ---- Equality by axioms: the effective program has them as rules. Mutates itself.
+# ---- equality by axioms
 
 SWITCHED_OFF = "E606"
 OVER_TIME = "E609"
 
 
 class Derive(Protocol):
-    """How all rules, or some, are run; `is_anew` deletes what was derived before."""
+    """Runs all rules, or some; `restart` deletes what was derived before."""
 
-    def __call__(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
-        """Derive."""
+    def __call__(self, restart: bool, /, rules: Sequence[Rule] | None = None) -> None:
+        """Derive all facts, or those of some rules."""
 
 
 class MaintenanceRuntime(Protocol):
-    """An engine at work: what treatments of equality need of a reasoner's runtime."""
+    """What treatments of equality need of a reasoner's runtime."""
 
     @property
     def engine(self) -> ColumnarEngine:
@@ -162,13 +162,13 @@ class MaintenanceRuntime(Protocol):
 
     @property
     def tell(self) -> Listener:
-        """What is called with each event."""
+        """The listener that is called with each event."""
 
     def check(self) -> None:
-        """Raise what the current limits say."""
+        """Raise an error if one of the current limits is reached."""
 
     def no_limits(self) -> Limits:
-        """Limits for what nothing may stop."""
+        """Return limits for work that nothing may stop."""
 
 
 class Axiomatised:

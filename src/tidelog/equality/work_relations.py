@@ -106,7 +106,7 @@ class WorkRelations:
 class BoundQuery:
     """The rows of terms for which a body holds, driven by the given facts that its first atom reads.
 
-    `apart` tells its relation of rows from those of other queries that run at the same time.
+    `apart` distinguishes its relation of rows from those of other queries that run at the same time.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
     return {name: distinct(some) for name, some in found.items()}
 
 
-# ---- Rules that run together, all in one call of the engine. Mutates itself.
+# ---- rules that run together
 #
 # A transaction asks many small questions about equality: a call from Python for every rule and round would
 # cost far more than what the rules find. Plans are cached from one call to the next.
@@ -231,7 +231,7 @@ class BatchedRules:
         )
 
     def _driving_atoms(self) -> list[tuple[Rule, int]]:
-        """The rules with the places of the atoms that drive them."""
+        """Yield the rules with the positions of the atoms that drive them."""
         return [(rule, position) for rule in self._rules for position in delta_pivots(rule, self._driving)]
 
     def _plan(self, rule: Rule, position: int) -> Runnable:

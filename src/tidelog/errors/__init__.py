@@ -1,8 +1,10 @@
 """Errors: spans and diagnostics as data, the one place where they become text, and text safe to display.
 
 Every error that a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
-together in one `TidelogError`; the command line renders them, editors read them as JSON. `codes` has a name
-for each code. Imports nothing of tidelog.
+together in one `TidelogError`; the command line renders them, editors read them as JSON. `codes.py` has a
+name for each code.
+
+Imports nothing of tidelog. Begin with `Span`, `Diagnostic` and `TidelogError`.
 """
 
 from __future__ import annotations
@@ -215,7 +217,7 @@ class Inconsistent(TidelogError):  # noqa: N818 - a finding about the data, not 
     exit_code = 3
 
 
-class Stopped(TidelogError):  # noqa: N818 - the user asked for it
+class Stopped(TidelogError):  # noqa: N818 - the user requested it
     """A limit or the user stopped the work; the message says how far it got."""
 
     exit_code = 4

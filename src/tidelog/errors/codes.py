@@ -1,10 +1,10 @@
-"""Every error code, each with what it means, by area."""
+"""Every error code, by area, with what it means; `tests/errors` has an example of each."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# ---- The codes of syntax errors, each with what it means. `tests/errors` holds an example of each.
+# ---- syntax
 
 UNEXPECTED_CHARACTER: Final = "E101"
 UNTERMINATED_STRING: Final = "E102"
@@ -57,7 +57,7 @@ SYNTAX_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults found in resolving, each with its meaning; `tests/errors` holds an example of each.
+# ---- resolving
 
 # names
 CANNOT_INCLUDE: Final = "E201"
@@ -183,7 +183,7 @@ LOGIC_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults of data and files, each with what it means.
+# ---- data and files
 
 MISFIT = "E866"
 
@@ -246,7 +246,7 @@ DATA_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults of stores, each with what it means.
+# ---- stores
 
 STORE_LOCKED: Final = "E830"
 NO_STORE: Final = "E831"
@@ -273,7 +273,7 @@ STORE_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults of published folders and of tables of others, each with what it means.
+# ---- published folders and foreign tables
 
 NO_VERSION: Final = "E901"
 NO_TABLE: Final = "E902"
@@ -312,7 +312,7 @@ PUBLISH_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults of job files, pipelines and published versions, each with what it means.
+# ---- job files, pipelines and published versions
 
 NOT_TOML: Final = "E801"
 UNKNOWN_KEY: Final = "E802"
@@ -365,7 +365,7 @@ PIPELINE_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults of programs as functions of frames.
+# ---- programs as functions of frames
 
 NO_SUCH_PREDICATE: Final = "E860"
 WRONG_COLUMNS: Final = "E861"
@@ -426,7 +426,7 @@ SPARK_MEANINGS: Final = {
 }
 
 
-# ---- Codes of the faults of tasks that exchange facts.
+# ---- tasks that exchange facts
 
 LOST: Final = "E690"
 EXCHANGE_FAILED: Final = "E691"
@@ -443,7 +443,7 @@ EXCHANGE_MEANINGS: Final = {
 }
 
 
-# ---- Codes of evaluation, transactions and queries, each with what it means.
+# ---- evaluation, transactions and queries
 
 INCONSISTENT: Final = "E601"
 INTEGER_OVERFLOW: Final = "E603"
@@ -552,7 +552,7 @@ REASONING_MEANINGS: Final = {
 }
 
 
-# ---- Codes of single commands and of ontologies, each with what it means.
+# ---- single commands and ontologies
 
 UNUSED_DATA: Final = "W701"
 UNSTABLE_FORMAT: Final = "E702"

@@ -129,15 +129,15 @@ def _parts(
 
     Rows whose structs hold values of different types are apart, too.
     """
-    structs = {place: fields for place, array in enumerate(arrays) if (fields := fields_of(array.type))}
-    codes_of = {place: chosen_fields(arrays[place]) for place in structs}
-    for place, array in enumerate(arrays):
-        if array.null_count and place not in structs and policy(wanted.nulls, place) is Nulls.VALUE:
+    structs = {position: fields for position, array in enumerate(arrays) if (fields := fields_of(array.type))}
+    codes_of = {position: chosen_fields(arrays[position]) for position in structs}
+    for position, array in enumerate(arrays):
+        if array.null_count and position not in structs and policy(wanted.nulls, position) is Nulls.VALUE:
             is_null = pc.is_null(array).to_numpy(zero_copy_only=False)
-            codes_of[place] = np.where(is_null, MISSING, 0)
+            codes_of[position] = np.where(is_null, MISSING, 0)
     if not codes_of or not len(rows):
         empty = pa.array([], pa.string())
-        plain = [empty if place in structs else array for place, array in enumerate(arrays)]
+        plain = [empty if position in structs else array for position, array in enumerate(arrays)]
         yield _Part(plain, rows, wanted)
         return
     every = np.stack(list(codes_of.values()))
@@ -208,20 +208,20 @@ def _read_rows(arrays: Sequence[Array], rows: Any, wanted: ColumnRequest, faults
     bad: dict[int, tuple[int, str]] = {}
     # A row that is to be left out for one column, and rejected for another, is rejected.
     lacking = [
-        (_is_left_out(array, index, wanted, place), place, index)
-        for place, array in enumerate(arrays)
+        (_is_left_out(array, index, wanted, position), position, index)
+        for position, array in enumerate(arrays)
         for index in _missing(array)
     ]
-    for _, place, index in sorted(lacking):
-        bad.setdefault(index, (place, "the value is missing"))
+    for _, position, index in sorted(lacking):
+        bad.setdefault(index, (position, "the value is missing"))
     if bad:
         return _without(bad, arrays, rows, wanted, faults)
     columns: list[Column] = []
-    for place, (array, column_type) in enumerate(zip(arrays, wanted.types, strict=True)):
-        column, reasons = _column(array, column_type, wanted, place)
+    for position, (array, column_type) in enumerate(zip(arrays, wanted.types, strict=True)):
+        column, reasons = _column(array, column_type, wanted, position)
         columns.append(column)
         for index, reason in reasons.items():
-            bad.setdefault(index, (place, reason))
+            bad.setdefault(index, (position, reason))
     return _without(bad, arrays, rows, wanted, faults) if bad else Batch(tuple(columns), len(rows))
 
 
@@ -398,7 +398,7 @@ def _unsigned_column(array: Array) -> Column:
         return Column(ColumnType.TERM, array.cast(pa.string()))
 
 
-# ---- Parquet and Arrow IPC files.
+# ---- Parquet and Arrow IPC files
 
 _BATCH_ROWS = 1 << 18
 _FILE_MAGIC = b"ARROW1"

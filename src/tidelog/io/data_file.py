@@ -21,7 +21,7 @@ from tidelog.logic.import_options import Nulls, resource_path
 from tidelog.logic.program import OptionValue, Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
-# ---- The formats of files: their names and extensions, and the files that are named after a predicate.
+# ---- formats of files
 
 # The first extension of a format is the one that files are written with.
 EXTENSIONS: dict[str, tuple[str, ...]] = {
@@ -122,7 +122,7 @@ def unknown_format(shown: str) -> DataError:
     )
 
 
-# ---- Where rows come from: a file, its format, and what is known of its columns.
+# ---- where rows come from
 
 TRIPLE = "triple"
 START = "start"  # the name of a column that alone says at which point
@@ -259,7 +259,7 @@ def time_types_of(time: tuple[str, ...], format_name: str) -> tuple[ColumnType, 
 
 
 def data_file(path: Path, predicate: Predicate | None, header: bool | None = None) -> InputFile:
-    """The file that `--data` names; `header` says whether it has one, None to look at its first row."""
+    """The file that `--data` names; `header` says whether it has one, None to decide by its first row."""
     name = format_of(path)
     if name is None:
         raise unknown_format(str(path))
@@ -368,7 +368,7 @@ def _not_readable(file: InputFile, error: OSError) -> DataError:
     )
 
 
-# ---- Sources: where the facts of a predicate come from. Imports no Spark: jobs without it have some, too.
+# ---- sources of facts
 
 ON_SPARK: Final = ("jdbc", "table", "frame")  # sources, and sinks, that only Spark has
 VERSIONED: Final = ("delta", "iceberg")  # tables of others, with versions of their own

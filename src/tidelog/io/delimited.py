@@ -35,7 +35,7 @@ from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType
 
-# ---- Text read in blocks of whole lines, and lines changed as they are written. Mutates its buffers.
+# ---- text read in blocks of whole lines
 #
 # Touching new memory costs more than reading a file into it, so buffers are used again. A buffer is free if
 # it can be resized: Python refuses that while there are views of a `bytearray`.
@@ -72,7 +72,7 @@ class LineReader:
             room = 2 * end
 
     def _fill(self, buffer: bytearray, end: int, room: int) -> int:
-        """Read until the room is full or the stream ends; returns where what was read ends."""
+        """Read until the room is full or the stream ends; return where what was read ends."""
         with memoryview(buffer) as view:
             while end < room and (count := self._stream.readinto(view[end:room])):  # type: ignore[attr-defined]
                 end += count
@@ -144,7 +144,7 @@ class ChangedLines(io.RawIOBase):
         self._stream.flush()
 
 
-# ---- The records of delimited text: where each begins, and what its fields are.
+# ---- records of delimited text
 #
 # This is the slow path, used for the blocks that Arrow refuses; a test compares it with Arrow on random
 # texts. A quote opens a field only at its start; inside, two quotes mean one; what comes after the closing
@@ -260,7 +260,7 @@ def _are_regular(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
     return bool(fine.all())
 
 
-# ---- Delimited text that Arrow refuses, read row by row: exact places of faults, and values of any size.
+# ---- delimited text that Arrow refuses
 
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
 
@@ -353,11 +353,11 @@ def _count_nulls(
     rows: Sequence[_Row], layout: DelimitedLayout, file: InputFile, faults: RejectedRows
 ) -> None:
     """Count the missing values that are values."""
-    for place, column_type in enumerate(layout.wanted_types):
-        if policy(file.nulls, place) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
-            missing = sum(not row.texts[place].strip() for row in rows)
+    for position, column_type in enumerate(layout.wanted_types):
+        if policy(file.nulls, position) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
+            missing = sum(not row.texts[position].strip() for row in rows)
             if missing:
-                faults.nulls[file.shown, _name(file, place), Nulls.VALUE.value] += missing
+                faults.nulls[file.shown, _name(file, position), Nulls.VALUE.value] += missing
 
 
 def _name(file: InputFile, place: int) -> str:
@@ -397,21 +397,21 @@ def _columns(
     bad: dict[int, Diagnostic] = {}
     left_out: dict[int, str] = {}
     rejected: dict[int, str | None] = {}  # with the column, if a value is missing there
-    for place, column_type in enumerate(layout.wanted_types):
-        texts = [row.texts[place] for row in rows]
+    for position, column_type in enumerate(layout.wanted_types):
+        texts = [row.texts[position] for row in rows]
         column = column_of_texts(text_array(texts), column_type)
         if column is None:
-            number = layout.wanted[place]
-            what = policy(file.nulls, place)
+            number = layout.wanted[position]
+            what = policy(file.nulls, position)
             values, faults = read_values(
                 texts, column_type, layout.names[number] if layout.names else None, what is Nulls.VALUE
             )
             for index, fault in faults.items():
                 is_missing = not texts[index].strip()
                 if what is Nulls.DROP_ROW and is_missing:
-                    left_out.setdefault(index, _name(file, place))
+                    left_out.setdefault(index, _name(file, position))
                 else:
-                    rejected.setdefault(index, _name(file, place) if is_missing else None)
+                    rejected.setdefault(index, _name(file, position) if is_missing else None)
                 record = rows[index].record
                 where = file.place(record.line, number + 1)
                 help = _header_help(record, file) if record.line == layout.first else None
@@ -422,7 +422,7 @@ def _columns(
     return tuple(columns), bad, dropped, [name for name in rejected.values() if name is not None]
 
 
-# ---- CSV, TSV and other delimited text.
+# ---- CSV, TSV and other delimited text
 #
 # A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
 # again on the slow path, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are

@@ -25,7 +25,7 @@ from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import read_object
 from tidelog.logic.values import ColumnType, Value, number_of_text
 
-# ---- The depth of nested text: parsers that recurse would crash the process, or never end.
+# ---- depth of nested text
 
 JSON_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OPENING, _CLOSING = b"([{", b")]}"
@@ -79,9 +79,9 @@ class Elements:
         return int(depths.max())
 
 
-# ---- Lines of JSON objects, parsed by Arrow where all of a block's objects are alike.
+# ---- lines of JSON objects
 #
-# Arrow is told the type of every key, so it guesses nothing and refuses what is not of that type. Blocks that
+# Arrow gets the type of every key, so it guesses nothing and refuses what is not of that type. Blocks that
 # it refuses, or in which a value is missing, are read by `json_files`.
 
 _TYPE_OF_CLASS = {str: ColumnType.ANY, int: ColumnType.INTEGER, bool: ColumnType.BOOLEAN}
@@ -140,7 +140,7 @@ def _column(values: Any, column_type: ColumnType | None) -> Column | None:
     return Column(column_type, values) if column_type in _NUMBERS else column_of_texts(values, column_type)
 
 
-# ---- JSON: an array of rows, or one row a line; a row is an object or an array of values.
+# ---- JSON
 #
 # Objects are matched by the names of the predicate's columns if they are known, else by the keys of the first
 # object, in its order. Text in a column of any type is a name if it has the form of one, else a string;

@@ -179,33 +179,33 @@ def read_rows(rows: PythonRows, types: tuple[ColumnType, ...], faults: RejectedR
     """The batch of the rows whose values are of the types; the others are given to `faults`."""
     columns: list[Column] = []
     bad: dict[int, tuple[Diagnostic, int, bool]] = {}  # why, in which column, and if it is only left out
-    for place, column_type in enumerate(types):
-        what = policy(rows.nulls, place)
-        column, reasons = _column([row[place] for row in rows.values], column_type, what)
+    for position, column_type in enumerate(types):
+        what = policy(rows.nulls, position)
+        column, reasons = _column([row[position] for row in rows.values], column_type, what)
         columns.append(column)
         for index, reason in reasons.items():
-            where = f"{rows.shown}:{rows.numbers[index]}:{place + 1}"
-            name = f" (column `{rows.names[place]}`)" if rows.names else ""
-            is_left_out = what is Nulls.DROP_ROW and rows.values[index][place] is None
+            where = f"{rows.shown}:{rows.numbers[index]}:{position + 1}"
+            name = f" (column `{rows.names[position]}`)" if rows.names else ""
+            is_left_out = what is Nulls.DROP_ROW and rows.values[index][position] is None
             if index not in bad or (bad[index][2] and not is_left_out):
-                bad[index] = Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where), place, is_left_out
+                bad[index] = Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where), position, is_left_out
     if not bad:
         _count_nulls(rows, faults)
         return Batch(tuple(columns), len(rows.values))
-    for index, (fault, place, is_left_out) in sorted(bad.items()):
-        if rows.values[index][place] is None and not is_left_out:
-            faults.nulls[rows.shown, rows.name(place), Nulls.REJECT.value] += 1
+    for index, (fault, position, is_left_out) in sorted(bad.items()):
+        if rows.values[index][position] is None and not is_left_out:
+            faults.nulls[rows.shown, rows.name(position), Nulls.REJECT.value] += 1
         text = rows.texts[index] if rows.texts else shown(rows.values[index])
-        faults.add(BadRow(fault, text, rows.name(place) if is_left_out else None))
+        faults.add(BadRow(fault, text, rows.name(position) if is_left_out else None))
     return read_rows(rows.without(bad), types, faults)
 
 
 def _count_nulls(rows: PythonRows, faults: RejectedRows) -> None:
     """Count the missing values that are values."""
-    for place, what in enumerate(rows.nulls):
-        missing = sum(row[place] is None for row in rows.values) if what is Nulls.VALUE else 0
+    for position, what in enumerate(rows.nulls):
+        missing = sum(row[position] is None for row in rows.values) if what is Nulls.VALUE else 0
         if missing:
-            faults.nulls[rows.shown, rows.name(place), what.value] += missing
+            faults.nulls[rows.shown, rows.name(position), what.value] += missing
 
 
 def _column(

@@ -25,7 +25,7 @@ from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic import conversions as terms
 from tidelog.logic.values import ColumnType, Value, conform
 
-# ---- N-Triples and N-Quads.
+# ---- N-Triples and N-Quads
 #
 # Blocks of plain triples are split by `data.text_kernels`, other statements in the usual form, one space
 # between terms, by Arrow's kernels, and every distinct term is checked; only blocks with other lines are read
@@ -175,7 +175,7 @@ def _read_term(line: str, position: int, role: str, patterns: Sequence[re.Patter
     raise _Fault(codes.NOT_RDF, f"{role} is missing or not well written", start + 1)
 
 
-# ---- Checks of RDF/XML before it is parsed: the parser of RDF expands entities without limit.
+# ---- checks of RDF/XML before it is parsed
 #
 # Only a file that declares a document type, or that may be nested too deeply, is read by the parser of XML
 # too.
@@ -257,7 +257,7 @@ class _Checker:
         raise DataError(Diagnostic(code, f"RDF/XML is refused: {reason}", place=place, help=help_line))
 
 
-# ---- What is wrong with files that should be RDF/XML: where, and in which other language they are written.
+# ---- what is wrong with files that should be RDF/XML
 
 _BEGINNING = 1 << 12  # bytes in which the language of a file is found
 _NOT_RDF_XML = (
@@ -297,7 +297,7 @@ def _place_of_name(reason: str, file: InputFile) -> str:
     return file.shown
 
 
-# ---- RDF: N-Triples and N-Quads by `ntriples`, all other formats through pyoxigraph, the extra `rdf`.
+# ---- RDF
 #
 # pyoxigraph parses, and writes N-Quads again, which are taken apart as a file of them would be: no term
 # becomes a Python object. Labels of blank nodes stay as they are written, so that a file of changes means the
@@ -421,7 +421,7 @@ def _n_quads(pyoxigraph: Any, parser: Any, file: InputFile, faults: RejectedRows
 
 
 def load_pyoxigraph(purpose: str, place: str | None = None) -> Any:
-    """The package pyoxigraph; raises `DataError` if it is not installed."""
+    """Return the package pyoxigraph; raise `DataError` if it is not installed."""
     try:
         import pyoxigraph
     except ImportError:

@@ -23,7 +23,7 @@ from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
-# ---- The format by the first bytes of a file: its name, or the program, may be wrong.
+# ---- formats by the first bytes of a file
 
 _BEGINNING: Final = 1 << 10  # bytes
 _TEXTS: Final = frozenset(EXTENSIONS) - {"parquet", "arrow"}
@@ -106,7 +106,7 @@ def _wrong(file: InputFile, kind: str | None, expected: str) -> DataError:
     return DataError(Diagnostic(codes.NOT_OF_FORMAT, message, place=file.shown, help=help_line))
 
 
-# ---- Reading: the rows of a file of any format, as batches of columns.
+# ---- reading
 
 Reader = Callable[[InputFile, RejectedRows, int], Iterator[Batch]]
 

@@ -68,7 +68,7 @@ class RejectedRows:
     _file: TextIO | None = None
 
     def add(self, row: BadRow) -> None:
-        """Note a row that cannot be read; raises when there are too many to continue."""
+        """Note a row that cannot be read; raise when there are too many to continue."""
         if row.missing is not None:
             self.nulls[(row.diagnostic.place or "").split(":")[0], row.missing, Nulls.DROP_ROW.value] += 1
             return

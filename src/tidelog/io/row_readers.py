@@ -85,7 +85,7 @@ class CarriedFile(InputFile):
 
 
 class PendingRejects(RejectedRows):
-    """Rows that cannot be read, kept until they go out. Mutates itself."""
+    """Rows that cannot be read, kept until they go out. Mutable."""
 
     def __init__(self) -> None:
         super().__init__(OnError.COLLECT)
@@ -101,7 +101,7 @@ class PendingRejects(RejectedRows):
         return found
 
 
-# ---- rows that go out
+# ---- rejected rows
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,16 @@ class ParsedColumns:
         for column, of, wanted, name in zip(batch.columns, self.types, self.arrow, self.names, strict=True):
             array, misfits = self._typed(column, of, wanted)
             arrays.append(array)
-            for place, value in misfits.items():
-                faults.setdefault(place, BadRow(not_held(conversions.plain(value), of, name, shown), ""))
+            for position, value in misfits.items():
+                faults.setdefault(position, BadRow(not_held(conversions.plain(value), of, name, shown), ""))
         if faults:
             texts = [exact_array(column) for column in batch.columns]
-            for place, fault in faults.items():
-                faults[place] = replace(fault, text=" ".join(str(each[place]) for each in texts))
+            for position, fault in faults.items():
+                faults[position] = replace(fault, text=" ".join(str(each[position]) for each in texts))
         for start in range(0, batch.rows, _ROWS):
             count = min(_ROWS, batch.rows - start)
-            told = [faults.get(start + place) for place in range(count)] if faults else [None] * count
-            yield self._made([_slice(array, start, count) for array in arrays], file, told)
+            those = [faults.get(start + position) for position in range(count)] if faults else [None] * count
+            yield self._made([_slice(array, start, count) for array in arrays], file, those)
 
     def faults(self, faults: Sequence[BadRow], file: str, lines: Sequence[bytes] = ()) -> Iterator[Any]:
         """Yield rows that could not be read, with their lines where these are known."""
@@ -171,11 +171,11 @@ class ParsedColumns:
         if is_text or (column.type is of.base and values.type == wanted):
             return values.cast(wanted), {}
         found, misfits = [], {}
-        for place, text in enumerate(exact_array(column).to_pylist()):
+        for position, text in enumerate(exact_array(column).to_pylist()):
             value = conversions.read_exact(text)
             found.append(None if value == NULL else arrow_value(value, of))
             if found[-1] is None and value != NULL:
-                misfits[place] = value
+                misfits[position] = value
         if pa.types.is_temporal(wanted):
             whole = pa.array(found, pa.int32() if pa.types.is_date(wanted) else pa.int64())
             return whole.cast(wanted), misfits
@@ -280,8 +280,8 @@ class WholeFileReader:
                     if stream is None:
                         stream = opened.enter_context(replacing_text(path))
                         writer.writeheader()
-                    for told in located([bad]):
-                        writer.writerows(told.to_pylist())
+                    for rejected in located([bad]):
+                        writer.writerows(rejected.to_pylist())
                     stream.write(text.getvalue().encode())
                 yield batch
 
@@ -341,21 +341,21 @@ class SplitLineReader:
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads messages, each of which is one record; the columns `beside` are passed through."""
+    """Reads messages, each of which is one record; the columns `additional` are passed through."""
 
     file: CarriedFile
     shape: ParsedColumns
-    beside: tuple[str, ...]
+    additional: tuple[str, ...]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the records of messages, and those that are none with the reason."""
         for batch in batches:
-            others = batch.select(list(self.beside))
+            others = batch.select(list(self.additional))
             for places, made in self._parts(batch.column(RAW).to_pylist()):
                 own = [name for name in made.schema.names if name != FILE]
                 with_them = others.take(pa.array(places, pa.int64()))
                 columns = [*(made.column(name) for name in own), *with_them.columns]
-                yield pa.RecordBatch.from_arrays(columns, names=[*own, *self.beside])
+                yield pa.RecordBatch.from_arrays(columns, names=[*own, *self.additional])
 
     def _parts(self, texts: list[bytes | None]) -> Iterator[tuple[list[int], Any]]:
         together: list[int] = []
@@ -363,20 +363,20 @@ class MessageReader:
         empty: list[int] = []
         is_json = self.file.format == "jsonl"
         lines: list[bytes] = []
-        for place, text in enumerate(texts):
+        for position, text in enumerate(texts):
             line = (text or b"").rstrip(b"\r\n")
             if is_json:  # no text in JSON has a line break in it
                 line = line.replace(b"\n", b" ").replace(b"\r", b" ")
             lines.append(line)
             if not line.strip():
-                empty.append(place)
+                empty.append(position)
             elif not is_json and (b'"' in line or b"\n" in line or b"\r" in line):
-                alone.append(place)  # a quote that is not closed must not take the next message
+                alone.append(position)  # a quote that is not closed must not take the next message
             else:
-                together.append(place)
-        for some in [together, *([place] for place in alone)]:
+                together.append(position)
+        for some in [together, *([position] for position in alone)]:
             if some:
-                yield from self._read(some, [lines[place] for place in some])
+                yield from self._read(some, [lines[position] for position in some])
         if empty:
             said = Diagnostic(codes.WRONG_WIDTH, "the message is empty")
             yield from self._faults(empty, [BadRow(said, "")] * len(empty), [lines[each] for each in empty])
@@ -416,7 +416,7 @@ def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
     return line, column
 
 
-# ---- rejected rows
+# ---- files of rejected rows
 
 
 @dataclass(frozen=True)
@@ -436,13 +436,15 @@ class RejectedLineReader:
         for batch in batches:
             rows = batch.select([FILE, RAW, FAULT]).to_pylist()
             lines = self._lines(rows)
-            told = []
+            rejected = []
             for row in rows:
                 key = row[FILE], row[RAW]
                 numbers = lines.get(key, ())
-                told.append(self._explained(row, numbers[seen[key]] if seen[key] < len(numbers) else None))
+                rejected.append(
+                    self._explained(row, numbers[seen[key]] if seen[key] < len(numbers) else None)
+                )
                 seen[key] += 1
-            yield pa.RecordBatch.from_pylist(told, REJECTS)
+            yield pa.RecordBatch.from_pylist(rejected, REJECTS)
 
     def _lines(self, rows: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, bytes], list[int]]:
         """Return the numbers of the lines that rows stand on."""
@@ -491,7 +493,7 @@ class RejectedLineReader:
     def _not_held(self, raw: bytes, layout: DelimitedLayout, file: CarriedFile, line: int) -> BadRow:
         """Return the fault of a row that tidelog reads, and Spark's types do not hold."""
         fields = next(records(raw, file.delimiter.encode(), file.quoting)).fields
-        names = layout.names or tuple(f"c{place}" for place in range(1, len(fields) + 1))
+        names = layout.names or tuple(f"c{position}" for position in range(1, len(fields) + 1))
         for index, of in zip(layout.wanted, layout.wanted_types, strict=True):
             text = fields[index].decode("utf-8", "replace")
             value = conversions.read_typed(text, of)
@@ -531,14 +533,14 @@ class RejectedTableReader:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rejected rows."""
         for batch in batches:
-            told = []
-            for place in range(batch.num_rows):
-                one = batch.slice(place, 1)
+            rejected = []
+            for position in range(batch.num_rows):
+                one = batch.slice(position, 1)
                 address, number = (one.column(name)[0].as_py() for name in (FILE, ROW))
-                told.append(
+                rejected.append(
                     self._explained(one, self.shown.get(address, address or self.wanted.shown), number)
                 )
-            yield pa.RecordBatch.from_pylist(told, REJECTS)
+            yield pa.RecordBatch.from_pylist(rejected, REJECTS)
 
     def _explained(self, one: Any, shown: str, number: int | None) -> dict[str, Any]:
         kept = PendingRejects()
@@ -549,15 +551,15 @@ class RejectedTableReader:
         bad = kept.drain()
         if not bad:
             reason = "a value is beyond what a column of Spark holds"
-            texts = [str(table.column(place)[0].as_py()) for place in range(table.num_columns)]
+            texts = [str(table.column(position)[0].as_py()) for position in range(table.num_columns)]
             bad = [BadRow(Diagnostic(codes.NOT_OF_TYPE, reason, place=shown), str(texts))]
         column = place_of(bad[0], shown)[1]
-        place = shown
+        position = shown
         text = None
         if column is not None:
             value = table.column(column - 1)[0].as_py()
             text = None if value is None else str(value)
             own = wanted.places[column - 1] + 1
-            place = shown if number is None else f"{shown}:{number + 1}:{own}"
-        found = replace(bad[0], diagnostic=replace(bad[0].diagnostic, place=place))
+            position = shown if number is None else f"{shown}:{number + 1}:{own}"
+        found = replace(bad[0], diagnostic=replace(bad[0].diagnostic, place=position))
         return rejected(shown, found, None if number is None else number + 1, text)

@@ -17,7 +17,7 @@ from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
 from tidelog.io.write import write_statements
 
-# ---- The text of SPARQL queries: how large one may be, syntax errors, and the columns of `SELECT *`.
+# ---- text of SPARQL queries
 #
 # The parser reports where it stopped and a long list of words that it expected there. The actual mistake is
 # mostly found in the tokens alone.
@@ -208,7 +208,7 @@ def _stopped(source: SourceText, listed: list[Token], message: str) -> _Fault:
     return f"it cannot be understood around `{text}`", None, place, len(text)
 
 
-# ---- SPARQL 1.1 over triples, through pyoxigraph, the extra `rdf`.
+# ---- SPARQL 1.1 over triples
 
 # Names are relative IRIs here. The store wants them resolved, so they are, and back.
 BASE: Final = "tidelog-relative:///"
@@ -216,7 +216,7 @@ _ABSOLUTE: Final = r"^<[A-Za-z][A-Za-z0-9+.-]*:"
 
 
 class SparqlStore:
-    """Statements that SPARQL queries are asked of, all put in at once: a label means one blank node then."""
+    """Statements that SPARQL queries read, all inserted at once: a label then means one blank node."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         """Put in tables of N-Triples terms, of three columns, or four with the graph."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, SourceText, Span, codes, suggest
 
-# ---- Where the keys and values of a TOML text are, which the parser of the standard library does not report.
+# ---- positions of keys and values in a TOML text
 #
 # Only texts that are valid TOML are scanned, so this need not find errors: it follows headers, keys, strings,
 # arrays and inline tables, and records their positions.
@@ -84,9 +84,9 @@ class _Scanner:
         self.at += 2 if is_array else 1
         names = [name for name, _ in self.dotted()]
         path: KeyPath = ()
-        for place, name in enumerate(names, 1):
+        for position, name in enumerate(names, 1):
             path += (name,)
-            if is_array and place == len(names):
+            if is_array and position == len(names):
                 self.counts[path] = self.counts.get(path, -1) + 1
             if path in self.counts:
                 path += (self.counts[path],)
@@ -151,7 +151,7 @@ class _Scanner:
         self.at += 1
 
 
-# ---- TOML tables read key by key: each value is checked when it is read, and all errors are collected.
+# ---- TOML tables read key by key
 #
 # A key that was never read is unknown. Mutable: a table records what was read, a document what is wrong.
 
@@ -223,7 +223,7 @@ class TomlTable:
         self.document = document
         self.path = path
         self._values = values
-        self._asked: dict[str, None] = {}
+        self._read_keys: dict[str, None] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -244,13 +244,13 @@ class TomlTable:
     def close(self) -> None:
         """Report the keys that were never read."""
         for key in self._values:
-            if key not in self._asked:
-                help = suggest(key, self._asked) or f"the keys are {', '.join(self._asked)}"
+            if key not in self._read_keys:
+                help = suggest(key, self._read_keys) or f"the keys are {', '.join(self._read_keys)}"
                 message = f"there is no key `{key}`{f' in {_shown(self.path)}' if self.path else ''}"
                 self.document.fault(codes.UNKNOWN_KEY, message, (*self.path, key), help, of_key=True)
 
     def _get(self, key: str, kinds: type | tuple[type, ...], called: str) -> Any:
-        self._asked[key] = None
+        self._read_keys[key] = None
         value = self._values.get(key)
         if value is None:
             return None
@@ -271,9 +271,9 @@ class TomlTable:
         return otherwise if value is None else value
 
     def required(self, key: str, help: str | None = None) -> str:
-        """The value as a text that must be there; empty if it is not."""
+        """Return the value as a text, which must exist; empty if it does not."""
         if key not in self._values:
-            self._asked[key] = None
+            self._read_keys[key] = None
             self.missing(key, help)
             return ""
         return self.text(key) or ""
@@ -345,13 +345,15 @@ class TomlTable:
         if not all(isinstance(item, dict) for item in value):
             self.wrong(key, f"is not an array of tables, each begun by [[{key}]]")
             return []
-        return [TomlTable(self.document, item, (*self.path, key, place)) for place, item in enumerate(value)]
+        return [
+            TomlTable(self.document, item, (*self.path, key, position)) for position, item in enumerate(value)
+        ]
 
     def refuse(self, keys: Collection[str], reason: str) -> None:
         """Note keys that make no sense here."""
         for key in keys:
             if key in self._values:
-                self._asked[key] = None
+                self._read_keys[key] = None
                 self.wrong(key, reason)
 
 

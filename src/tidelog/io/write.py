@@ -42,7 +42,7 @@ from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import Contents, Type, types_of_column
 from tidelog.logic.values import ColumnType
 
-# ---- CSV, TSV and JSON, written column by column: Arrow's kernels join the fields of all rows at once.
+# ---- CSV, TSV and JSON, column by column
 
 _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -171,7 +171,7 @@ def write_texts(stream: IO[bytes], texts: Array, skip: int = 0, before: bytes = 
     stream.write(texts.buffers()[2].slice(start, end - start))
 
 
-# ---- RDF, written from columns of N-Triples terms: perhaps graph, then subject, predicate, object.
+# ---- RDF, from columns of N-Triples terms
 
 _ROLES = ("subject", "predicate", "object", "graph")
 
@@ -205,21 +205,21 @@ def _checked(columns: list[Array], name: str) -> list[Array]:
     What would not be read again as what it is, is refused: labels that are not in the grammar, and for the
     parser of Turtle and other formats IRIs, languages and characters that it does not read, or changes.
     """
-    for place, column in enumerate(columns):
-        if place == 2:
+    for position, column in enumerate(columns):
+        if position == 2:
             continue
         wrong = pc.starts_with(column, '"')
-        if place == 1:
+        if position == 1:
             wrong = pc.or_(wrong, pc.starts_with(column, "_:"))
         if pc.any(wrong, min_count=0).as_py():
-            message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[place]} of a statement"
+            message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[position]} of a statement"
             raise DataError(
                 Diagnostic(
                     codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables"
                 )
             )
-    for place, column in enumerate(columns):
-        _check_form(column, place, "trig" if name == "turtle" and len(columns) == 4 else name)
+    for position, column in enumerate(columns):
+        _check_form(column, position, "trig" if name == "turtle" and len(columns) == 4 else name)
     return columns
 
 
@@ -304,7 +304,7 @@ def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[li
         raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message)) from None
 
 
-# ---- Writing: tables of text or typed columns as files of any format.
+# ---- writing
 
 _SLICE = 1 << 16
 
@@ -444,7 +444,7 @@ _WRITERS: dict[str, Writer] = {
 }
 
 
-# ---- Where an export of a program goes, and how.
+# ---- exports of a program
 
 
 @dataclass(frozen=True)
@@ -488,7 +488,7 @@ def _write_options(options: TransferOptions, path: Path | None) -> WriteOptions:
     )
 
 
-# ---- Relations as the formats of files hold them, so that every value can be read again.
+# ---- relations in the columns of a format
 
 # Types of columns whose values are JSON; those of all others are text.
 _IN_JSON: Final = frozenset(
@@ -527,9 +527,9 @@ def file_table(
 
 def _written_schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
     """What the columns hold: values of the given types, else what is declared or inferred."""
-    asked = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
+    requested = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
     found = []
-    for contents, kind in zip(relation.contents, asked, strict=False):
+    for contents, kind in zip(relation.contents, requested, strict=False):
         declared = types_of_column(kind)
         is_known = kind is ColumnType.ANY or declared == contents.types - {Type.LITERAL}
         found.append(contents if is_known else Contents(declared, kind.size))
@@ -539,10 +539,10 @@ def _written_schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
 def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
     """The rows as texts: fields as Nemo has them, or plain where a type says the rest."""
     table = relation.to_texts("field").table
-    for place, column_type in enumerate(types):
+    for position, column_type in enumerate(types):
         if column_type is not ColumnType.ANY:
-            column = relation.to_texts(_form(column_type)).table.column(place)
-            table = table.set_column(place, table.column_names[place], column)
+            column = relation.to_texts(_form(column_type)).table.column(position)
+            table = table.set_column(position, table.column_names[position], column)
     return table
 
 

@@ -20,7 +20,7 @@ from tidelog.logic.scopes import Report, Scope, ScopedStatement
 from tidelog.logic.signatures import Signatures
 from tidelog.syntax import ast
 
-# ---- Rules compared by meaning: names of variables and the order of literals do not matter.
+# ---- rules compared by meaning
 
 
 class Rules:
@@ -67,9 +67,11 @@ def _bodies_match(body: Sequence[object], others: list[Any], names: Names) -> bo
     """Whether each literal is one of the others, each of these once, under one renaming."""
     if not body:
         return not others
-    for place, other in enumerate(others):
+    for position, other in enumerate(others):
         extended = _matched(body[0], other, names)
-        if extended is not None and _bodies_match(body[1:], others[:place] + others[place + 1 :], extended):
+        if extended is not None and _bodies_match(
+            body[1:], others[:position] + others[position + 1 :], extended
+        ):
             return True
     return False
 
@@ -127,7 +129,7 @@ def _words(item: object) -> Iterator[str]:
         yield from map(_blind, parts)
 
 
-# ---- Change scripts: from signed facts and rules to what one transaction deletes and inserts.
+# ---- change scripts
 #
 # All errors of a transaction are raised together, as those of a program are. Rules to delete are
 # found by what they mean; facts are looked up by the caller.
@@ -153,27 +155,27 @@ class RuleChanges:
     written: tuple[Rule, ...] = ()
 
     def outcome(self) -> RuleOutcome:
-        """What comes of it: rules go, then those that are not there come; what does both does nothing."""
+        """Return what the changes do: rules are deleted, then missing ones added; a rule in both stays."""
         known = Rules(self.before)
-        gone: dict[int, Rule] = {}
+        deleted: dict[int, Rule] = {}
         missing = []
         for wanted in self.wanted:
             found = known.find(wanted)
-            gone.update((id(rule), rule) for rule in found)
+            deleted.update((id(rule), rule) for rule in found)
             if not found:
                 missing.append(_not_there(wanted, self.before))
         added: list[Rule] = []
         for written in self.written:
             found = known.find(written)
             for rule in found:
-                gone.pop(id(rule), None)
+                deleted.pop(id(rule), None)
             if not found:
                 known.add(written)
                 added.append(written)
         rules = self.before
-        if gone or added:
-            rules = (*(rule for rule in rules if id(rule) not in gone), *added)
-        return RuleOutcome(rules, tuple(gone.values()), tuple(added), tuple(missing))
+        if deleted or added:
+            rules = (*(rule for rule in rules if id(rule) not in deleted), *added)
+        return RuleOutcome(rules, tuple(deleted.values()), tuple(added), tuple(missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +262,8 @@ class _Resolver(Resolver):
         self._count = len(self.signatures.predicates)
         self._timed = len(self.given_times)
         # A deletion declares nothing about predicates, so there are no warnings of it.
-        self._doubts = Report()
-        self._known = Signatures(self._doubts, program.predicates)
+        self._ignored = Report()
+        self._known = Signatures(self._ignored, program.predicates)
 
     def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program after the changes, or all that is wrong with them; of a program, that it is one."""
@@ -313,7 +315,7 @@ class _Resolver(Resolver):
         elif sign == "+":
             self.take_facts(clauses.facts(clause, self.surroundings(scope)))
         else:
-            around = clauses.Surroundings(scope, self.parameters, self._doubts, self._known)
+            around = clauses.Surroundings(scope, self.parameters, self._ignored, self._known)
             if clause.body:
                 wanted = clauses.rules(clause, around)
                 self.changes = replace(self.changes, wanted=self.changes.wanted + wanted)
@@ -322,7 +324,7 @@ class _Resolver(Resolver):
 
     def check_whole(self) -> None:
         """Report what only the whole program shows, if it changes."""
-        self.report.add(*self._doubts.errors)
+        self.report.add(*self._ignored.errors)
         self.is_plain = self.is_plain and len(self.signatures.predicates) == self._count
         self.is_plain = self.is_plain and len(self.given_times) == self._timed
         if self.is_plain:

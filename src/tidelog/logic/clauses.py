@@ -47,7 +47,7 @@ from tidelog.logic.strata import Ordered, local_variables, order
 from tidelog.logic.values import FALSE, TRUE, Value
 from tidelog.syntax import ast
 
-# ---- Variables as Prolog writes them: `p(X) :- q(X) .` is a rule about one constant, which is rarely meant.
+# ---- variables as Prolog writes them
 
 
 def warn_of_foreign_variables(clause: ast.ClauseNode, report: Report) -> None:
@@ -103,7 +103,7 @@ def _parts(kind: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind) if part.name not in ("span", "attributes"))
 
 
-# ---- Heads: the terms of a rule's head, with what they group, aggregate and assign.
+# ---- heads
 #
 # The terms without an aggregate form the group, by value. A term that holds aggregates is computed from them
 # per group; the variables that stand in it outside the aggregates belong to the group too.
@@ -154,7 +154,7 @@ class Head:
         )
 
 
-# ---- Clauses: from the tree of a fact, rule or query to safe rules over terms.
+# ---- clauses
 #
 # Arguments that are expressions become variables, and an equality, an assignment or a test next to the atom.
 
@@ -220,11 +220,11 @@ def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around:
     resolver = _Clause(tuple(literals), around, is_query=True)
     body = resolver.body(literals)
     named = [Variable(name) for name in resolver.expressions.occurrences]
-    asked = tuple(variable for variable in named if variable not in local_variables(body, ()))
-    ordered = resolver.ordered(body, asked)
+    head = tuple(variable for variable in named if variable not in local_variables(body, ()))
+    ordered = resolver.ordered(body, head)
     make = MetricRule if resolver.is_metric else Rule
-    rule = make(Atom(ANSWER, asked), ordered.body, span=span, places=tuple(resolver.places.items()))
-    return Query(rule, tuple(variable.name for variable in asked), text, resolver.time)
+    rule = make(Atom(ANSWER, head), ordered.body, span=span, places=tuple(resolver.places.items()))
+    return Query(rule, tuple(variable.name for variable in head), text, resolver.time)
 
 
 class _Clause:
@@ -413,7 +413,7 @@ class _Clause:
             yield from self._positive(use, arguments)
 
     def _atom_at(self, atom: ast.AtomNode, at: ast.At, negated: bool) -> Iterator[Literal]:
-        """An atom with a time, in a query: it holds throughout an interval, or its times are asked for."""
+        """Yield an atom with a time, in a query: an interval throughout which it holds, or a variable."""
         if not self.is_query:
             self._refuse_time(at)
             return
@@ -449,7 +449,7 @@ class _Clause:
             self.complete = False
             return
         yield MetricNegation(metric) if negated else metric
-        yield from metrics.beside
+        yield from metrics.conditions
 
     def _operand(self, atom: ast.AtomNode, is_bound: bool) -> tuple[Atom | None, tuple[Literal, ...]]:
         """An atom under an operator, and the literals that must hold with it."""
@@ -533,7 +533,7 @@ class _Clause:
             use = self.signatures.refuse_arguments(use)
         return use, call.arguments
 
-    # ---- what is refused or doubted
+    # ---- refused and suspect clauses
 
     def _refuse_time(self, at: ast.At) -> None:
         self.complete = False

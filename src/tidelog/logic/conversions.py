@@ -105,7 +105,7 @@ def read_any(text: str) -> Value:
 
 
 def read_typed(text: str, column: ColumnType) -> Value:
-    """The value of a field in a column of this type; raises ValueError with the reason."""
+    """Return the value of a field in a column of this type; raise ValueError with the reason."""
     if column is ColumnType.STRING:
         return values.string(text)
     if column is ColumnType.IRI:  # which may hold white space that is not ASCII
@@ -142,7 +142,7 @@ def _reason(field: str, called: str) -> str:
 
 
 def read_exact(text: str) -> Value:
-    """The value of a term written by `exact` or in N-Triples; raises ValueError with the reason."""
+    """Return the value of a term written by `exact` or in N-Triples; raise ValueError with the reason."""
     term = text.strip()
     first = term[:1]
     if first == '"':
@@ -319,7 +319,7 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
 }
 
 
-# ---- Values as JSON: numbers, Booleans and names as JSON has them, all else as an object of JSON-LD.
+# ---- values as JSON
 #
 # | value                             | is written as
 # |-----------------------------------|----------------------------------------------------------------------
@@ -364,7 +364,7 @@ def _object(parts: Mapping[str, object]) -> str:
 
 
 def read_object(parts: Mapping[str, Any]) -> Value | None:
-    """The value of an object, None if it is none of JSON-LD; raises ValueError with the reason.
+    """Return the value of an object, None if it is none of JSON-LD; raise ValueError with the reason.
 
     >>> read_object({"@id": "http://x/y"})
     Value(kind=<Kind.IRI: 11>, content='http://x/y', extra=None)
@@ -386,7 +386,7 @@ def read_object(parts: Mapping[str, Any]) -> Value | None:
     return values.literal(parts["@value"], parts.get("@type", values.XSD + "string"))
 
 
-# ---- Python's own objects as values, and back.
+# ---- Python's own objects as values, and back
 
 PythonValue = bool | int | float | Decimal | str | datetime.date | datetime.datetime
 
@@ -397,7 +397,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def from_python(item: object, column: ColumnType = ColumnType.ANY) -> Value:
-    """The value of a Python object in a column of this type; raises DataError if it has none there.
+    """Return the value of a Python object in a column of this type; raise DataError if it has none there.
 
     In a column of any type, text of the form of a name is that name, and other text a string: text that
     comes from Python is not searched for numbers. In a typed column, text is read as the type writes it.
@@ -425,7 +425,7 @@ def _of_text(text: str, column: ColumnType) -> Value:
 
 
 def _of_object(item: object) -> Value:
-    """The value of an object that is not text; raises ValueError if it has none."""
+    """Return the value of an object that is not text; raise ValueError if it has none."""
     match item:
         case Value():
             return item

@@ -49,7 +49,11 @@ def axioms(predicates: Mapping[str, Predicate]) -> tuple[Rule, ...]:
     return (
         SYMMETRY,
         TRANSITIVITY,
-        *(replacement(each.name, each.arity, place) for each in replaced for place in range(each.arity)),
+        *(
+            replacement(each.name, each.arity, position)
+            for each in replaced
+            for position in range(each.arity)
+        ),
     )
 
 
@@ -99,7 +103,7 @@ def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
     )
 
 
-# ---- A program with the axioms as rules, which any engine, maintainer and query strategy can run.
+# ---- a program with the axioms as rules
 #
 # Rules (≈1) to (≈3) of the paper, for predicates of any arity: the definition of what equality means, and the
 # baseline that rewriting is measured against.

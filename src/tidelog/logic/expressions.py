@@ -37,7 +37,7 @@ from tidelog.logic.scopes import UNRESOLVED, Report, Scope, written
 from tidelog.logic.values import XSD, Kind, Value
 from tidelog.syntax import ast
 
-# ---- Metric atoms and times: from the tree to operators with exact intervals over atoms.
+# ---- metric atoms and times
 
 # From a tree, and whether its variables are bound by other literals, to its atom and what must hold with it.
 ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]]]
@@ -145,7 +145,7 @@ class Metrics:
         self.times = times
         self.report = times.report
         self.read_atom = read_atom
-        self.beside: list[Literal] = []
+        self.conditions: list[Literal] = []
 
     def metric(self, node: ast.Metric, *, is_bound: bool) -> Metric | None:
         """The metric atom, None if something in it is wrong; `is_bound` if others bind its variables."""
@@ -155,8 +155,8 @@ class Metrics:
     def _operand(self, node: ast.Metric, is_bound: bool) -> Atom | Metric | None:
         match node:
             case ast.AtomNode():
-                atom, beside = self.read_atom(node, is_bound)
-                self.beside.extend(beside)
+                atom, conditions = self.read_atom(node, is_bound)
+                self.conditions.extend(conditions)
                 return atom
             case ast.UnaryMetricNode(operator, interval, operand):
                 window = self.times.interval(interval, is_duration=True)
@@ -203,7 +203,7 @@ def _intervals(metric: Atom | Metric) -> Iterator[Interval]:
             yield from _intervals(operand)
 
 
-# ---- Expressions: from the tree to functions over variables and values, what is constant evaluated.
+# ---- expressions
 #
 # Mutable while one clause is resolved: it notes where variables occur and gathers what a head aggregates.
 

@@ -162,7 +162,7 @@ def _scientific(text: str) -> Fraction | None:
 
 
 def read_interval(text: str) -> Interval:
-    """The interval that a text writes; raises ValueError with the reason.
+    """Return the interval that a text writes; raise ValueError with the reason.
 
     >>> read_interval("[0, 1.5)")
     Interval(start=Fraction(0, 1), end=Fraction(3, 2), start_open=False, end_open=True, is_calendar=False)

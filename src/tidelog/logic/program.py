@@ -15,7 +15,7 @@ from tidelog.errors import DataError, Diagnostic, Span, codes, counted
 from tidelog.logic.intervals import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
-# ---- Which files a program may read and write, after links and `..` are resolved.
+# ---- files that a program may read and write
 #
 # Every path that a program writes down, in `@include`, `@import` or `@export`, becomes a file to be opened in
 # `Sandbox.to_read` or `Sandbox.to_write`. Files that a user names, such as data files and the program itself,
@@ -39,7 +39,7 @@ class Sandbox:
         return Sandbox(_real_folders(allow_read), _real_folders(allow_write))
 
     def to_read(self, path: Path, span: Span | None = None) -> Path:
-        """Return the file to open for reading; raises `DataError` if it is outside of what is allowed."""
+        """Return the file to open for reading; raise `DataError` if it is outside of what is allowed."""
         return _inside(path, self.read, "read", span)
 
     def to_write(self, path: Path, span: Span | None = None, output: Path | None = None) -> Path:
@@ -84,7 +84,7 @@ def _real_folders(folders: Folders) -> tuple[Path, ...]:
     return tuple(Path(os.path.realpath(folder)) for folder in several)
 
 
-# ---- The program after resolution: rules over predicates, values and functions.
+# ---- the program after resolution
 #
 # Everything here is frozen; passes are functions `Program -> Program`.
 
@@ -322,7 +322,7 @@ def column_names(columns: Sequence[str | None]) -> tuple[str, ...]:
     ('who', 'c2_', 'c2')
     """
     taken = {name for name in columns if name is not None}
-    return tuple(name or free_name(f"c{place}", taken) for place, name in enumerate(columns, 1))
+    return tuple(name or free_name(f"c{position}", taken) for position, name in enumerate(columns, 1))
 
 
 def free_name(name: str, taken: Container[str]) -> str:
@@ -496,9 +496,9 @@ class Program:
 
         Without rules and queries they are all predicates; never those that rule sets derive for themselves.
         """
-        asked = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
-        if asked:
-            return tuple(asked)
+        requested = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
+        if requested:
+            return tuple(requested)
         shown = self.derived if self.rules or self.queries else self.predicates.keys()
         return tuple(sorted(name for name in shown - BUILT_IN if not name.startswith(PRIVATE)))
 

@@ -126,9 +126,9 @@ def warned(program: Program) -> Program:
     return program
 
 
-def warn(doubts: Iterable[Diagnostic]) -> None:
-    """Tell a caller in Python of what is hardly meant."""
-    for item in doubts:
+def warn(warned: Iterable[Diagnostic]) -> None:
+    """Warn a caller in Python of what is hardly meant."""
+    for item in warned:
         if item.code in codes.HARDLY_MEANT:
             warnings.warn(str(item), ProgramWarning, stacklevel=_depth())
 
@@ -170,8 +170,8 @@ def resolve(
     if path is not None:
         resolver.includes.scopes[path.resolve()] = resolver.scope
     program = resolver.resolve(document, folder)
-    doubtful = infer(program).warnings
-    return replace(program, warnings=by_position((*program.warnings, *doubtful))) if doubtful else program
+    inferred = infer(program).warnings
+    return replace(program, warnings=by_position((*program.warnings, *inferred))) if inferred else program
 
 
 def extend(document: ast.DocumentNode, program: Program, *, folder: Path | None = None) -> Program:
@@ -227,7 +227,7 @@ class Resolver:
         self.queries: list[Query] = list(program.queries)
         self.given_times: set[str] = set(program.given_times)
         self.is_integer_time = program.is_integer_time
-        self.asked: list[Use] = []  # must be known in the end: outputs, imports, exports
+        self.required: list[Use] = []  # must be known in the end: outputs, imports, exports
 
     def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program with the document's statements, or all that is wrong with them."""
@@ -328,7 +328,7 @@ class Resolver:
             case ast.OutputDirectiveNode(symbols):
                 for symbol in symbols:
                     use = self._use(symbol, scope, symbol.span)
-                    self.asked.append(use)
+                    self.required.append(use)
                     self.outputs.append(use.name)
             case ast.TimelineDirectiveNode(kind):
                 self._timeline(kind, statement.span)
@@ -388,7 +388,7 @@ class Resolver:
         )
         use = self._use(directive.symbol, placed.scope, directive.symbol.span)
         transfer = reader.transfer(use, directive)
-        self.asked.append(use)
+        self.required.append(use)
         if isinstance(directive, ast.ImportDirectiveNode):
             self.imports.append(transfer)
             if "time" in transfer.options:
@@ -411,7 +411,7 @@ class Resolver:
     def check_whole(self) -> None:
         """Report what only the whole program shows."""
         expected = set(self.signatures.predicates)
-        for use in self.asked if self.includes.complete else ():
+        for use in self.required if self.includes.complete else ():
             if use.name not in expected:
                 self.report_unknown(use, expected)
         if self.includes.complete and not any(item.code in codes.LEFT_OUT for item in self.report.errors):

@@ -28,7 +28,7 @@ from tidelog.logic.values import Kind, Value
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_with_errors
 
-# ---- The diagnostics of resolving a program. Mutable: every stage of the resolver adds to one report.
+# ---- diagnostics of resolving a program
 
 # Takes the place of a value that could not be resolved, so that the rest can be; never in a program without
 # errors.
@@ -105,10 +105,11 @@ def by_position(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(diagnostics, key=place))
 
 
-# ---- Names: what a symbol means in the file it is written in.
+# ---- names
 #
-# Prefixes and the base hold in the whole file, wherever in it they are declared. A bare name standing for a
-# constant is the IRI of that text, after the base if there is one, as in Nemo; predicates keep bare names.
+# Prefixes and the base hold in the whole file, wherever in it they are declared. A bare name that
+# represents a constant is the IRI of that text, after the base if there is one, as in Nemo; predicates keep
+# bare names.
 
 WELL_KNOWN = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -169,7 +170,7 @@ class Scope:
         return symbol.text if isinstance(symbol, ast.NameNode) else self.iri(symbol, report)
 
     def constant(self, symbol: ast.Symbol, report: Report) -> str:
-        """The IRI of a symbol standing for a constant."""
+        """Return the IRI of a symbol that represents a constant."""
         if isinstance(symbol, ast.NameNode):
             return (self.base or "") + symbol.text
         return self.iri(symbol, report)
@@ -267,7 +268,7 @@ def _join(
     return text + (f"#{fragment}" if fragment is not None else "")
 
 
-# ---- Includes: a document with the files it includes, as one sequence of statements, each with its scope.
+# ---- includes
 #
 # A file is read once, however often and from wherever it is included, so cycles do no harm. It has a
 # scope of its own: it sees none of the including file's prefixes, but the including file sees its prefixes.
@@ -330,11 +331,11 @@ class Includes:
 
     def _find(self, directive: ast.IncludeDirectiveNode, folder: Path) -> Path:
         """The file that an include means: in the folder, else a bundled rule set of that name."""
-        beside, rules = folder / directive.path, bundled_rules()
+        included, rules = folder / directive.path, bundled_rules()
         bundled = rules / directive.path
         is_bundled = bundled.is_file() and Path(os.path.realpath(bundled)).is_relative_to(rules.resolve())
         try:
-            allowed = self.sandbox.to_read(beside, directive.span)
+            allowed = self.sandbox.to_read(included, directive.span)
         except DataError:
             if is_bundled:
                 return bundled

@@ -13,7 +13,7 @@ from tidelog.logic.scopes import UNRESOLVED, Report, ending, label
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind
 from tidelog.syntax import ast
 
-# ---- Column types: their names, and whether a term in a column can be of its declared type.
+# ---- column types
 
 TYPES = {
     "any": ColumnType.ANY,
@@ -135,7 +135,7 @@ def _a(column_type: ColumnType) -> str:
     return f"{article} {column_type.value}"
 
 
-# ---- Signatures: how many columns each predicate has, their names and types, and where that was first said.
+# ---- signatures
 #
 # Mutable while a program is resolved; `predicates` is what remains of it.
 
@@ -217,8 +217,8 @@ class Signatures:
         predicate = self.predicates[name]
         if predicate.declared or any(predicate.columns) or len(columns) != predicate.arity:
             return
-        first = {column: place for place, column in reversed(list(enumerate(columns)))}
-        once = [column if first[column] == place else None for place, column in enumerate(columns)]
+        first = {column: position for position, column in reversed(list(enumerate(columns)))}
+        once = [column if first[column] == position else None for position, column in enumerate(columns)]
         self.predicates[name] = replace(predicate, columns=tuple(once))
 
     def warn_of_empty(self) -> None:

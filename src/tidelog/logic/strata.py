@@ -30,7 +30,7 @@ from tidelog.logic.program import (
     variables_of,
 )
 
-# ---- Strata: rules ordered so that what is negated or aggregated is complete before it is read.
+# ---- strata
 #
 # Tarjan: Depth-First Search and Linear Graph Algorithms, SIAM Journal on Computing 1972, for the components.
 #
@@ -226,7 +226,7 @@ def _advice(kind: str, is_merging: bool) -> str:
     return f"a predicate must be complete before {kind} reads it: break the cycle"
 
 
-# ---- Safety: a body in an order in which every variable is bound before it is used.
+# ---- safety
 #
 # Positive atoms bind their variables, and an equality binds a variable that stands alone on one side once the
 # other side is bound. A variable in any other literal must be bound by one of these.

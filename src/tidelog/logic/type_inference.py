@@ -93,8 +93,8 @@ def infer(
     """Infer the types of all columns of a program.
 
     `given` has the types of data that comes from outside, by predicate, `nulls` the type of missing values
-    where these are values, which columns hold beside what is declared. A predicate of which nothing is said
-    may hold anything, since its facts come from elsewhere.
+    where these are values, which columns hold in addition to what is declared. A predicate without declared
+    or inferred types may hold anything, since its facts come from outside.
     """
     known = _known(program, given, nulls)
     warnings: dict[Diagnostic, None] = {}
@@ -155,10 +155,10 @@ class _Known:
         for name, types in missing:
             if name in self.declared:  # missing values may be values too
                 self.declared[name] = united(self.declared[name], types)
-        self.columns = columns if columns is not None else self._stated(given)
+        self.columns = columns if columns is not None else self._explicit_types(given)
         self._is_equal = EQUAL in program.predicates
 
-    def _stated(self, given: Mapping[str, Columns]) -> dict[str, Columns]:
+    def _explicit_types(self, given: Mapping[str, Columns]) -> dict[str, Columns]:
         """Return the types of what is not derived."""
         program = self.program
         found = dict(given)
@@ -251,13 +251,12 @@ class _Rule:
     def _check_declared(self, columns: Columns) -> None:
         """Warn if the rule derives only what the declaration of its head excludes."""
         declared = self.known.declared.get(self.rule.head.predicate)
-        for place, types in enumerate(columns if declared is not None else ()):
+        for position, types in enumerate(columns if declared is not None else ()):
             assert declared is not None
-            if not types & declared[place]:
-                column = self.known.written(self.rule.head, place)
-                message = (
-                    f"{column} is declared {written(declared[place])}, but this rule derives {written(types)}"
-                )
+            if not types & declared[position]:
+                column = self.known.written(self.rule.head, position)
+                declaration = written(declared[position])
+                message = f"{column} is declared {declaration}, but this rule derives {written(types)}"
                 self._warn(message, self.rule.span, "change the declaration, or convert the value")
 
     # ---- atoms
@@ -269,22 +268,22 @@ class _Rule:
 
     def _narrow_atom(self, atom: Atom, literal: Literal) -> bool:
         can_match = True
-        for place, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
+        for position, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
             before = self.term(term)
             if not before & types:
                 can_match = False
                 if before and types:
-                    self._warn_of_join(term, before, types, self.known.written(atom, place), literal)
+                    self._warn_of_join(term, before, types, self.known.written(atom, position), literal)
             if isinstance(term, Variable):
                 self.variables[term] = before & types
                 if types != ANY:
-                    self._bound_at.setdefault(term, self.known.written(atom, place))
+                    self._bound_at.setdefault(term, self.known.written(atom, position))
         return can_match
 
     def _warn_of_join(self, term: Term, before: Types, types: Types, column: str, literal: Literal) -> None:
         if isinstance(term, Variable):
-            elsewhere = self._bound_at.get(term, "elsewhere in the body")
-            holds = f"{column} holds {written(types)}, {elsewhere} {written(before)}"
+            other = self._bound_at.get(term, "elsewhere in the body")
+            holds = f"{column} holds {written(types)}, {other} {written(before)}"
             message = f"`?{term.name}` never matches: {holds}"
             help: str | None = "convert one of the two, such as by `STR` or `INT`"
         else:
@@ -312,13 +311,13 @@ class _Rule:
 
     def _check_negated(self, atom: Atom, literal: Literal) -> None:
         """Warn of a negated atom that never matches, so that its negation always holds."""
-        for place, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
+        for position, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
             found = self.term(term)
             if found and types and not found & types:
                 shown = f"?{term.name}" if isinstance(term, Variable) else exact(term.value)
                 message = (
                     f"the negation always holds: `{shown}` is {written(found)}, "
-                    f"{self.known.written(atom, place)} holds {written(types)}"
+                    f"{self.known.written(atom, position)} holds {written(types)}"
                 )
                 self._warn(message, self._place(literal), None)
                 return
@@ -423,11 +422,11 @@ class _Rule:
     def _warn_of_arguments(self, expression: Apply, arguments: Sequence[Types], literal: Literal) -> None:
         function = builtins.lookup(expression.function)
         assert function is not None
-        for place, types in enumerate(arguments):
-            taken = function.types.accepted(place)
+        for position, types in enumerate(arguments):
+            taken = function.types.accepted(position)
             if not types & taken:
                 message = (
-                    f"`{function.name}` never has a value: argument {place + 1} is {written(types)}, "
+                    f"`{function.name}` never has a value: argument {position + 1} is {written(types)}, "
                     f"and it takes {written(taken)}"
                 )
                 self._warn(message, self._place(literal), None)

@@ -172,15 +172,15 @@ class Signature:
 
     def result(self, arguments: Sequence[Types]) -> Types:
         """Return the types of the value, for arguments of these types; none if there is never a value."""
-        used = [types & self.accepted(place) for place, types in enumerate(arguments)]
+        used = [types & self.accepted(position) for position, types in enumerate(arguments)]
         return self.gives(used) if all(used) else NEVER
 
 
 def _arithmetic(arguments: Sequence[Types]) -> Types:
     """A double if one operand is a double, else a decimal if one is, else an integer."""
     found: set[Type] = set()
-    for place, types in enumerate(arguments):
-        found = set(types) if place == 0 else {_wider(one, other) for one in found for other in types}
+    for position, types in enumerate(arguments):
+        found = set(types) if position == 0 else {_wider(one, other) for one in found for other in types}
     return frozenset(found)
 
 

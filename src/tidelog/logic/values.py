@@ -211,7 +211,7 @@ def string(text: str) -> Value:
 
 
 def language_string(text: str, language: str) -> Value:
-    """The string with its language tag, which is in lower case; raises ValueError for no tag."""
+    """Return the string with its language tag, which is in lower case; raise ValueError for no tag."""
     if not _LANGUAGE_TAG.fullmatch(language):
         raise ValueError(f"{language!r} is not a language tag")
     return Value(Kind.LANGUAGE_STRING, text, language.lower())
@@ -228,7 +228,7 @@ def iri(text: str) -> Value:
 
 
 def blank(label: str) -> Value:
-    """The blank node with this label; raises ValueError for what no label may hold."""
+    """Return the blank node with this label; raise ValueError for what no label may hold."""
     if not label or _NOT_IN_IRIS.search(label):
         raise ValueError(f"{label!r} is not a label of a blank node")
     return Value(Kind.BLANK, label)

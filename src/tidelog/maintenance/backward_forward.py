@@ -1,12 +1,12 @@
 """Backward/Forward (B/F): before a fact is deleted, search for another derivation.
 
 Motik, Nenov, Piro, Horrocks: Incremental Update of Datalog Materialisation: the Backward/Forward Algorithm,
-AAAI 2015; as restated in Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, section
-3.2, and here for sets of facts.
+AAAI 2015; as in Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, section 3.2, and
+here for sets of facts.
 
 Backward: in each round one new instance of each waiting fact is read, and its facts are checked next. To
 read all instances in one round would read a thousand times as many. Forward: a fact that is explicit, or
-derived from lower facts that are kept, is proved; what is derived from proved facts is proved, and if it was
+derived from lower facts that stay true, is proved; what is derived from proved facts is proved, and if it was
 not checked, it is delayed: proved as soon as it is checked.
 
 Invariant: a checked fact is proved, or waits, or each of its instances has only facts that were checked.
@@ -19,7 +19,7 @@ from tidelog.engine.protocol import Facts
 from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import Task, insert, overdelete
 
-KNOWN = Flag.CHECKED | Flag.PROVED  # what was checked is decided when facts are deleted
+KNOWN = Flag.CHECKED | Flag.PROVED  # neither is suspect again: the search has decided it
 SUSPECT = Effect(
     Where(KNOWN | Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS
 )
@@ -74,7 +74,7 @@ class Search:
         return facts
 
     def proved_directly(self, fresh: Facts) -> Facts:
-        """Return those that were delayed, are explicit, or are derived from lower facts that are kept."""
+        """Return those that were delayed, are explicit, or are derived from lower facts that stay true."""
         changes = self.changes
         delayed, explicit = changes.select(fresh, PROVED), changes.select(fresh, EXPLICIT)
         grounded = self.task.run(MaintenanceStep.GROUND, changes.select(fresh, OPEN), FOLLOWS)
@@ -86,7 +86,7 @@ class Search:
         changes = self.changes
         while len(proved):
             changes.mark(proved, set=Flag.DELTA)
-            found = self.task.run(MaintenanceStep.PROVE, proved, FOLLOWS)
+            derived = self.task.run(MaintenanceStep.PROVE, proved, FOLLOWS)
             changes.mark(proved, clear=Flag.DELTA)
-            changes.mark(found, set=Flag.PROVED, clear=Flag.PENDING)
-            proved = changes.select(found, CHECKED)
+            changes.mark(derived, set=Flag.PROVED, clear=Flag.PENDING)
+            proved = changes.select(derived, CHECKED)

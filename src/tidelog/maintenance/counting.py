@@ -1,4 +1,4 @@
-"""Counting: the number of one-step derivations of each fact tells which facts need no search.
+"""Counting: the number of one-step derivations of each fact shows which facts need no search.
 
 Hu, Motik, Horrocks: Optimised Maintenance of Datalog Materialisations, AAAI 2018: DRed^c and B/F^c.
 
@@ -57,7 +57,7 @@ def delete(task: Task, effect: Effect = UNFOUNDED, confirm: Callable[[Facts], Fa
 
 
 class CountingSearch(Search):
-    """The search in which counters tell what is founded, and what has no instance left."""
+    """The search that reads from counters which facts are founded, and which have no instance left."""
 
     def with_instances(self, facts: Facts) -> Facts:
         """Return those that have an instance: the others have no derivation."""

@@ -1,7 +1,10 @@
 """Apply one update, stratum by stratum, bottom up: what all incremental algorithms share. Mutable.
 
-Facts that no rule derives change first. Then each stratum that is affected is handed to the algorithm, with
-what changed in it and below it; what the algorithm changes affects the strata that read it.
+An update is one phase, or two where rules change and those before and after are not stratified together.
+In a phase, facts that no rule derives change first. Then each stratum that is affected is handed to the
+algorithm that the driver's tactics choose, with what changed in it and below it; what the algorithm changes
+affects the strata that read it. Aggregates and closures are maintained in ways of their own
+(`special_strata`), and where the engine has a compiled loop for the algorithm, it does the same in one call.
 
 Invariant: when a stratum is handed over, all that it reads below is up to date.
 """
@@ -46,7 +49,7 @@ from tidelog.maintenance.task import Algorithm, ScheduledStratum, Task
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
-RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are checked
+RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are checked against sizes again
 UNDERIVED = Flag.EXPLICIT | Flag.ALIVE  # the flags of a fact that no rule derives
 
 
@@ -60,7 +63,7 @@ class Phase:
 
 
 class Tactics:
-    """How a driver picks the algorithm for each stratum: here, one for all."""
+    """How a driver picks the algorithm for each stratum; these pick the same for all."""
 
     lookahead: LookAhead | None = None  # what comes next in a stream, if the tactics want to know
 
@@ -71,7 +74,7 @@ class Tactics:
         """Prepare for an update of facts; the schedule is None if it changes rules, too."""
 
     def on_explicit_deleted(self, deleted: Facts) -> None:
-        """Act between the change of facts that no rule derives, and that of derived facts."""
+        """Act when facts that no rule derives have changed, before derived facts do."""
 
     def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
         """Return the algorithm for a stratum."""
@@ -79,7 +82,7 @@ class Tactics:
 
     @property
     def on_found(self) -> Callable[[Facts], None] | None:
-        """What to call with facts that plans derive or prove, if anything."""
+        """The function to call with facts that plans derive or prove, if any."""
         return None
 
     def before_commit(self) -> None:
@@ -89,7 +92,7 @@ class Tactics:
         """Forget the update: it is committed or rolled back."""
 
     def forget(self) -> None:
-        """Forget what was known of the next update, and of the program."""
+        """Forget what was recorded for the next update, and about the program."""
 
 
 class Driver:
@@ -115,8 +118,8 @@ class Driver:
         self._wants_strata = wants_strata(listen)
         self._closures = ClosureChoice(engine, modules)
         self._explicit: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
-        self._rules: Rules | None = None  # those that the schedule is of
-        self._schedule = self._scheduled((), (), special_strata.NONE)  # of the last program
+        self._rules: Rules | None = None  # the rules that are scheduled
+        self._schedule = self._scheduled((), (), special_strata.NONE)
 
     @property
     def name(self) -> str:
@@ -158,7 +161,7 @@ class Driver:
     def _transact(
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
     ) -> tuple[Facts, Facts]:
-        """Return the deleted and inserted facts, while structures keep the closed predicates."""
+        """Apply the update in a transaction, closed predicates by structures; return what it changed."""
         started = perf_counter()
         self.engine.changes.begin()
         try:
@@ -183,11 +186,11 @@ class Driver:
             self._rules = None  # before the next update, check whether there is more to close
 
     def _rows(self, facts: Facts) -> NetRows:
-        """The facts of the program's own predicates."""
+        """Return the ids of the facts, by relation."""
         return NetRows(facts.counts, self.engine.changes.ids(facts))
 
     def forget(self) -> None:
-        """Drop plans and auxiliary relations: relations were exchanged behind the driver's back."""
+        """Drop plans and auxiliary relations, since relations were replaced without the driver."""
         self.tactics.forget()
         self._reschedule(None)
         self._cache = ChangePlanCache(self.engine)
@@ -197,7 +200,7 @@ class Driver:
         self._prepare_schedule(program)
         return self._schedule
 
-    # ---- what must be known before
+    # ---- preparation
 
     def _prepare(self, program: Program) -> None:
         """Prepare the program's schedule, auxiliary relations and counters, unless they are up to date."""
@@ -212,16 +215,16 @@ class Driver:
             self._adopt(program.rules)
 
     def _adopt(self, rules: Rules) -> None:
-        """Schedule these rules, making missing auxiliary relations and structures for closures."""
-        made = self._complete(rules)
+        """Schedule these rules; create missing auxiliary relations, and structures for closures."""
+        created = self._complete(rules)
         try:
             opened = self._closures.choose(rules)
             self._reschedule(rules)
         except BaseException:
-            self.engine.counters.rebuild(CounterKind.NONE, ())  # what was made would never be counted
+            self.engine.counters.rebuild(CounterKind.NONE, ())  # the new relations would never be counted
             raise
         if self.engine.counters.kind is not CounterKind.NONE:
-            self._recount({*made, *opened}, self.engine.counters.kind)
+            self._recount({*created, *opened}, self.engine.counters.kind)
 
     def _recount(self, relations: Collection[str], kind: CounterKind) -> None:
         """Count the instances of all strata that relations belong to."""
@@ -233,15 +236,15 @@ class Driver:
         self.engine.counters.rebuild(kind, [section.stratum for section in sections])
 
     def _complete(self, rules: Rules) -> set[str]:
-        """Make the auxiliary relations of a program that was materialised without them; which they are."""
-        known = set(self.engine.storage.relations())
+        """Create the auxiliary relations of a program that was materialised without them; return which."""
+        existing = set(self.engine.storage.relations())
         modules = self._closures.modules(rules)
         for module in modules.values():
             self.engine.storage.define(module.source, 2)
         missing = {
             rule: number
             for rule, number in self._closures.rewritten(rules, modules).items()
-            if is_auxiliary(rule.head.predicate) and rule.head.predicate not in known
+            if is_auxiliary(rule.head.predicate) and rule.head.predicate not in existing
         }
         if not missing:
             return set()
@@ -265,18 +268,18 @@ class Driver:
     def _reschedule(self, rules: Rules | None) -> None:
         """Schedule these rules, and drop plans and auxiliary relations of all others."""
         self._rules = rules
-        known_rules = rules or ()
+        scheduled = rules or ()
         self._schedule = self._scheduled(
-            known_rules, known_rules, self._closures.chosen if rules is not None else special_strata.NONE
+            scheduled, scheduled, self._closures.chosen if rules is not None else special_strata.NONE
         )
         self._cache.keep(self._schedule.sources)
-        known = self._schedule.relations
+        needed = self._schedule.relations
         for relation in [name for name in self.engine.storage.relations() if SEPARATOR in name]:
-            if relation not in known:
+            if relation not in needed:
                 self.engine.storage.drop(relation)
 
     def _scheduled(self, before: Rules, after: Rules, closed: Names) -> Schedule:
-        """Return the schedule of a phase, structures keeping the closed predicates."""
+        """Return the schedule of a phase in which structures maintain the closed predicates."""
         old, new = (self._closures.rewritten(rules, closed) for rules in (before, after))
         unchanged = {rule: number for rule, number in new.items() if rule in old}
         removed = {rule: number for rule, number in old.items() if rule not in new}
@@ -336,9 +339,9 @@ class Driver:
         added = self._facts(phase.added, create=True)
         self._explicit = removed, added
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
-            tell = partial(self._tell, schedule) if self._wants_strata else None
+            report = partial(self._report, schedule) if self._wants_strata else None
             unite = self.engine.changes.unite
-            return loop.run(unite(removed.values()), unite(added.values()), tell)
+            return loop.run(unite(removed.values()), unite(added.values()), report)
         deleted, inserted = self._change_underived(schedule, removed, added)
         self.tactics.on_explicit_deleted(deleted)
         waiting = _affected(schedule, (*removed, *added), (*deleted.relations, *inserted.relations))
@@ -378,7 +381,7 @@ class Driver:
         return self._loop[1]
 
     def _loop_section(self, section: ScheduledStratum, schedule: Schedule) -> LoopSection:
-        """A stratum as the compiled loop sees it."""
+        """Return a stratum in the form that the compiled loop takes."""
         if not section.is_counted:
             read = (name for name, readers in schedule.readers.items() if section.number in readers)
             return LoopSection(
@@ -402,11 +405,11 @@ class Driver:
             _maintain_special(self._task(section, removed, added, deleted, inserted))
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
-        given = {name: (some.columns, some.count) for name, some in rows.items()}
-        return self.engine.changes.all_facts(given, create) if given else {}
+        ids = {name: (some.columns, some.count) for name, some in rows.items()}
+        return self.engine.changes.all_facts(ids, create) if ids else {}
 
     def _union(self, facts: Mapping[str, Facts], section: ScheduledStratum) -> Facts:
-        """All facts of a stratum's predicates."""
+        """Return the facts of a stratum's predicates."""
         return self.engine.changes.unite(facts[name] for name in section.predicates if name in facts)
 
     def _change_underived(
@@ -453,10 +456,10 @@ class Driver:
         self.listen(_maintained(section, algorithm.name, outcome))
         return deleted, inserted
 
-    def _tell(self, schedule: Schedule, place: int, outcome: LoopOutcome) -> None:
+    def _report(self, schedule: Schedule, number: int, outcome: LoopOutcome) -> None:
         """Report what a compiled loop did in a stratum, if anything."""
         if outcome.has_changes:
-            self.listen(_maintained(schedule.sections[place], self.name, outcome))
+            self.listen(_maintained(schedule.sections[number], self.name, outcome))
 
     def _change_explicit(self, task: Task) -> None:
         """Mark facts as explicit or not, as the update says, and adjust their counters."""
@@ -477,7 +480,7 @@ def _maintain_special(task: Task) -> None:
 
 
 def _maintained(section: ScheduledStratum, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
-    """Return the event that reports a stratum; whatever is deleted in it was overdeleted before."""
+    """Return the event that reports a stratum; what is deleted in it was overdeleted before."""
     special = "aggregates" if section.is_aggregate else "closure" if section.closure else ""
     return StratumMaintained(
         section.number,
@@ -493,13 +496,13 @@ def _maintained(section: ScheduledStratum, algorithm: str, outcome: LoopOutcome)
 
 
 def _stages(before: Rules, after: Rules) -> Sequence[Rules]:
-    """Return the rules before and after, and between them those that stay, if both are not stratified."""
+    """Return the rules before and after; between them those that stay, unless all are stratified together."""
     if after is before:
         return (before,)
     if not cycles((*before, *after), {}):
         return before, after
-    kept = frozenset(after)
-    return before, tuple(rule for rule in before if rule in kept), after
+    remaining = frozenset(after)
+    return before, tuple(rule for rule in before if rule in remaining), after
 
 
 def _beginning(name: str, update: Update) -> MaintenanceStarted:

@@ -39,14 +39,14 @@ class ForwardBackwardForward:
 
 
 class BoundedSearch(CountingSearch):
-    """The search that knows how deep each fact was met. Mutates itself."""
+    """The search up to a depth; it records how deep each fact was met. Mutable."""
 
     def __init__(self, task: Task, depth: int) -> None:
         super().__init__(task)
         none = self.changes.none()
         self.depth = depth
         self.met = [none] * (depth + 1)  # facts that were checked, by depth
-        self.waiting = [none] * (depth + 1)  # those of them that are still looked at
+        self.waiting = [none] * (depth + 1)  # those of them whose instances are still read
 
     def unproved_suspects(self, suspect: Facts) -> Facts:
         """Return the suspect facts for which no derivation was found."""
@@ -58,7 +58,7 @@ class BoundedSearch(CountingSearch):
         return self.unproved(suspect)
 
     def _enter(self, fresh: Facts, depth: int) -> None:
-        """Record facts at this depth instead of a larger one; prove what follows from them."""
+        """Record facts at this depth instead of a larger one; prove what is derived from them."""
         for deeper in range(depth + 1, self.depth + 1):
             self.met[deeper] = self.task.without(self.met[deeper], fresh)
             self.waiting[deeper] = self.task.without(self.waiting[deeper], fresh)
@@ -69,7 +69,7 @@ class BoundedSearch(CountingSearch):
         self.waiting = [self.with_instances(self.unproved(facts)) for facts in self.waiting]
 
     def _look_back(self, depth: int) -> None:
-        """Take one instance for each fact that waits at this depth, and check its facts."""
+        """Read one instance for each fact that waits at this depth, and check its facts."""
         if not len(self.waiting[depth]):
             return
         deeper = self.changes.none()

@@ -2,8 +2,8 @@
 
 Kotowski, Bry, Brodt: Reasoning as Axioms Change, RR 2011: algorithms 1.2 and 1.3, section 7.1 for strata and
 7.2 for rules. The unsure facts U are those that some instance among the old facts makes depend on a removed
-fact or rule; K is kept; the new fixpoint is that of the new rules over K. Its first, naive step looks for
-heads in U only: all other heads that K derives are in K already.
+fact or rule; K are the others. The new fixpoint is that of the new rules over K. Its first, naive step looks
+for heads in U only: all other heads that K derives are in K already.
 
 Invariant: no fact of K has an instance that is lost, and K is part of the new fixpoint.
 """
@@ -34,7 +34,7 @@ class FixpointUpdate:
 
 
 def dependents(task: Task) -> Facts:
-    """U: the facts that depend on what was removed, among all that was true (algorithm 1.2)."""
+    """Return U: the facts that depend on what was removed, among all that were true (algorithm 1.2)."""
     delta = task.waiting(task.removed) | task.lost(DEPENDS)
     rounds = []
     while len(delta):
@@ -44,7 +44,7 @@ def dependents(task: Task) -> Facts:
 
 
 def first_step(task: Task, unsure: Facts) -> Facts:
-    """The facts of U that follow from K in one step, which is then all that is true (algorithm 1.3)."""
+    """Delete U; return the facts of U that K derives in one step (algorithm 1.3)."""
     task.changes.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
     task.overdeleted = len(unsure)
     return task.waiting(task.changes.select(unsure, EXPLICIT)) | task.run(

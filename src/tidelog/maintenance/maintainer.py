@@ -36,7 +36,7 @@ class Update:
         return bool(self.removed or self.added or self.rules_removed or self.rules_added)
 
     def without(self, heads: Collection[str]) -> Update:
-        """The update without rules that derive these predicates."""
+        """Return the update without rules that derive these predicates."""
         if not heads:
             return self
         return replace(
@@ -46,9 +46,9 @@ class Update:
         )
 
     def removing(self, rules: tuple[Rule, ...], heads: Collection[str]) -> Update:
-        """The update that also removes those of some rules that derive these predicates."""
-        gone = tuple(rule for rule in rules if rule.head.predicate in heads) if heads else ()
-        return replace(self, rules_removed=(*self.rules_removed, *gone)) if gone else self
+        """Return the update that also removes those of the rules that derive these predicates."""
+        more = tuple(rule for rule in rules if rule.head.predicate in heads) if heads else ()
+        return replace(self, rules_removed=(*self.rules_removed, *more)) if more else self
 
     @property
     def inverse(self) -> Update:
@@ -72,7 +72,7 @@ Peek = Callable[[], Update | None]
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """How many updates are known to come after the present one, and whether nothing comes after them."""
+    """How many updates are known to follow the present one, and whether these are all."""
 
     known: int = 0
     is_all: bool = False
@@ -82,11 +82,11 @@ Waiting = Callable[[], Outlook]
 
 
 def no_stream() -> None:
-    """The look ahead where there is no stream."""
+    """Return no update: the look ahead where there is no stream."""
 
 
 def none_known() -> Outlook:
-    """What is known to come where there is no stream."""
+    """Return that no update is known: the outlook where there is no stream."""
     return Outlook()
 
 
@@ -94,12 +94,12 @@ def none_known() -> Outlook:
 class LookAhead:
     """What a maintainer may know of a stream, to mark what the next update will change. Mutable.
 
-    `peek` returns the next update if it is there already, and never waits. Its facts are distinct, but not
+    `peek` returns the next update if it has arrived already, and never waits. Its facts are distinct, but not
     normalised: they may be explicit or not. It has no rules; an update with rules is not shown.
     """
 
     marking: str = "none"  # none, auto, literal or linked
-    decides: bool = True  # for each update whether links are worth their cost; else they are always kept
+    decides: bool = True  # for each update whether links are worth their cost; else all updates record them
     peek: Peek = no_stream
     waiting: Waiting = none_known
 
@@ -119,9 +119,9 @@ class Maintainer(Protocol):
         """Apply an update; on any exception the engine is as before.
 
         The programs differ in their rules and predicates only, and are the same object where no rule
-        changes. Their facts are not to be looked at: the engine knows which are explicit.
+        changes. Their facts must not be read: the engine knows which are explicit.
         """
 
 
-# Of an engine, a listener, a check, and whether structures may keep closures.
+# Takes an engine, a listener, a check, and whether structures may maintain closures.
 Factory = Callable[[EngineParts, Listener, Check, bool], Maintainer]

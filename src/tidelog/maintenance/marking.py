@@ -1,10 +1,10 @@
-"""Marking for update streams: what one update finds out about the next, and when that pays. Mutable.
+"""Marking for update streams: what one update records for the next, and when that pays. Mutable.
 
 Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, Algorithm 1, here for sets of facts,
 and with line 23 skipping facts that are delayed; for delete and rederive after their Delete/Rederive with
 Marking for Update Streams, 2025, negative and positive marks.
 
-Literal, as printed: what the next update deletes is marked, and an instance that derives or proves a fact
+Literal, as published: what the next update deletes is marked, and an instance that derives or proves a fact
 passes the mark of an explicit body fact (for DRed: of any body fact) on to it. Linked, as their program does
 it: a derived fact shares the mark of an explicit fact in the instance that derived or proved it, whenever
 that is marked. For this each derived fact is linked to that explicit fact, which *supports* it.
@@ -16,7 +16,7 @@ Invariant: marks only say which facts are read first. Links say more: support go
 fact is supported by what was true, or proved, before it. So a fact supported by an instance that is still
 whole need not be suspected, and one that never had another instance needs no search when it is deleted. A
 fact with a positive mark has an instance of facts that are true after the next update. With marks or
-without, the algorithm is the one that was asked for, and the facts are the same.
+without, the algorithm is the one that was requested, and the facts are the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import UNKNOWN, Algorithm, ScheduledStratum, Task, insert, overdelete
 
-# ---- what is known of an update from the one before
+# ---- marks on the facts of the next update
 
 TRUE = Where(Flag.ALIVE, Flag.ALIVE)
 DELETED = Where(Flag.BEFORE | Flag.ALIVE, Flag.BEFORE)
@@ -48,7 +48,7 @@ NO_ROWS: Mapping[str, Rows] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """An update that was seen before its turn, and what was marked for it."""
+    """An update that was read before its turn, and what was marked for it."""
 
     removed: Mapping[str, Rows]
     explicit: int = 0  # explicit facts that were marked
@@ -56,7 +56,7 @@ class Ahead:
     returning: Mapping[str, Rows] = field(default_factory=dict)  # explicit facts with positive marks
     returned: Mapping[str, Rows] = field(default_factory=dict)  # derived ones
 
-    def announces(self, update: Update) -> bool:
+    def matches(self, update: Update) -> bool:
         """Return whether this is that update: it was not changed, nor another rejected."""
         return (
             update.removed.keys() == self.removed.keys()
@@ -77,7 +77,7 @@ def _are_among(rows: Rows, others: Rows | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What marking asks of a program, and of the engine."""
+    """What marking needs of a program, and of the engine."""
 
     changes: FactChanges
     marks: Marks
@@ -86,15 +86,13 @@ class Reading:
     explicit: frozenset[str]  # the predicates that no rule derives
     derived: frozenset[str]
     supported: frozenset[int]  # the strata with facts that explicit ones support
-    recursive: tuple[
-        ScheduledStratum, ...
-    ]  # those with facts that are derived from facts of the stratum itself
+    recursive: tuple[ScheduledStratum, ...]  # those with rules that read the stratum itself
     others: frozenset[str]  # the predicates of the other strata that an algorithm maintains
     passes_all: bool
 
 
 def reading_of(schedule: Schedule, engine: EngineParts, listen: Listener, passes_all: bool) -> Reading:
-    """Return what marking asks of the program of a schedule."""
+    """Return what marking needs of the program of a schedule."""
     if engine.marks is None:
         raise TypeError(f"the engine {engine.name} keeps no marks")
     derived = frozenset(schedule.section_of)
@@ -121,13 +119,13 @@ def _reads(section: ScheduledStratum, predicates: frozenset[str] | tuple[str, ..
 
 
 class UpdateMarks(Protocol):
-    """What is known of one update from the one before, and what is found out for the next one."""
+    """What one update uses of the marks that the one before recorded, and what it records for the next."""
 
     def begin(self, deleted: Facts) -> None:
         """Record marks or links in this transaction, which has deleted these explicit facts."""
 
     def lost(self, task: Task, effect: Effect) -> Facts:
-        """Return the heads of instances that broke, those that are known already first."""
+        """Return the heads of instances that broke, beginning with those that are known from marks."""
 
     def divide(self, task: Task, suspect: Facts) -> tuple[Facts, Facts]:
         """Return the suspect facts that have no other instance, and those that may have one."""
@@ -139,11 +137,11 @@ class UpdateMarks(Protocol):
         """Return the facts that are known to return, from now on waiting for it."""
 
     def end(self) -> Ahead | None:
-        """Return what is known of the next update."""
+        """Return what was recorded for the next update."""
 
 
 class Literal:
-    """Marks as printed: passed on when a fact is derived or proved, or, if they are positive, deleted."""
+    """Marks as published: passed on when a fact is derived or proved, or, if they are positive, deleted."""
 
     def __init__(self, reading: Reading, ahead: Ahead | None, coming: Update | None) -> None:
         self.reading = reading
@@ -172,13 +170,13 @@ class Literal:
             self.marks.set_returning(self.returning, returning=True)
 
     def _found(self, rows: Mapping[str, Rows], names: Collection[str], where: Where) -> Facts:
-        """Return the facts of these predicates whose flags are as wanted."""
+        """Return the facts of these predicates whose flags are as required."""
         changes = self.changes
-        found = changes.none()
+        selected = changes.none()
         for name, some in rows.items():
             if name in names:
-                found |= changes.select(changes.facts(name, some.columns, some.count, False), where)
-        return found
+                selected |= changes.select(changes.facts(name, some.columns, some.count, False), where)
+        return selected
 
     def lost(self, task: Task, effect: Effect) -> Facts:
         """Return those that were marked, then those that plans find."""
@@ -228,7 +226,7 @@ class Literal:
 class Linked:
     """Marks that derived facts share with explicit ones: they are found by following links.
 
-    Positive marks are not kept: they need an instance for each fact that is deleted, and links spare the
+    Positive marks are not recorded: they need an instance for each fact that is deleted, and links spare the
     search for it.
     """
 
@@ -282,10 +280,10 @@ class Linked:
         return self.marks.split_single_support(suspect)
 
     def on_deleted(self, deleted: Facts) -> None:
-        """Record nothing: links do not tell what returns."""
+        """Record nothing: links do not show which facts return."""
 
     def returned(self, task: Task) -> Facts:
-        """Return no facts: links do not tell what returns."""
+        """Return no facts: links do not show which facts return."""
         return self.reading.changes.none()
 
     def end(self) -> Ahead | None:
@@ -296,7 +294,7 @@ class Linked:
 MARKINGS: Mapping[str, Callable[..., UpdateMarks]] = {"literal": Literal, "linked": Linked}
 
 
-# ---- whether links are worth their cost: decided before each update, from sizes and recent deletions
+# ---- whether links are worth their cost
 #
 # Links cost something for each fact that is inserted, and save plans that would find the facts to delete.
 # What was measured (docs/algorithms/marking.md) says where they save more than they cost:
@@ -336,7 +334,7 @@ NO_RULES = Decision(NONE, "there are no rules")
 
 
 class MarkingAdvisor:
-    """Decides for one algorithm, and remembers when facts were deleted last. Mutable."""
+    """Decides whether links are worth their cost for one algorithm, from recent deletions. Mutable."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
@@ -344,11 +342,11 @@ class MarkingAdvisor:
         self._without_removals = 0  # updates since the last that deleted something
 
     def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
-        """Return the algorithm."""
+        """Return the one algorithm."""
         return self.algorithm
 
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
-        """Return what to link in an update, and the next one, if it was worth a look."""
+        """Return what to link in an update, and the next update, if that was worth reading."""
         large = [section for section in reading.recursive if _is_large(section, reading)]
         if not large and (reading.passes_all or not reading.others):
             return self._not_possible(reading), None
@@ -363,7 +361,7 @@ class MarkingAdvisor:
         return (Decision(linked, WORTH_WHILE) if linked else MOST_FALLS), coming
 
     def _not_possible(self, reading: Reading) -> Decision:
-        """Return why nothing is linked, whatever comes next."""
+        """Return why nothing is linked, independent of the next update."""
         if not reading.passes_all:
             return NEVER_SHORTER if reading.recursive else NO_RULES
         return TOO_SMALL
@@ -383,7 +381,7 @@ def removed_facts(update: Update) -> int:
 
 
 class MarkingDeleteAndRederive:
-    """DRed that begins with what is known."""
+    """DRed that begins with what marks show."""
 
     name = "dred"
     counters = CounterKind.NONE
@@ -403,7 +401,7 @@ class MarkingDeleteAndRederive:
 
 
 class MarkingBackwardForward:
-    """Backward/Forward that begins with what is known."""
+    """Backward/Forward that begins with what marks show."""
 
     name = "backward-forward"
     counters = CounterKind.NONE
@@ -442,14 +440,14 @@ class Advisor(Protocol):
     passes_all: bool  # whether marks of derived facts are passed on, and positive ones: for DRed
 
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
-        """Return what to link in an update, and the next one, if it was worth a look."""
+        """Return what to link in an update, and the next update, if that was worth reading."""
 
     def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
         """Return the algorithm for a stratum, without marks."""
 
 
 class Marking(Tactics):
-    """Mark in streams, where that pays. Mutable."""
+    """The tactics that mark in streams, where that pays. Mutable."""
 
     def __init__(
         self,
@@ -464,9 +462,9 @@ class Marking(Tactics):
         self._engine = engine
         self._listen = listen
         self._advisor = advisor or MarkingAdvisor(algorithm)
-        self._marks: UpdateMarks | None = None  # of the present update
-        self._ahead: Ahead | None = None  # what is known of the next one
-        self._schedule: Schedule | None = None  # that the reading is of
+        self._marks: UpdateMarks | None = None  # those of the present update
+        self._ahead: Ahead | None = None  # what was recorded for the next one
+        self._schedule: Schedule | None = None  # the one that `_reading` belongs to
         self._reading: Reading | None = None
 
     def begin(self, update: Update, schedule: Schedule | None) -> None:
@@ -475,7 +473,7 @@ class Marking(Tactics):
         if schedule is not None:
             reading = self._read(schedule)
             if self._may_mark:
-                announced = ahead if ahead is not None and ahead.announces(update) else None
+                announced = ahead if ahead is not None and ahead.matches(update) else None
                 self._marks = self._chosen(reading, update, announced)
 
     @property
@@ -490,7 +488,7 @@ class Marking(Tactics):
         """Return how to mark in this update, None if it does not pay."""
 
         def peek() -> Update | None:
-            """Return the next update, if it is there; the first facts are applied before any look ahead."""
+            """Return the next update, if it has arrived; the first facts are applied without it."""
             return self.lookahead.peek() if any(map(reading.sizes, reading.explicit)) else None
 
         marking = self.lookahead.marking
@@ -501,7 +499,7 @@ class Marking(Tactics):
         return Linked(reading, announced, coming, decision.linked) if decision.linked else None
 
     def _read(self, schedule: Schedule) -> Reading:
-        """Return what marking asks of the program of a schedule."""
+        """Return what marking needs of the program of a schedule."""
         if self._reading is None or self._schedule is not schedule:
             self._schedule = schedule
             self._reading = reading_of(schedule, self._engine, self._listen, self._advisor.passes_all)
@@ -513,7 +511,7 @@ class Marking(Tactics):
             self._marks.begin(deleted)
 
     def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
-        """Return the algorithm for a stratum, which makes use of marks if there are some."""
+        """Return the algorithm for a stratum, one that uses marks if there are some."""
         plain = (
             self.algorithm if self._reading is None else self._advisor.algorithm_of(section, self._reading)
         )
@@ -521,11 +519,11 @@ class Marking(Tactics):
 
     @property
     def on_found(self) -> Callable[[Facts], None] | None:
-        """What collects the marks of facts that plans derive or prove."""
+        """The function that collects the marks of facts that plans derive or prove, if marks are literal."""
         return self._marks.collect if isinstance(self._marks, Literal) else None
 
     def before_commit(self) -> None:
-        """Keep what is known of the next update."""
+        """Keep what was recorded for the next update."""
         if self._marks is not None:
             self._ahead = self._marks.end()
 
@@ -534,5 +532,5 @@ class Marking(Tactics):
         self._marks = None
 
     def forget(self) -> None:
-        """Forget what was known of the next update, and of the program."""
+        """Forget what was recorded for the next update, and about the program."""
         self._ahead = self._reading = self._schedule = None

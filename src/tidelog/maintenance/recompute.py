@@ -31,7 +31,7 @@ NONE = Rows((), 0)
 
 
 class StratumTimes:
-    """Passes events on, and records the instances of each stratum and its seconds. Mutable."""
+    """A listener that passes events on, and sums up the instances and seconds of each stratum. Mutable."""
 
     def __init__(self, listen: Listener) -> None:
         self.listen = listen
@@ -50,7 +50,7 @@ class StratumTimes:
 
 
 class Recompute:
-    """Derives again all predicates that depend on a change."""
+    """The maintainer that derives again all predicates that depend on a change."""
 
     name = "recompute"
     lookahead: LookAhead | None = None
@@ -72,11 +72,11 @@ class Recompute:
             for relation in affected:
                 self._replace(relation, update, backups)
             work = StratumTimes(self.listen)
-            touched = self._derive(affected, after, work if self._wants_strata else self.listen)
+            affected_strata = self._derive(affected, after, work if self._wants_strata else self.listen)
             change = self._difference(affected)
             if self._wants_strata:
-                for place, stratum in touched.items():
-                    self.listen(self._maintained(place, stratum, work, change))
+                for number, stratum in affected_strata.items():
+                    self.listen(self._maintained(number, stratum, work, change))
         except BaseException:
             for relation in backups:
                 self._restore(relation)
@@ -99,42 +99,44 @@ class Recompute:
         if after.rules is not self._rules:
             self._strata = strata(after.rules, after.predicates)
             self._rules = after.rules
-        touched = {
-            place: stratum
-            for place, stratum in enumerate(self._strata)
+        affected_strata = {
+            number: stratum
+            for number, stratum in enumerate(self._strata)
             if not affected.keys().isdisjoint(stratum.predicates)
         }
-        numbers = {id(rule): place for place, rule in enumerate(after.rules)}
-        derive(self.engine, tuple(touched.values()), numbers, listen, self.check, self.modules)
-        return touched
+        numbers = {id(rule): number for number, rule in enumerate(after.rules)}
+        derive(self.engine, tuple(affected_strata.values()), numbers, listen, self.check, self.modules)
+        return affected_strata
 
     def _maintained(
-        self, place: int, stratum: Stratum, work: StratumTimes, change: NetChange
+        self, number: int, stratum: Stratum, work: StratumTimes, change: NetChange
     ) -> StratumMaintained:
         """Return the event that reports a stratum: all its facts were replaced."""
         names = stratum.predicates
-        went, came = (
+        deleted, inserted = (
             sum(side[name].count for name in names if name in side) for side in (change.removed, change.added)
         )
-        overdeleted = sum(self.engine.storage.size(name) for name in names) + went - came
+        overdeleted = sum(self.engine.storage.size(name) for name in names) + deleted - inserted
         instances, seconds = work.done.get(names, (0, 0.0))
-        again = overdeleted - went
-        return StratumMaintained(place, names, self.name, overdeleted, again, went, came, instances, seconds)
+        again = overdeleted - deleted
+        return StratumMaintained(
+            number, names, self.name, overdeleted, again, deleted, inserted, instances, seconds
+        )
 
     def _difference(self, affected: Collection[str]) -> NetChange:
         added, removed = {}, {}
         for relation in affected:
-            came = self.engine.replacement.difference(relation, former(relation))
-            went = self.engine.replacement.difference(former(relation), relation)
-            if came.count:
-                added[relation] = came
-            if went.count:
-                removed[relation] = went
+            inserted = self.engine.replacement.difference(relation, former(relation))
+            deleted = self.engine.replacement.difference(former(relation), relation)
+            if inserted.count:
+                added[relation] = inserted
+            if deleted.count:
+                removed[relation] = deleted
         return NetChange(added, removed)
 
     def _restore(self, relation: str) -> None:
         if former(relation) not in self.engine.storage.relations():
-            return  # it was not replaced yet
+            return  # it has not been replaced
         if relation in self.engine.storage.relations():
             self.engine.storage.drop(relation)
         self.engine.storage.rename(former(relation), relation)
@@ -157,7 +159,7 @@ def dependent(predicates: Collection[str], rules: Sequence[Rule]) -> dict[str, N
 
 
 def _changed(update: Update) -> list[str]:
-    """The predicates whose facts an update may change directly."""
+    """Return the predicates whose facts an update may change directly."""
     rules = (*update.rules_removed, *update.rules_added)
     return [*update.removed, *update.added, *(rule.head.predicate for rule in rules)]
 

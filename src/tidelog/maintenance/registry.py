@@ -47,14 +47,14 @@ from tidelog.maintenance.task import Algorithm, ScheduledStratum
 from tidelog.plan.join_order import Statistics, growth
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
-# ---- the expected cost of an update: stratum by stratum, in instances of rules
+# ---- the expected cost of an update
 #
 # The part of each relation that changes is passed on to the strata that read it, as if facts were spread
 # evenly. How many instances a rule has is known where they were counted, else estimated from the sizes of
-# what it reads. A stratum that a structure keeps has no instances: its pairs are counted instead.
+# what it reads. A stratum that a structure maintains has no instances: its pairs are counted instead.
 
 COST_OF_RANKS = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
-COUNTING = 0.1  # what counting anew costs, shared by the updates that are expected to profit from it
+COUNTING = 0.1  # what counting all instances costs, shared by the updates that are expected to profit from it
 LITTLE = 1e-6  # a share so small that more would touch no more than in proportion
 
 Instances = Callable[[Rule], int]
@@ -62,9 +62,9 @@ Instances = Callable[[Rule], int]
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How many instances an update is expected to touch, of how many in the strata that it may change.
+    """How many instances an update is expected to touch, out of how many in the strata that it may change.
 
-    `counted` are those of them that would have to be counted if none were.
+    `counted` is how many would have to be counted if none were.
     """
 
     touched: float
@@ -92,7 +92,7 @@ class Prediction:
 class Weight:
     """What a stratum would cost: its instances by the predicates that they read, and its rounds.
 
-    Where instances are not counted, by structures and aggregates, the facts of `measured` stand for them.
+    Structures and aggregates have no counted instances: the facts of `measured` are counted in their place.
     """
 
     predicates: tuple[str, ...]
@@ -108,30 +108,29 @@ class Weight:
         return not self.read.isdisjoint(self.predicates)
 
     def total(self, engine: EngineParts) -> int:
-        """How many instances there are, or what stands for them.
+        """Return how many instances there are, or facts of `measured`.
 
-        After a recomputation auxiliary relations are not there, until a maintainer makes them again.
+        After a recomputation auxiliary relations are missing, until a maintainer creates them again.
         """
         if self.counted:
             return self.counted
-        there = engine.storage.relations()
-        return max((engine.storage.size(name) for name in self.measured if name in there), default=0)
+        existing = engine.storage.relations()
+        return max((engine.storage.size(name) for name in self.measured if name in existing), default=0)
 
 
 def weigh(schedule: Schedule, engine: EngineParts, instances_of: Instances) -> tuple[Weight, ...]:
-    """The weights of all strata, in their order."""
+    """Return the weights of all strata, in their order."""
     return tuple(_weight(section, engine, instances_of) for section in schedule.sections)
 
 
 def estimated_instances(rule: Rule, statistics: Statistics) -> int:
-    """About how many instances a rule has, if values are spread evenly over the facts that it reads."""
+    """Estimate how many instances a rule has, if values are spread evenly over the facts that it reads."""
     bound: set[Variable] = set()
     rows = 1.0
     for atom in rule.positive:
         new = {term for term in atom.terms if isinstance(term, Variable)} - bound
-        rows *= growth(atom, bound, statistics)[0] * (
-            1 if new else 2
-        )  # which makes tests cheaper than they are
+        cost = 1 if new else 2  # `growth` makes tests cheaper than they are
+        rows *= growth(atom, bound, statistics)[0] * cost
         bound |= new
     return int(rows)
 
@@ -160,28 +159,28 @@ def _read(rule: Rule) -> tuple[str, ...]:
 def predict(
     shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: EngineParts
 ) -> Prediction:
-    """How many instances an update touches, if facts change evenly all over each relation."""
-    kept = {name: 1 - share for name, share in shares.items()}
+    """Predict how many instances an update touches, if facts change evenly all over each relation."""
+    unchanged = {name: 1 - share for name, share in shares.items()}
     touched, total, counted, strata = 0.0, 0, 0, 0
     most, where = 0.0, ""
     for weight in weights:
         counted += weight.counted
-        if kept.keys().isdisjoint(weight.read):
+        if unchanged.keys().isdisjoint(weight.read):
             continue
-        # Where there is nothing yet, there will be as much as comes.
-        share, own = _share(weight, kept), weight.total(engine) or added
+        # An empty stratum is expected to become as large as what is added.
+        share, own = _share(weight, unchanged), weight.total(engine) or added
         touched += share * own
         total += own
         strata += 1
         if share * own > most:
             most, where = share * own, weight.predicates[0].partition(SEPARATOR)[0]
         for predicate in weight.predicates:
-            kept[predicate] = min(1 - share, kept.get(predicate, 1.0))
+            unchanged[predicate] = min(1 - share, unchanged.get(predicate, 1.0))
     return Prediction(touched, total, counted, where, strata)
 
 
 class Slopes:
-    """How fast the prediction grows with the share of each relation that changes. Mutates itself.
+    """How fast the prediction grows with the share of each relation that changes. Mutable.
 
     To predict costs as much as to apply fifty facts. The prediction is concave in the shares, so that its
     slope at nothing, times the share, is no less: where that is small, nothing more need be known.
@@ -190,10 +189,10 @@ class Slopes:
     def __init__(self, weights: tuple[Weight, ...], engine: EngineParts) -> None:
         self.weights = weights
         self._engine = engine
-        self._alone: dict[str, Prediction] = {}  # what a little of one relation touches
+        self._alone: dict[str, Prediction] = {}  # what a small change of one relation touches
 
     def at_most(self, shares: Mapping[str, float]) -> Prediction:
-        """No fewer instances than are predicted, of no more."""
+        """Return an upper bound of the prediction: no fewer instances touched, out of no more in all."""
         touched, most, total, counted, where = 0.0, 0.0, 0, 0, ""
         for name, share in shares.items():
             alone = self._of(name)
@@ -210,21 +209,21 @@ class Slopes:
         return self._alone[name]
 
 
-def _share(weight: Weight, kept: Mapping[str, float]) -> float:
-    """The part of a stratum's instances that changes, if these parts of what they read are kept."""
+def _share(weight: Weight, unchanged: Mapping[str, float]) -> float:
+    """Return the part of a stratum's instances that changes, if these parts of each relation do not."""
     changed, most = 0.0, 0.0
     for read, count in weight.instances:
-        unchanged = 1.0
+        same = 1.0
         for predicate in read:
-            unchanged *= kept.get(predicate, 1.0)
-        changed += (1 - unchanged) * count
-        most = max(most, 1 - unchanged)
+            same *= unchanged.get(predicate, 1.0)
+        changed += (1 - same) * count
+        most = max(most, 1 - same)
     share = changed / weight.counted if weight.counted else most
     return float(1 - (1 - share) ** weight.rounds)
 
 
 def shares_of(update: Update, statistics: Statistics) -> dict[str, float]:
-    """The part of each relation that is explicitly removed or added."""
+    """Return the part of each relation that is explicitly removed or added."""
     shares = {
         name: min(1.0, rows.count / max(statistics.size(name), 1)) for name, rows in update.removed.items()
     }
@@ -238,7 +237,7 @@ def count(rows: Mapping[str, Any]) -> int:
     return sum(some.count for some in rows.values())
 
 
-# ---- the incremental algorithms by name: each maintains a stratum, and a `Driver` leads it through an update
+# ---- the incremental algorithms by name
 
 ALL: tuple[Algorithm, ...] = (
     DeleteAndRederive(),
@@ -252,7 +251,7 @@ ALL: tuple[Algorithm, ...] = (
 ALGORITHMS = {algorithm.name: algorithm for algorithm in ALL}
 
 
-# ---- updates without counters: each stratum by the algorithm that suits it
+# ---- updates without counters
 #
 # `auto` does so in streams while nothing is counted, as long as that is cheaper than to count everything.
 # What was measured (docs/decisions/0049) says what suits a stratum:
@@ -261,8 +260,8 @@ ALGORITHMS = {algorithm.name: algorithm for algorithm in ALL}
 #   deleted, and links make it overdelete less.
 # - Backward/forward: all others. Where facts have many instances, one that is left is found soon.
 #
-# Links are kept in large recursive strata: what other facts support than those to delete need not be
-# suspected. To begin with them costs something for every fact, so the next update must be known to profit.
+# Links are recorded in large recursive strata: facts that are supported by other facts than those to delete
+# need not be suspected. To begin costs something for every fact, so the next update must be known to profit.
 
 FEW_PROOFS = 4.0  # instances for each fact up to which recursion is deleted and rederived
 MANY_PROOFS = 16.0  # from which most facts are supported by other facts than those to delete
@@ -318,7 +317,7 @@ class StratumAdvisor:
         return is_large and not FEW_PROOFS < self._proofs(section, reading) < MANY_PROOFS
 
 
-# ---- the choice for each update, from what it is expected to touch
+# ---- choosing a maintainer for each update
 #
 # Rank counting reads the instances that change, recomputation all that may, but faster each: beyond a share
 # of the instances it is cheaper to start again. While nothing is counted, a few small updates of a stream are
@@ -416,14 +415,14 @@ class Auto:
             raise TooExpensive
 
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
-        """The maintainer that is expected to be faster, and why."""
+        """Choose the maintainer that is expected to be fastest, with the reason."""
         changed = count(update.removed) + count(update.added)
         is_counted = self.engine.counters.kind is CounterKind.RANK
         if self._may_mark and after.rules is before.rules:
             is_cheaper, reason = self._without_counters(update, before)
             if is_cheaper:
                 return MaintainerChosen(RENTED, reason)
-            if self.lookahead.marking != "auto":  # whoever asks for marks is told why there are none
+            if self.lookahead.marking != "auto":  # marks were requested: report why there are none
                 self.listen(MarkingDecided(False, reason))
         if changed <= SMALL:
             return FEW
@@ -444,11 +443,11 @@ class Auto:
 
     @property
     def _may_mark(self) -> bool:
-        """Whether the next update of a stream can be seen, and may be looked at."""
+        """Whether the next update of a stream is available, and may be read ahead."""
         return self.lookahead.marking != "none" and self.lookahead.peek is not no_stream
 
     def _without_counters(self, update: Update, program: Program) -> tuple[bool, str]:
-        """Whether to do without counters is cheaper now and for all that is known to come, and why."""
+        """Return whether it is cheaper to do without counters, given what is known to follow, and why."""
         self._budget = UNLIMITED
         if not self.lookahead.decides:
             return True, "as asked"
@@ -469,10 +468,10 @@ class Auto:
         return True, f"to count {instances} would cost more"
 
     def _price(self, counted: int, is_known: bool, program: Program) -> float:
-        """What may be spent before counting is cheaper.
+        """Return what may be spent before counting is cheaper.
 
-        Ranks are the rounds in which facts were derived, as long as nothing has changed since. If something
-        may follow, counters will be wanted in the end.
+        Ranks are the rounds in which facts were derived, as long as nothing has changed since. If other
+        updates may follow, counters will be needed in the end.
         """
         if is_known:
             return counted
@@ -480,18 +479,20 @@ class Auto:
         return SPENT * counted - LATER * recursive
 
     def _estimates(self, program: Program) -> tuple[Weight, ...]:
-        """What the strata would cost, estimated once for a program: nothing is counted."""
+        """Return what the strata would cost, estimated once for a program: nothing is counted."""
         rules = program.rules
         if self._estimated is None or self._estimated[0] is not rules:
             schedule = self._ranks.schedule(program)
-            made = weigh(schedule, self.engine, lambda rule: estimated_instances(rule, self.engine.storage))
-            self._estimated = rules, made
+            weights = weigh(
+                schedule, self.engine, lambda rule: estimated_instances(rule, self.engine.storage)
+            )
+            self._estimated = rules, weights
         return self._estimated[1]
 
     def _slopes(self, program: Program) -> Slopes:
-        """What the strata would cost, weighed again when rules have changed or instances were counted.
+        """Return what the strata would cost, weighed again when rules have changed or instances were counted.
 
-        After a recomputation what was counted before is good enough; a schedule would have to be made.
+        After a recomputation the earlier counts are good enough: another schedule would have to be made.
         """
         rules, counts = program.rules, self.engine.counters.counts
         if self._weighed is None or self._weighed[0] is not rules or self._weighed[1] != counts:
@@ -501,7 +502,7 @@ class Auto:
 
 
 def _rounded(number: int) -> str:
-    """A number of which only the first digit is worth telling.
+    """Return a number rounded to its first digit.
 
     >>> _rounded(16_040_000), _rounded(7)
     ('20,000,000', '7')
@@ -515,7 +516,7 @@ TOO_EXPENSIVE = MaintainerChosen(
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 
-# ---- the maintainers by name: an algorithm is registered here, by one line
+# ---- maintainers by name
 #
 # `forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
 
@@ -545,7 +546,7 @@ UNKNOWN_MARKING = "E623"
 def make(
     name: str, marking: str, engine: EngineParts, listen: Listener, check: Check, modules: bool = True
 ) -> Maintainer:
-    """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
+    """Return the maintainer of this name, which marks as requested; raise ProgramError if there is none."""
     check_names(name, marking)
     kind, _, depth = name.partition(":")
     if depth:
@@ -557,10 +558,10 @@ def make(
 
 
 def keeps_closures(name: str, marking: str) -> bool:
-    """Whether structures may keep closures.
+    """Return whether structures may maintain closures.
 
-    Marks pass along rules: structures would keep from them what the next update deletes. Who decides whether
-    to mark keeps the structures.
+    Marks pass along rules, and not through structures: they would miss what the next update deletes. A
+    maintainer that decides itself whether to mark keeps the structures.
     """
     return name == DEFAULT or marking in ("none", DEFAULT_MARKING)
 

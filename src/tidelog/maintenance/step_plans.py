@@ -1,4 +1,4 @@
-"""Plans that are made once and run in many transactions. Mutable."""
+"""The plans of maintenance steps, prepared once and run in many transactions. Mutable."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MAKERS: Mapping[MaintenanceStep, Callable[[ChangePlanMaker], Iterable[ChangePlan
 
 @dataclass(frozen=True, slots=True)
 class PlanSource:
-    """A rule to make plans of: its number in the program, and the predicates of its stratum."""
+    """A rule to make plans for: its number in the program, and the predicates of its stratum."""
 
     rule: Rule
     number: int = field(compare=False)
@@ -82,7 +82,7 @@ class ChangePlanCache:
         self._changes: PlanCache[PlanSource, ChangePlanMaker] = PlanCache(FRESHNESS)
 
     def plans(self, source: PlanSource, step: MaintenanceStep) -> list[tuple[str | None, Any]]:
-        """The plans of a rule for a step, each with the relation that drives it."""
+        """Return the plans of a rule for a step, each with the relation that drives it."""
         read = relations_read((source.rule,))
         return self._plans.get(
             (source, step), read, self.engine.storage.size, lambda: self._prepared(source, step)
@@ -102,13 +102,13 @@ class ChangePlanCache:
         )
 
     def keep(self, sources: Collection[PlanSource]) -> None:
-        """Forget the plans of other rules."""
+        """Drop the plans of other rules."""
         self._plans.keep(lambda key: key[0] in sources)
         self._changes.keep(sources.__contains__)
 
 
 class StratumPlans:
-    """The plans of one stratum, at hand by step."""
+    """The plans of one stratum, by step."""
 
     def __init__(self, cache: ChangePlanCache, sources: Sources) -> None:
         self.cache = cache
@@ -119,18 +119,18 @@ class StratumPlans:
         self._without_links: Driven | None = None
 
     def __getitem__(self, step: MaintenanceStep) -> Driven:
-        """The plans of a step, by the relation that drives them."""
+        """Return the plans of a step, by the relation that drives them."""
         driven = self._driven.get(step)
         if driven is None:
             driven = self._driven[step] = self._collect(step)
         return driven
 
     def _collect(self, step: MaintenanceStep) -> Driven:
-        found: dict[str | None, tuple[Any, ...]] = {}
+        plans: dict[str | None, tuple[Any, ...]] = {}
         for source in self.sources.get(step, ()):
-            for given, plan in self.cache.plans(source, step):
-                found[given] = (*found.get(given, ()), plan)
-        return found
+            for driver, plan in self.cache.plans(source, step):
+                plans[driver] = (*plans.get(driver, ()), plan)
+        return plans
 
     def lost_without_links(self, explicit: Collection[str]) -> Driven:
         """Return the plans of `LOST` without those driven by the first explicit atom of their rule.
@@ -138,14 +138,14 @@ class StratumPlans:
         They find all facts that lose an instance, except those that a deleted explicit fact supports.
         """
         if self._without_links is None:
-            found: dict[str | None, tuple[Any, ...]] = {}
+            plans: dict[str | None, tuple[Any, ...]] = {}
             for source in self.sources.get(MaintenanceStep.LOST, ()):
                 lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
-                first = next((place for place, name in enumerate(lower) if name in explicit), None)
-                for place, (given, plan) in enumerate(self.cache.plans(source, MaintenanceStep.LOST)):
-                    if place != first:
-                        found[given] = (*found.get(given, ()), plan)
-            self._without_links = found
+                first = next((position for position, name in enumerate(lower) if name in explicit), None)
+                for position, (driver, plan) in enumerate(self.cache.plans(source, MaintenanceStep.LOST)):
+                    if position != first:
+                        plans[driver] = (*plans.get(driver, ()), plan)
+            self._without_links = plans
         return self._without_links
 
     def renew(self) -> bool:
@@ -160,5 +160,5 @@ class StratumPlans:
 
 
 def relations_read(rules: Collection[Rule]) -> Collection[str]:
-    """The relations that the rules read."""
+    """Return the relations that the rules read."""
     return dict.fromkeys(name for rule in rules for name in rule.read)

@@ -15,7 +15,7 @@ from tidelog.maintenance.step_plans import Driven, MaintenanceStep, StratumPlans
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 # When an algorithm begins, lower strata are up to date, `removed` are no longer explicit (and counted so),
-# `added` are, and nothing else has changed in the stratum: all that was true before is still there.
+# `added` are, and nothing else has changed in the stratum: all facts that were true before still are.
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
 IDLE = Where(Flag.PENDING, Flag.NONE)
@@ -23,7 +23,7 @@ IDLE = Where(Flag.PENDING, Flag.NONE)
 
 @dataclass(frozen=True, slots=True)
 class ScheduledStratum:
-    """A stratum of the rules before and after an update: what becomes of its rules, and their plans."""
+    """A stratum of the rules before and after an update together, with its plans."""
 
     number: int
     predicates: tuple[str, ...]
@@ -32,7 +32,7 @@ class ScheduledStratum:
     added: tuple[Rule, ...]
     is_aggregate: bool
     plans: StratumPlans
-    closure: ClosureModule | None = None  # that maintains the one predicate, in place of rules
+    closure: ClosureModule | None = None  # if a structure maintains the one predicate, in place of rules
 
     @property
     def stratum(self) -> Stratum:
@@ -51,7 +51,7 @@ class ScheduledStratum:
 
 
 class Task:
-    """One stratum of one transaction."""
+    """One stratum in one transaction: what changed, and what algorithms do to it."""
 
     def __init__(
         self,
@@ -81,53 +81,53 @@ class Task:
 
     # ---- plans
 
-    def run(self, step: MaintenanceStep, given: Facts, effect: Effect) -> Facts:
-        """The heads that the plans of a step find, driven by the given facts."""
-        return self.run_driven(step, self.section.plans[step], given, effect)
+    def run(self, step: MaintenanceStep, driving: Facts, effect: Effect) -> Facts:
+        """Return the heads that the plans of a step find, driven by these facts."""
+        return self.run_driven(step, self.section.plans[step], driving, effect)
 
-    def run_driven(self, step: MaintenanceStep, driven: Driven, given: Facts, effect: Effect) -> Facts:
-        """The same for some plans of a step."""
-        plans = self._plans(driven, given)
+    def run_driven(self, step: MaintenanceStep, driven: Driven, driving: Facts, effect: Effect) -> Facts:
+        """Do the same for some plans of a step."""
+        plans = self._plans(driven, driving)
         if not plans:
             return self.changes.none()
-        found = self._told(step, len(given), self.engine.change_plans.run(plans, given, effect))
+        heads = self._reported(step, len(driving), self.engine.change_plans.run(plans, driving, effect))
         if self._on_found is not None and effect.role in (Role.ORIGIN, Role.PROOF):
-            self._on_found(found)
-        return found
+            self._on_found(heads)
+        return heads
 
     def run_all(self, step: MaintenanceStep, effect: Effect) -> Facts:
-        """The heads that the plans of a step find in all facts."""
+        """Return the heads that the plans of a step find in all facts."""
         plans = self.section.plans[step].get(None, ())
         if not plans:
             return self.changes.none()
-        return self._told(step, 0, self.engine.change_plans.run(plans, self.changes.none(), effect))
+        return self._reported(step, 0, self.engine.change_plans.run(plans, self.changes.none(), effect))
 
     def run_support(self, waiting: Facts) -> tuple[Facts, Facts]:
-        """The facts to check next, from one instance for each waiting fact that has one, and which have."""
+        """Read one instance of each waiting fact; return the facts to check next, and those that have one."""
         plans = self.plans(MaintenanceStep.SUPPORT, waiting)
         if not plans:
             return self.changes.none(), self.changes.none()
         fresh, heads = self.engine.change_plans.run_support(plans, waiting)
-        return self._told(MaintenanceStep.SUPPORT, len(waiting), fresh), heads
+        return self._reported(MaintenanceStep.SUPPORT, len(waiting), fresh), heads
 
-    def plans(self, step: MaintenanceStep, given: Facts) -> list[Any]:
-        """The plans of a step that facts of these relations drive."""
-        return self._plans(self.section.plans[step], given)
+    def plans(self, step: MaintenanceStep, driving: Facts) -> list[Any]:
+        """Return the plans of a step that these facts drive."""
+        return self._plans(self.section.plans[step], driving)
 
-    def _plans(self, driven: Driven, given: Facts) -> list[Any]:
-        if not len(given):
+    def _plans(self, driven: Driven, driving: Facts) -> list[Any]:
+        if not len(driving):
             return []
-        return [plan for relation in given.relations for plan in driven.get(relation, ())]
+        return [plan for relation in driving.relations for plan in driven.get(relation, ())]
 
-    def _told(self, step: MaintenanceStep, given: int, found: Facts) -> Facts:
-        self._listen(ChangePassed(self.section.number, step.value, given, len(found)))
+    def _reported(self, step: MaintenanceStep, driving: int, heads: Facts) -> Facts:
+        self._listen(ChangePassed(self.section.number, step.value, driving, len(heads)))
         self._check()
-        return found
+        return heads
 
-    # ---- what changed below, and in the rules
+    # ---- changes below the stratum, and in its rules
 
     def lost(self, effect: Effect) -> Facts:
-        """The heads of instances that broke: of lower facts, and of rules that were removed."""
+        """Return the heads of instances that broke, because of lower facts or because rules were removed."""
         return (
             self.run(MaintenanceStep.LOST, self.deleted, effect)
             | self.run(MaintenanceStep.LOST_UNDER_NEGATION, self.inserted, effect)
@@ -135,7 +135,7 @@ class Task:
         )
 
     def gained(self, effect: Effect) -> Facts:
-        """The heads of instances that are new: of lower facts, and of rules that were added."""
+        """Return the heads of instances that are new, because of lower facts or because rules were added."""
         return (
             self.run(MaintenanceStep.GAINED, self.inserted, effect)
             | self.run(MaintenanceStep.GAINED_UNDER_NEGATION, self.deleted, effect)
@@ -143,7 +143,7 @@ class Task:
         )
 
     def changed(self, effect: Effect) -> Facts:
-        """The heads of all instances that broke or are new, through lower facts."""
+        """Return the heads of all instances that broke or are new because of lower facts."""
         return (
             self.run(MaintenanceStep.LOST, self.deleted, effect)
             | self.run(MaintenanceStep.LOST_UNDER_NEGATION, self.inserted, effect)
@@ -152,27 +152,27 @@ class Task:
         )
 
     def explicit(self) -> Facts:
-        """The explicit facts that are to become true, from now on waiting for it."""
+        """Return the added explicit facts that are not true yet, from now on waiting for their turn."""
         return self.waiting(self.changes.select(self.added, UNKNOWN))
 
     def waiting(self, facts: Facts) -> Facts:
-        """The facts, from now on waiting for their turn."""
+        """Return the facts, from now on waiting for their turn."""
         self.changes.mark(facts, set=Flag.PENDING)
         return facts
 
     def united(self, parts: Sequence[Facts]) -> Facts:
-        """All facts of the parts; made in pairs, so that many small parts are not copied many times."""
+        """Return all facts of the parts, united in pairs: many small parts are not copied many times."""
         while len(parts) > 1:
-            pairs = [parts[place] | parts[place + 1] for place in range(0, len(parts) - 1, 2)]
+            pairs = [parts[first] | parts[first + 1] for first in range(0, len(parts) - 1, 2)]
             parts = [*pairs, *parts[2 * len(pairs) :]]
         return parts[0] if parts else self.changes.none()
 
     def without(self, facts: Facts, others: Facts) -> Facts:
-        """The facts but for the others; none of them waits for its turn."""
+        """Return the facts without the others; none of them waits for its turn."""
         self.changes.mark(others, set=Flag.PENDING)
-        left = self.changes.select(facts, IDLE)
+        remaining = self.changes.select(facts, IDLE)
         self.changes.mark(others, clear=Flag.PENDING)
-        return left
+        return remaining
 
 
 class Algorithm(Protocol):
@@ -184,23 +184,23 @@ class Algorithm(Protocol):
 
     @property
     def counters(self) -> CounterKind:
-        """What it needs to be counted, and counts on."""
+        """What it needs to be counted."""
 
     @property
     def is_compiled(self) -> bool:
-        """Whether an engine's compiled loop does the same, and may do it."""
+        """Whether an engine's compiled loop may do the same in its place."""
 
     def maintain(self, task: Task) -> None:
         """Update the stratum, so that exactly its explicit and derived facts are true."""
 
 
-# ---- deletion in rounds
+# ---- deletion, in rounds
 #
 # Invariant: each instance among facts that were true is lost once, when the first of its facts is deleted.
 
 
 def all_of(suspect: Facts) -> Facts:
-    """Return all of them."""
+    """Return all suspect facts."""
     return suspect
 
 
@@ -225,7 +225,7 @@ def overdelete(
     return deleted
 
 
-# ---- insertion: what is derived from new facts, semi-naively; the last part of every algorithm
+# ---- insertion, semi-naive
 #
 # Invariant: each instance with a new fact is found once, in the round of the last of its facts.
 
@@ -250,6 +250,6 @@ def insert(task: Task, again: Facts) -> None:
         changes.mark(fresh, set=NEW, clear=Flag.PENDING)
         if kind is CounterKind.RANK:
             task.counters.assign_next_rank(fresh)
-        found = task.run(MaintenanceStep.INSERT, fresh, effect)
+        derived = task.run(MaintenanceStep.INSERT, fresh, effect)
         changes.mark(fresh, clear=Flag.DELTA)
-        fresh = found
+        fresh = derived

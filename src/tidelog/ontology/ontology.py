@@ -40,7 +40,7 @@ from tidelog.ontology.schema_closure import TABLES, TRIPLE, TYPE, Closure, close
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.representatives import group_of
 
-# ---- Short prefixes for the names of an ontology, so that its rules can be read.
+# ---- short prefixes for the names of an ontology
 
 _NAME: Final = re.compile(r"(.*[/#])[A-Za-z0-9_][A-Za-z0-9_-]*")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -78,7 +78,7 @@ def _free(word: str, taken: Mapping[str, str]) -> str:
     return free
 
 
-# ---- `owl:sameAs` as the equality of programs, in place of the rows that replace one thing by another.
+# ---- `owl:sameAs` as the equality of programs
 #
 # Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015. A row such as prp-fp makes two
 # things the same. As a rule of equality it merges them, and facts are kept over representatives:
@@ -193,7 +193,7 @@ def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
 
 def _merging_things(rule: Rule, left: Variable, right: Variable) -> Iterator[Rule]:
     """The rule that merges the things which a row makes the same, and the rules that find these things."""
-    body = tuple(literal for literal in rule.body if not _tells_apart(literal, left, right))
+    body = tuple(literal for literal in rule.body if not _are_different(literal, left, right))
     merging = replace(rule, head=Atom(EQUAL, (left, right)), body=body)
     group = group_of(merging)
     halves = {left: body, right: body} if group is None else {group.constant: group.body}
@@ -210,15 +210,15 @@ def _is_value(variable: Variable, atom: Atom, data_properties: Collection[Value]
     return False
 
 
-def _tells_apart(literal: object, left: Variable, right: Variable) -> bool:
-    """Whether a literal only says that two things are not one."""
+def _are_different(literal: object, left: Variable, right: Variable) -> bool:
+    """Return whether a literal only says that two things are different."""
     match literal:
         case Comparison("!=", first, second):
             return {first, second} == {left, right}
     return False
 
 
-# ---- An ontology: its files, the rules that are specialised to it, and what these do not cover.
+# ---- an ontology
 
 OUTSIDE: Final = "W710"
 NOT_TRIPLES: Final = "E710"

@@ -48,7 +48,7 @@ from tidelog.ontology.schema_closure import (
 )
 from tidelog.rewrite.renaming import renamed_rule
 
-# ---- Rules without intermediate predicates: classes that have no name, and predicates that walk along lists.
+# ---- rules without intermediate predicates
 #
 # A class without a name, such as a restriction, is defined by some rules and read by others. What no rule
 # reads is not derived, what no rule derives is not read, and where a class is not defined by itself its
@@ -113,7 +113,7 @@ def _canonical(rule: Rule) -> Rule:
     return renamed_rule(replace(rule, body=body), names)
 
 
-# ---- what is derived and read
+# ---- predicates derived and read
 
 
 def _living(rules: Sequence[Rule], hidden: Hidden) -> list[Rule]:
@@ -304,7 +304,7 @@ def decide(body: tuple[Literal, ...]) -> tuple[Literal, ...] | None:
     return tuple(left)
 
 
-# ---- Specialising the tables.
+# ---- specialising the tables
 
 DATATYPE: Final = TABLES + "datatype"
 PART: Final = TABLES + "part"

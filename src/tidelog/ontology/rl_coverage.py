@@ -18,7 +18,7 @@ Row = tuple[Value, ...]
 
 THING: Final = owl("Thing")
 SWRL_RULE: Final = iri("http://www.w3.org/2003/11/swrl#Imp")
-# A class expression by the property that tells what it is, in functional syntax.
+# A class expression by the property that defines it, in functional syntax.
 EXPRESSIONS: Final = {
     owl("intersectionOf"): "ObjectIntersectionOf",
     owl("unionOf"): "ObjectUnionOf",
@@ -110,7 +110,7 @@ class OntologyGraph:
             node = next(iter(self.objects(node, rdf("rest"))), rdf("nil"))
 
     def construct(self, node: Value) -> tuple[Value, Value] | None:
-        """The property that tells which class expression a node is, and its value; None if it is a name."""
+        """Return the property that defines a node's class expression, and its value; None if it is a name."""
         for property_ in EXPRESSIONS:
             for value in self.objects(node, property_):
                 return property_, value
@@ -137,7 +137,7 @@ class OntologyGraph:
         return self.expression(node, found)
 
     def expression(self, node: Value, construct: tuple[Value, Value]) -> str:
-        """A class expression in functional syntax, by the property that tells which one it is."""
+        """Return a class expression in functional syntax, by the property that defines it."""
         property_, value = construct
         if property_ in (owl("intersectionOf"), owl("unionOf"), owl("oneOf")):
             inside = list(map(self.text, self.members(value)))

@@ -20,7 +20,7 @@ from tidelog.logic.program import Atom, Constant, Predicate, Program, Term, Vari
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, iri
 
-# ---- The names of RDF, RDFS and OWL that the translation of ontologies knows.
+# ---- names of RDF, RDFS and OWL
 
 RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS: Final = "http://www.w3.org/2000/01/rdf-schema#"
@@ -105,7 +105,7 @@ METACLASSES: Final = frozenset(
 )
 
 
-# ---- The triples of an ontology, and what the tables derive from them alone.
+# ---- triples of an ontology
 
 Row = tuple[Value, ...]
 Binding = dict[Variable, Term]
@@ -135,7 +135,7 @@ def close(program: Program, triples: Sequence[Batch]) -> Closure:
     for name, some in facts_by_predicate(program.facts).items():
         columns = zip(*(fact.values for fact in some), strict=True)
         engine.storage.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
-    numbers = {id(rule): place for place, rule in enumerate(program.rules)}
+    numbers = {id(rule): position for position, rule in enumerate(program.rules)}
     derive(
         engine, strata(program.rules, program.predicates), numbers, Audience([]), engine.limits.check, False
     )
@@ -181,17 +181,17 @@ class FactIndex:
     def _matching(self, atom: Atom, binding: Binding) -> list[Row]:
         """The facts that have the atom's known terms."""
         known = [
-            (place, binding.get(term, term) if isinstance(term, Variable) else term)
-            for place, term in enumerate(atom.terms)
+            (position, binding.get(term, term) if isinstance(term, Variable) else term)
+            for position, term in enumerate(atom.terms)
         ]
-        fixed = [(place, term.value) for place, term in known if isinstance(term, Constant)]
-        places = tuple(place for place, _ in fixed)
-        index = self._found.get((atom.predicate, places))
+        fixed = [(position, term.value) for position, term in known if isinstance(term, Constant)]
+        positions = tuple(position for position, _ in fixed)
+        index = self._found.get((atom.predicate, positions))
         if index is None:
             index = defaultdict(list)
             for row in self._sorted(atom.predicate):
-                index[tuple(row[place] for place in places)].append(row)
-            self._found[atom.predicate, places] = index
+                index[tuple(row[position] for position in positions)].append(row)
+            self._found[atom.predicate, positions] = index
         return index.get(tuple(value for _, value in fixed), [])
 
     def _sorted(self, predicate: str) -> list[Row]:

@@ -6,7 +6,7 @@ Begin with `job_run`: `run_job` is a run step by step, on the columnar engine an
   and events.
 - `inputs`, `source_files` and `spark_run` read sources; `versions` reads published versions and writes sinks.
 - `contents` and `publishing` turn the facts of a reasoner into published tables; `version_folder` has the
-  manifests of versions and the state beside them.
+  manifests of versions and the state next to them.
 - `guards` decides whether a version may be published; `run_reports` says what a run did.
 - `micro_batches`, `stream_sources` and `stream_records` make a version of each batch of a stream.
 

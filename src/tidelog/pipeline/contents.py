@@ -84,7 +84,7 @@ class ChangedRows:
 
 
 def no_rows(arity: int) -> Rows:
-    """Return no rows, of so many columns."""
+    """Return no rows, with a number of columns."""
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
 
 
@@ -319,7 +319,7 @@ class IntervalStarts:
     """When intervals began that time has advanced into, which the reasoner forgets and tables keep.
 
     It has, of each fact, the points before the time that was advanced to, of the interval that reaches up to
-    that time. Mutates itself.
+    that time. Mutable.
     """
 
     def __init__(self, time: Temporal) -> None:
@@ -464,7 +464,7 @@ PIECE: Final = 1 << 18  # rows that are converted at once
 
 TableChanges = Mapping[
     str, ChangedRows | None
-]  # by predicate; None where only comparing all rows tells what changed
+]  # by predicate; None where only comparing all rows shows what changed
 
 _TIMES = {
     Bound.WHOLE: (ColumnType.INTEGER, pa.int64()),

@@ -107,7 +107,7 @@ class SourceBinding:
     volatile: bool = False
     time: tuple[str, ...] = ()  # what its last columns say of when a fact holds
     table: VersionedSource | None = None  # what `read` reads, if that has versions
-    held: Columns = ()  # the types of its values, where the rows do not tell
+    held: Columns = ()  # the types of its values, where the rows do not show them
     span: Span | None = field(default=None, compare=False)
 
     def times(self) -> Iterator[int]:
@@ -326,7 +326,7 @@ def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, St
 
 
 def are_unchanged(files: Iterable[Path], stamps: Mapping[str, Stamp]) -> bool:
-    """Return whether all files are there, with the content that they had."""
+    """Return whether all files exist, with the content that they had."""
     try:
         return stamps_of(files, stamps) == stamps
     except OSError:
@@ -359,9 +359,9 @@ def check_drift(
     """Raise `DataError` if an input has other columns than when it was last read, but for a full run."""
     if is_full or before is None or not before.columns or not columns or columns == before.columns:
         return
-    gone = [f"`{name}`" for name in before.columns if name not in columns]
+    missing = [f"`{name}`" for name in before.columns if name not in columns]
     new = [f"`{name}`" for name in columns if name not in before.columns]
-    said = [f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    said = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone"] if missing else []
     said += [f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
     message = f"the columns of `{shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
     help = "put the data right, or take it as it is now with --full"
@@ -370,7 +370,7 @@ def check_drift(
 
 @dataclass
 class OpenInput:
-    """An input that is being read; `input` describes it once it has been. Mutates itself."""
+    """An input that is being read; `input` describes it once it has been. Mutable."""
 
     item: SourceBinding
     rejects: Path  # the file for rows that are rejected
@@ -447,11 +447,13 @@ def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder:
 
 def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]) -> bool:
     """Return whether an input differs from before, apart from when its files were written."""
-    return any(item.told != before[key].told if key in before else True for key, item in inputs.items())
+    return any(
+        item.comparable != before[key].comparable if key in before else True for key, item in inputs.items()
+    )
 
 
 class InputReader:
-    """The inputs of one run, read in this process, and what is known of them. Mutates itself."""
+    """The inputs of one run, read in this process, and what is known of them. Mutable."""
 
     def __init__(
         self,
@@ -495,8 +497,8 @@ class InputReader:
             for item in self.items
             if item.predicate in again or is_changed(item, before.inputs.get(item.key))
         ]
-        gone = [item.predicate for key, item in before.inputs.items() if key not in keys]
-        edited = list(dict.fromkeys((*changed, *gone)))
+        missing = [item.predicate for key, item in before.inputs.items() if key not in keys]
+        edited = list(dict.fromkeys((*changed, *missing)))
         self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
         return edited
 

@@ -70,7 +70,7 @@ class Step:
 
 @dataclass(frozen=True)
 class _LoadedProgram:
-    """A program, and what tells whether the files that it was read from have changed since."""
+    """A program, and stamps that show whether the files that it was read from have changed since."""
 
     program: Program
     stamps: Mapping[str, Stamp]
@@ -177,7 +177,7 @@ class Job:
         faults: list[Diagnostic] = []
         try:
             program = self.program()
-        except DataError as error:  # of expectations: the others are looked at all the same
+        except DataError as error:  # of expectations: the others are checked all the same
             faults += error.diagnostics
             program = self.program_as_written()
         for look in (
@@ -257,7 +257,7 @@ class Job:
 
     @property
     def state(self) -> StateStore:
-        """The durable store of the reasoner, beside the published tables."""
+        """The durable store of the reasoner, next to the published tables."""
         engine, streams = self.settings.engine, self.settings.streams
         settings = {
             "maintainer": engine.maintainer,

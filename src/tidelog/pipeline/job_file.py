@@ -258,7 +258,7 @@ def _format(
 ) -> str | None:
     """Return the format, of the key or else of the first path's extension.
 
-    None if that has none, and files that are found there may tell it.
+    None if that has none, and files that are found there may have it.
     """
     if "format" in table:
         given = table.choice("format", known, "")

@@ -480,7 +480,7 @@ class NewVersion:
         origin: VersionOrigin,
         error: GuardFailed,
     ) -> None:
-        """Keep what would have been published, to be looked at."""
+        """Keep what would have been published, for inspection."""
         try:
             origin = self._written(contents, program, changes, origin)
         except DataError as fault:  # the guard's failure is reported, whatever a table cannot hold
@@ -645,7 +645,7 @@ class TableRows:
 
 
 class RunGuards:
-    """The guards of one run, and what they have found. Mutates itself."""
+    """The guards of one run, and what they have found. Mutable."""
 
     def __init__(self, settings: Settings, program: Program) -> None:
         self.settings = settings

@@ -141,13 +141,13 @@ def _wait(table: TomlTable, key: str) -> timedelta | None:
 def attempt(
     run: Callable[[int], T],
     retry: Retry,
-    tell: Callable[[int, float, Exception], None],
+    notify: Callable[[int, float, Exception], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Return what a run returns; try again after temporary errors, as often as the policy allows.
 
-    `run` gets the number of the attempt, the first being 1. Before it waits, it calls `tell` with the number
-    of the attempt that failed, the seconds to wait, and the error. The last error is raised.
+    `run` gets the number of the attempt, the first being 1. Before it waits, it calls `notify` with the
+    number of the attempt that failed, the seconds to wait, and the error. The last error is raised.
     """
     number = 1
     while True:
@@ -157,7 +157,7 @@ def attempt(
             delay = retry.delay(number) if is_temporary(error) else None
             if delay is None:
                 raise
-            tell(number, delay, error)
+            notify(number, delay, error)
         sleep(delay)
         number += 1
 

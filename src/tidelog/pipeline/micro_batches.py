@@ -66,7 +66,7 @@ def taken_files(checkpoint: Path) -> set[str]:
 
 
 def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: int) -> list[Path]:
-    """Return the files that Spark will read next, as far as they are there: the oldest first."""
+    """Return the files that Spark will read next, as far as they exist: the oldest first."""
     taken = taken_files(checkpoint)
     found = []
     for path in folder.iterdir():
@@ -164,7 +164,7 @@ def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Pro
 
 
 class RunningStreams:
-    """Streams that run; no other process can publish meanwhile. Mutates itself."""
+    """Streams that run; no other process can publish meanwhile. Mutable."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class RunningStreams:
     # ---- until it ends
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end, or so many seconds; return whether the stream has ended, raise what ended it."""
+        """Wait for the end, or the timeout; return whether the stream has ended, raise what ended it."""
         try:
             ended = self._query.awaitTermination(*(() if seconds is None else (seconds,)))
         except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
@@ -274,7 +274,7 @@ class BatchPublisher:
     """A function for `foreachBatch`: it applies the batches of a job's streams, each of them once.
 
     It can be pickled: the reasoner belongs to the process that uses it, and stays open there until `close`.
-    Mutates itself.
+    Mutable.
     """
 
     def __init__(
@@ -374,7 +374,7 @@ class BatchPublisher:
         return TimedRecords(reasoner.time, *parts) if stream.times else Records(*parts)
 
     def _peek(self) -> Update | None:
-        """Return the facts that the next batch changes, if its files are there; None if that is not known."""
+        """Return the facts that the next batch changes, if its files exist; None if that is not known."""
         from tidelog.pipeline.stream_sources import IncomingRecords, endings_of
 
         stream = self.streams[0]
@@ -410,7 +410,7 @@ def _query_of(frame: Any) -> str:
 
 
 class _BatchRun:
-    """One batch, from its records to its summary in the manifest. Mutates itself."""
+    """One batch, from its records to its summary in the manifest. Mutable."""
 
     def __init__(
         self, batches: BatchPublisher, frame: Any, number: int, stream: str, before: MicroBatch | None

@@ -115,8 +115,8 @@ def _badge(report: RunReport) -> str:
 
 def _error(report: RunReport) -> str:
     """Return the error, unless the findings have it already."""
-    is_told = report.outcome is Outcome.REFUSED and any(one.is_failure for one in report.findings)
-    if report.error is None or is_told:
+    is_reported = report.outcome is Outcome.REFUSED and any(one.is_failure for one in report.findings)
+    if report.error is None or is_reported:
         return ""
     return _section("Error", f"<pre>{escape(report.error)}</pre>\n")
 
@@ -332,7 +332,7 @@ def operate(
 
 
 class _Observed:
-    """One attempt. Mutates itself."""
+    """One attempt. Mutable."""
 
     def __init__(self, job: Job, name: str, run: str, number: int, warn: Warn) -> None:
         self._job, self._name, self._run, self._number, self._warn = job, name, run, number, warn

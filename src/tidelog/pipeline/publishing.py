@@ -149,7 +149,7 @@ def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> No
     """Give a reasoner that was opened the types of its explicit facts, so that tables keep their columns.
 
     A version that tasks derived may lack the types: those of its tables are used instead. Facts that came
-    after the version, if some are `unpublished`, are looked at.
+    after the version, if some are `unpublished`, are read.
     """
     data, given = reasoner.schemas.data, before.origin.given
     data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
@@ -166,8 +166,8 @@ def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
     found = []
     for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
         types = types_of_column(ColumnType(kind))
-        is_told = normal_type(arrow_type(Contents(types))) == field.type
-        found.append(types if is_told else frozenset())
+        is_known = normal_type(arrow_type(Contents(types))) == field.type
+        found.append(types if is_known else frozenset())
     return tuple(found)
 
 
@@ -204,7 +204,7 @@ def _has_forgotten(name: str) -> DataError:
 
 
 class ResidentReasoner:
-    """The reasoner of the published version, which may stay open from one run to the next. Mutates itself."""
+    """The reasoner of the published version, which may stay open from one run to the next. Mutable."""
 
     def __init__(
         self, store: Store, state: Callable[[], StateStore], reached: Callable[[str, str], None]
@@ -299,7 +299,7 @@ def rows_open_in(
             ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.storage.dictionary)
             for place, column in enumerate(table.columns[layout.arguments :])
         )
-        rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
+        rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are compared
         times, _ = times_in(rows, layout, scratch.storage.dictionary, origin.is_integer_time)
         time.store.refine_to(times.timeline)
         _, right = times.on(time.store.timeline)
@@ -341,7 +341,7 @@ def rebuild(state: StateStore, store: Store, before: Manifest, program: Program)
     done either if other facts follow than were published.
     """
     given = {name for name in program.predicates if name in before.origin.given}
-    if not _is_told(before, program, given):
+    if not _has_known_change(before, program, given):
         return False
     reasoner = state.begin(before.version, program)
     restore_types(reasoner, before, unpublished=False)
@@ -419,7 +419,7 @@ def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner)
         yield from from_python(table, types, tuple(table.column_names), RejectedRows(OnError.FAIL))
 
 
-def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
+def _has_known_change(before: Manifest, program: Program, given: set[str]) -> bool:
     heads = {rule.head.predicate for rule in program.rules}
     if program.timed or has_equality(program.predicates) or given & heads or not before.origin.given:
         return False
@@ -433,7 +433,7 @@ def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
 
 
 def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> Iterator[Batch]:
-    """Yield the rows of a table, without so many of the last columns."""
+    """Yield the rows of a table, without some of the last columns."""
     predicate = predicate_of(table, before)
     rows, arity = store.read(table, before.version), predicate.arity - without
     if not arity:
@@ -597,9 +597,9 @@ class _Conversion:
             publication.write(name, schema, (self._arrow(each, table, layout, schema) for each in parts))
             return
         old = self._rows(then)
-        come, gone = without(now, old), without(old, now)
-        if come.count or gone.count:
-            both = (self._arrow(each, table, layout, schema) for each in (come, gone))
+        inserted, deleted = without(now, old), without(old, now)
+        if inserted.count or deleted.count:
+            both = (self._arrow(each, table, layout, schema) for each in (inserted, deleted))
             publication.change(name, *both)
 
     # ---- rows
@@ -655,7 +655,7 @@ class _Conversion:
         return VersionOrigin.from_json(known)
 
     def _with_rejects(self, inputs: Mapping[str, InputRecord], number: int) -> Mapping[str, InputRecord]:
-        """Return inputs whose files of rejected rows are copied beside the new tables."""
+        """Return inputs whose files of rejected rows are copied next to the new tables."""
         found = {}
         for key, each in inputs.items():
             if each.rejects is not None:

@@ -258,7 +258,7 @@ class RunLog:
 
 
 def read_log(path: Path) -> RunLog:
-    """Return the runs in a log; one that is not there has none."""
+    """Return the runs in a log; a missing one has none."""
     runs: list[RunReport] = []
     begun: dict[tuple[str, int], None] = {}
     damaged = 0

@@ -75,7 +75,7 @@ from tidelog.spark.reading.source_frames import CombinedSources, combine_sources
 from tidelog.spark.reading.source_rows import SourceRows
 from tidelog.spark.schemas import arrow_of, share_columns
 from tidelog.spark.session import scratch_folder
-from tidelog.spark.shipping import Shipped, ship, telling
+from tidelog.spark.shipping import Shipped, ship, translated_errors
 from tidelog.spark.stages import BoundProgram, InputFrames, read_by, tagged_rows, types_in
 from tidelog.spark.strategies import StrategyChoice
 from tidelog.spark.worker import NONE, READ, STATE, TAG, FileTarget, ReadFiles, StateFolder, WriteRows
@@ -97,7 +97,7 @@ class SparkBinding:
 
 
 class SparkInputReader:
-    """The inputs of one run, read by Spark. Mutates itself."""
+    """The inputs of one run, read by Spark. Mutable."""
 
     def __init__(
         self,
@@ -213,8 +213,8 @@ class SparkInputReader:
         for item in self._items:
             if self._together is not None and item.key in self._together.readings:
                 self._note(item, self._together.counts(item.key))
-        for stated in self._program_inputs:
-            self.inputs[stated.key] = InputRecord(stated.predicate, stated.shown, stated.marks)
+        for each in self._program_inputs:
+            self.inputs[each.key] = InputRecord(each.predicate, each.shown, each.marks)
 
     def _note(self, item: SparkBinding, counts: Mapping[str, Any]) -> None:
         reading, rejected, path = self._readings[item.key], counts["rejected"], None
@@ -223,7 +223,7 @@ class SparkInputReader:
             others = [file for file in counts["files"] if file not in reading.written]
             if others or not counts["files"]:  # tables and queries have no files
                 rows = reading.rejects_of(others, counts.get("marks", ()))
-                with telling():
+                with translated_errors():
                     rows.write.mode("append").option("header", True).csv(str(folder))
             path = self._store.relative(self._store.rejects(self._number) / folder.name)
         found = replace(
@@ -299,7 +299,7 @@ class SparkInputReader:
                 ship(session, scratch_folder())
                 rows = tagged_rows(session, found.frames, found.inputs, taken).where(F.col(TAG) != NONE)
                 task = Shipped(WriteRows(target, TAG, taken.of))
-                with telling():
+                with translated_errors():
                     for name, file, count in rows.mapInArrow(task, FILES_SCHEMA).collect():
                         own = facts[found.source_of[name]]
                         own.files.append(f"{folders[name]}/{file}")
@@ -409,9 +409,9 @@ class SparkInputReader:
     def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
         """Yield all rows of a predicate's inputs, some at a time."""
         faults = RejectedRows(OnError.FAIL)
-        for stated in self._program_inputs:
-            if stated.predicate == name and not stated.time:
-                yield from stated.read(faults)
+        for item in self._program_inputs:
+            if item.predicate == name and not item.time:
+                yield from item.read(faults)
         for each in facts:
             given = each.reading.input
             if not given.columns and each.rows:
@@ -431,9 +431,6 @@ class _Facts:
     reading: SourceRows
     files: list[str] = field(default_factory=list)
     rows: int = 0
-
-
-# ---- tables
 
 
 @dataclass(frozen=True)
@@ -569,7 +566,7 @@ def write_files(
     """Write the rows of a frame into a folder, and return how many each file has; see `read_files`."""
     if folder.is_local:
         name = f"{prefix}part-{run}-rows"
-        with telling():
+        with translated_errors():
             frame.write.parquet(folder.location(name))
         counts = {
             file.name: pq.read_metadata(file).num_rows for file in (folder.local / name).glob("*.parquet")
@@ -595,9 +592,6 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
     """Return the columns of a source in the types of a published table."""
     pairs = zip(columns, table.schema, strict=True)
     return [F.col(quoted(name)).cast(each.dataType).alias(each.name) for name, each in pairs]
-
-
-# ---- inputs
 
 
 def with_object_stores(session: SparkSession, settings: Settings) -> SparkSession:
@@ -641,7 +635,7 @@ def fetched_input(
 
     def read(faults: RejectedRows) -> Iterator[Batch]:
         shape = reading().input.reading()
-        with telling():
+        with translated_errors():
             for table in fetch_by_files(reading().frame, incoming):
                 yield from shape.batches(table, source.shown, faults)
             for row in reading().rejects.toLocalIterator():

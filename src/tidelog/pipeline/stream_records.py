@@ -86,7 +86,7 @@ class RecordShape:
 
 @dataclass
 class RecordCounts:
-    """The counts of a batch's records, and the highest order. Mutates itself."""
+    """The counts of a batch's records, and the highest order. Mutable."""
 
     records: int = 0
     duplicates: int = 0
@@ -96,7 +96,7 @@ class RecordCounts:
 
 
 class Records:
-    """The records of one batch, gathered; `changed` returns what they change. Mutates itself."""
+    """The records of one batch, gathered; `changed` returns what they change. Mutable."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Records:
         self._ranks: list[npt.NDArray[np.int32]] = []
         self._positions: list[Positions] = []
         self._ignores_missing = ignores_missing
-        self.place = "<stream>"  # of the records that are read, as messages tell it
+        self.place = "<stream>"  # of the records that are read, as messages name it
         self.tally = RecordCounts(order=highest)
 
     def gather(self, batch: Batch, positions: Positions) -> None:

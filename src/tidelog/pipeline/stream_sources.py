@@ -53,7 +53,7 @@ from tidelog.spark.reading.source_rows import (
     shape_of,
 )
 from tidelog.spark.session import scratch_folder
-from tidelog.spark.shipping import Shipped, ship, telling
+from tidelog.spark.shipping import Shipped, ship, translated_errors
 
 FEW: Final = 1 << 16  # records of a batch that are fetched at once, rather than by files
 TAG: Final = "stream"
@@ -103,7 +103,7 @@ class IncomingStream:
         return self.stream.event_time is not None and self.stream.event_time not in self.shape.names
 
     def _event_of(self, names: Sequence[str]) -> str | None:
-        """Return the column of messages, beside their values, that is the event time."""
+        """Return the column of messages, in addition to their values, that is the event time."""
         event = self.stream.event_time
         return event if self._has_own_event and event in names else None
 
@@ -367,7 +367,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass
 class IncomingRecords:
-    """The records of one stream in one batch, until they have been fetched. Mutates itself."""
+    """The records of one stream in one batch, until they have been fetched. Mutable."""
 
     incoming: IncomingStream
     reading: SourceRows | None
@@ -390,7 +390,7 @@ class IncomingRecords:
         if len(addresses) > 1:
             known = [F.lit(each) for pair in addresses.items() for each in pair]
             place = F.coalesce(F.element_at(F.create_map(*known), F.col(FILE)), F.lit(0)).cast(_LONG)
-        # Parts of a file are read in their order, so that such numbers tell which record came first.
+        # Parts of a file are read in their order, so that such numbers show which record came first.
         number = F.col(_NUMBER) if _NUMBER in types else F.monotonically_increasing_id()
         event = F.expr(f"CAST(NULL AS {_SECONDS.simpleString()})")
         if _EVENT in types:
@@ -435,7 +435,7 @@ class IncomingRecords:
             F.concat_ws(",", *texts).alias("row"),
         )
         rejects = self.reading.rejects.select(*_WRITTEN).unionByName(own)
-        with telling():
+        with translated_errors():
             writer = rejects.write.mode("overwrite").option("header", True).option("escape", '"')
             writer.csv(str(folder.resolve()))
 
@@ -450,7 +450,7 @@ class IncomingRecords:
             return
         columns = self.reading.input.columns
         reading, faults = self.reading.input.reading(), RejectedRows(OnError.FAIL)
-        with telling():
+        with translated_errors():
             whole = fetch_few(self._taken(), FEW)
             for table in fetch_by_files(self._taken(), folder) if whole is None else [whole]:
                 self._note_event(table.column(_EVENT), table.column(_MOMENT))

@@ -64,13 +64,13 @@ class InputRecord:
     filtered: int = 0
     rejected: int = 0
     rejects: str | None = None
-    volatile: bool = False  # whether only reading it tells if it has changed
+    volatile: bool = False  # whether only reading it shows if it has changed
     version: int | None = None  # of a Delta or Iceberg table
     identity: str | None = None  # … and which table that is
     is_edited: bool = False  # whether facts of its predicate were changed in another way since
 
     @property
-    def told(self) -> InputRecord:
+    def comparable(self) -> InputRecord:
         """The same, apart from when its files were written and where rejected rows are."""
         return replace(self, files={}, rejects=None)
 
@@ -283,7 +283,7 @@ class Store:
         storage: Mapping[str, str] | None = None,
         beside: Path | None = None,
     ) -> None:
-        """Open the folder at a path or an address; `beside` is the folder on a disk beside an address."""
+        """Open the folder at a path or an address; `beside` is the folder on a disk next to an address."""
         self.shown = str(path)
         self.beside = beside if is_remote(self.shown) else Path(path)
         if self.beside is not None and self.beside.is_dir():
@@ -317,7 +317,7 @@ class Store:
         return None if self.published.is_empty else Manifest.of(self.published.current())
 
     def manifest(self, version: int | None = None) -> Manifest:
-        """Return a version, by default the current one; raise `DataError` if it is not there."""
+        """Return a version, by default the current one; raise `DataError` if it does not exist."""
         if version is None:
             found = self.current()
             if found is None:
@@ -418,11 +418,11 @@ def store_of(settings: Settings) -> Store:
         raise DataError(replace(each, span=each.span or span) for each in error.diagnostics) from error
 
 
-# ---- The state: a durable store of the reasoner beside the tables. Mutates the disk.
+# ---- the state: a durable store of the reasoner next to the tables
 #
 # With it a change derives only what it affects, in this process or in a later one.
 #
-# A store knows of which version it is. One that is made for a new version lies beside the current one until
+# A store knows of which version it is. One that is made for a new version lies next to the current one until
 # that version is published. A transaction is committed to the store first, then published. A process that
 # ends in between leaves a store that is one version ahead; `expected` returns what was to be published then.
 
@@ -459,7 +459,7 @@ class StateStore:
         return reasoner
 
     def take(self, number: int, folder: str) -> None:
-        """Use the store that a task has written, beside the published folder's own, for a version to come."""
+        """Use the store that a task has written, next to the published folder's own, for a later version."""
         path = self.path_for(number)
         shutil.rmtree(path, ignore_errors=True)
         (self._published / folder).rename(path)
@@ -511,7 +511,7 @@ class StateStore:
         return reasoner
 
     def check_memory(self, tables: Collection[tuple[int, int]], what: str) -> None:
-        """Raise `Stopped` if relations of so many rows and columns are more than this process can hold."""
+        """Raise `Stopped` if relations with these rows and columns are more than this process can hold."""
         help = (
             "give the process more memory, or set `max-memory` in [engine]; or derive in tasks of Spark: "
             "--full --engine spark"

@@ -30,15 +30,15 @@ class Part(Enum):
     OLD = "old"  # those known before the last round
     NEW = "new"  # those that the last round added
 
-    # While a transaction is worked into what was derived before:
-    GIVEN = "given"  # those handed to the plan when it is run
+    # While a transaction is applied to what was derived before:
+    GIVEN = "given"  # the driving facts: those handed to the plan when it is run
     BEFORE = "before"  # true before the transaction
     NOW = "now"  # true at present
-    KEPT = "kept"  # true before and at present
-    EITHER = "either"  # true before or at present: what must be absent for a negation to be kept
+    KEPT = "kept"  # surviving: true before and at present
+    EITHER = "either"  # true before or at present: what must be absent for a negation to survive
     SETTLED = "settled"  # true at present, and not of the set that drives the round
-    CHECKED = "checked"  # true at present, and its support has been looked for
-    UNCHECKED = "unchecked"  # true at present, and its support has not been looked for
+    CHECKED = "checked"  # true at present, and their support has been searched
+    UNCHECKED = "unchecked"  # true at present, and their support has not been searched
     PROVED = "proved"  # checked, and found to be true in any case
     PROVED_SETTLED = "proved settled"  # … before the set that drives the round
 
@@ -128,7 +128,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The facts of these atoms in one instance for each given fact: its first, others are not looked for."""
+    """The facts of these atoms in one instance for each given fact: its first, others are not searched."""
 
     input: Node
     atoms: tuple[Scan, ...]
@@ -150,9 +150,9 @@ class RulePlan:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """How one rule passes on a change of facts: driven by the facts of `given`, or by all if that is None.
+    """How one rule passes on a change of facts: driven by facts of the relation `given`, or by all if None.
 
-    What becomes of the facts that it finds, heads or supports, is said when it is run.
+    What becomes of the facts that it finds, heads or supports, is an argument of each run.
     """
 
     relation: str
@@ -172,7 +172,7 @@ def chain(node: Node) -> list[Node]:
 
 
 def scans(node: Node) -> tuple[Scan, ...]:
-    """The scans below a node, the driving one first."""
+    """Return the scans below a node, the driving one first."""
     return tuple(scan for item in chain(node) if (scan := _scan_of(item)) is not None)
 
 
@@ -185,7 +185,7 @@ def _scan_of(node: Node) -> Scan | None:
     return None
 
 
-# ---- names of the relations that are made for queries, proofs and checks
+# ---- names of the relations made for queries, proofs and checks
 #
 # A name with a space in it is no predicate's. Some of these names are in snapshots and journals of stores:
 # they stay as they are.
@@ -201,14 +201,14 @@ UNEQUAL_PAIRS: Final = "?- unequal"  # pairs that a rule says are not equal
 LISTED: Final = "?- changed"  # facts that name a constant whose class has changed
 ABSENT: Final = "?- absent"  # whether a fact is missing
 
-# Queries that stay: `?- NUMBER of ARITY`, with the bindings that are asked for.
+# Queries that stay: `?- NUMBER of ARITY`, with the requested bindings.
 
 KEPT_BOTTOM: Final = "?- bottom, kept"  # not `MAGIC_BOTTOM`, which is dropped with its query
-REQUERIED: Final = "?- looked up"  # and a number: queries that are asked again after each transaction
+REQUERIED: Final = "?- looked up"  # and a number: queries that are answered again after each transaction
 
 
-def kept_query(number: int, arity: int) -> str:
-    """The relation of the answers to a query that is kept."""
+def kept_answers(number: int, arity: int) -> str:
+    """Return the relation of the answers to a kept query."""
     return f"?- {number} of {arity}"
 
 
@@ -217,16 +217,16 @@ def kept_query(number: int, arity: int) -> str:
 INSTANCES: Final = "why"
 EXPLAINED: Final = "why asked"  # the answers that are explained
 EXPLAINED_MEMBERS: Final = "why equal"  # the same over representatives of equal constants
-DOUBTED: Final = "why not"  # the fact of which it is asked why it does not hold
+UNEXPLAINED_FACT: Final = "why not"  # the fact for which an explanation of its absence is requested
 
-# Tables: what names begin with; the predicate, and its pattern of bound arguments, stand behind.
+# Tables: the prefixes of names; the predicate, and its pattern of bound arguments, follow.
 
-ASKED: Final = "ask "  # bound arguments that are asked for
+ASKED: Final = "ask "  # requested bound arguments
 CALLED: Final = "call "  # those among them that are evaluated
-CONTEXT: Final = "within "  # what is asked on behalf of what
+CONTEXT: Final = "within "  # which call requests which
 ANSWERED: Final = "answer "
 JOINED: Final = "joined "  # the beginning of a rule's body
 COLLECTED: Final = "collect "  # rows that are aggregated
 INSERTED: Final = "came "
 DELETED: Final = "gone "
-RETRACTED: Final = "taken "  # rows of a table that an instance with a deleted fact has given
+RETRACTED: Final = "taken "  # rows of a table that an instance with a deleted fact derives

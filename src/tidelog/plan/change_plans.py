@@ -1,7 +1,7 @@
 """The plans by which a rule passes on changes: what maintenance algorithms run.
 
 A body literal is *own* if its predicate belongs to the stratum that is being maintained, else *lower*: lower
-strata are settled by then, their facts known before, now, or both. For a set of changed literals each
+strata are up to date by then, their facts true before, now, or both. For a set of changed literals each
 instance that they made or broke is found exactly once: for the i-th changed literal as pivot, literals before
 it must have been untouched, those after it need only be true.
 """
@@ -37,22 +37,24 @@ from tidelog.plan.algebra import (
 from tidelog.plan.compile import best_pivot
 from tidelog.plan.join_order import Statistics, negated_only_variables, order
 
-ABSENT = {Part.KEPT: Part.EITHER}  # a negation is kept where nothing matches before or now
+ABSENT = {Part.KEPT: Part.EITHER}  # a negation survives where nothing matches before or now
 
 
 class ChangePlanMaker:
     """The plans of one rule of a stratum whose predicates are `own`.
 
-    They are made as they are asked for: a rule of a thousand atoms has as many of each kind.
+    They are made on demand: a rule of a thousand atoms has as many of each kind.
     """
 
     def __init__(self, rule: Rule, number: int, own: Collection[str], statistics: Statistics) -> None:
         self.rule = rule
         self.number = number
         self.statistics = statistics
-        self.atoms = [place for place, literal in enumerate(rule.body) if isinstance(literal, Atom)]
+        self.atoms = [position for position, literal in enumerate(rule.body) if isinstance(literal, Atom)]
         # An ordered set, since a body may have thousands of literals.
-        self.own = dict.fromkeys(place for place in self.atoms if predicate_of(rule.body[place]) in own)
+        self.own = dict.fromkeys(
+            position for position in self.atoms if predicate_of(rule.body[position]) in own
+        )
         self._orders: dict[int, tuple[int, ...]] = {}  # by pivot: steps differ in parts, not in orders
 
     @property
@@ -60,46 +62,46 @@ class ChangePlanMaker:
         """Whether the body reads the stratum itself."""
         return bool(self.own)
 
-    # ---- changes that come from lower strata
+    # ---- changes in lower strata
 
     def lost(self, negated: bool = False) -> Iterator[ChangePlan]:
-        """The instances that broke: given the lower facts that went, or those that came under negation."""
+        """The instances that broke, driven by deleted lower facts, or by inserted ones under negation."""
         return self._from_lower(Part.BEFORE, negated)
 
     def gained(self, negated: bool = False) -> Iterator[ChangePlan]:
-        """The instances that are new: given the lower facts that came, or those that went under negation."""
+        """The instances that are new, driven by inserted lower facts, or by deleted ones under negation."""
         return self._from_lower(Part.NOW, negated)
 
     def _from_lower(self, state: Part, negated: bool) -> Iterator[ChangePlan]:
         body = self.rule.body
         lower = [
-            place
-            for place, literal in enumerate(body)
-            if isinstance(literal, Negation) or (isinstance(literal, Atom) and place not in self.own)
+            position
+            for position, literal in enumerate(body)
+            if isinstance(literal, Negation) or (isinstance(literal, Atom) and position not in self.own)
         ]
         for pivot in lower:
             if isinstance(body[pivot], Negation) != negated:
                 continue
-            parts = {place: Part.KEPT if place < pivot else state for place in lower}
+            parts = {position: Part.KEPT if position < pivot else state for position in lower}
             parts.update(dict.fromkeys(self.own, state))
             yield self._driven(pivot, parts, state)
 
     # ---- changes inside the stratum
 
     def overdelete(self) -> Iterator[ChangePlan]:
-        """The instances among facts true now that the given own facts take part in; lower facts are kept."""
+        """The instances among facts true now in which the given own facts take part; lower ones survive."""
         return self._from_own(Part.SETTLED, Part.NOW, Part.KEPT)
 
     def insert(self) -> Iterator[ChangePlan]:
-        """The instances among facts true now that the given own facts take part in; lower ones too."""
+        """The instances among facts true now, lower ones too, in which the given own facts take part."""
         return self._from_own(Part.SETTLED, Part.NOW, Part.NOW)
 
     def dependents(self) -> Iterator[ChangePlan]:
-        """The instances among facts true before that the given own facts take part in."""
+        """The instances among facts true before in which the given own facts take part."""
         return self._from_own(Part.BEFORE, Part.BEFORE, Part.BEFORE)
 
     def prove(self) -> Iterator[ChangePlan]:
-        """The instances among proved own facts and kept lower ones that the given own facts take part in."""
+        """The instances among proved own and surviving lower facts in which the given own facts take part."""
         return self._from_own(Part.PROVED_SETTLED, Part.PROVED, Part.KEPT)
 
     def rank(self) -> Iterator[ChangePlan]:
@@ -109,7 +111,7 @@ class ChangePlanMaker:
     def _from_own(self, earlier: Part, later: Part, lower: Part) -> Iterator[ChangePlan]:
         for pivot in self.own:
             parts = self._all(lower)
-            parts.update({place: earlier if place < pivot else later for place in self.own})
+            parts.update({position: earlier if position < pivot else later for position in self.own})
             yield self._driven(pivot, parts, Part.NOW)
 
     # ---- from heads to bodies
@@ -119,11 +121,11 @@ class ChangePlanMaker:
         return self._backward({**self._all(lower), **dict.fromkeys(self.own, Part.NOW)})
 
     def support(self) -> Iterator[ChangePlan]:
-        """One instance for each given head, over own facts that are not all checked and kept lower ones."""
+        """One instance for each given head, over own facts, not all checked, and surviving lower ones."""
         for fresh in self.own:
             parts = self._all(Part.KEPT)
-            for place in self.own:
-                parts[place] = Part.CHECKED if place < fresh else Part.NOW
+            for position in self.own:
+                parts[position] = Part.CHECKED if position < fresh else Part.NOW
             parts[fresh] = Part.UNCHECKED
             yield self._backward(parts, supporting=True)
 
@@ -132,21 +134,21 @@ class ChangePlanMaker:
         node, _ = self._bound(self._all(Part.NOW))
         return ChangePlan(relation, Project(node, terms), self.rule, self.number, self.rule.head.predicate)
 
-    # ---- whole rules that come and go
+    # ---- whole rules, added or removed
 
     def every(self, state: Part) -> ChangePlan:
         """All instances over the facts of this part."""
         parts = self._all(state)
         node: Node = Unit()
         pivot = best_pivot(self.rule.body, self.statistics)
-        for place in order(self.rule.body, pivot, self.statistics):
-            node = self._extended(node, self.rule.body[place], place, parts)
+        for position in order(self.rule.body, pivot, self.statistics):
+            node = self._extended(node, self.rule.body[position], position, parts)
         return self._plan(Project(node, self.rule.head.terms), None)
 
     # ---- making plans
 
     def _all(self, part: Part) -> dict[int, Part]:
-        """The same part for every literal that reads facts."""
+        """Return the same part for every literal that reads facts."""
         readers = (p for p, literal in enumerate(self.rule.body) if isinstance(literal, Atom | Negation))
         return dict.fromkeys(readers, part)
 
@@ -154,7 +156,7 @@ class ChangePlanMaker:
         return ChangePlan(self.rule.head.predicate, root, self.rule, self.number, given)
 
     def _driven(self, pivot: int, parts: dict[int, Part], state: Part) -> ChangePlan:
-        """The plan driven by the given facts of one literal."""
+        """Return the plan driven by the given facts of one literal."""
         body = self.rule.body
         literal = body[pivot]
         node: Node
@@ -163,27 +165,27 @@ class ChangePlanMaker:
             wild = negated_only_variables(body)
             known = [term for term in literal.atom.terms if isinstance(term, Variable) and term not in wild]
             body = tuple(as_test(other, known) for other in body)
-            places = self._order_after(body, pivot, known)
+            ordered_positions = self._order_after(body, pivot, known)
         else:
             atom = atom_of(literal)
             node = Scan(atom.predicate, Part.GIVEN, atom.terms, pivot in self.own)
             if pivot not in self._orders:
                 self._orders[pivot] = order(body, pivot, self.statistics)[1:]
-            places = self._orders[pivot]
-        for place in places:
-            node = self._extended(node, body[place], place, parts)
+            ordered_positions = self._orders[pivot]
+        for position in ordered_positions:
+            node = self._extended(node, body[position], position, parts)
         return self._plan(Project(node, self.rule.head.terms), predicate_of(literal))
 
     def _order_after(
         self, body: tuple[Literal, ...], pivot: int, known: Collection[Variable]
     ) -> tuple[int, ...]:
-        """The other literals in the order in which they are matched once these variables are."""
-        others = [place for place in range(len(body)) if place != pivot]
-        ordered = order([body[place] for place in others], None, self.statistics, known)
-        return tuple(others[place] for place in ordered)
+        """Return the other literals in the order in which they are matched after these variables."""
+        others = [position for position in range(len(body)) if position != pivot]
+        ordered = order([body[position] for position in others], None, self.statistics, known)
+        return tuple(others[position] for position in ordered)
 
     def _witness(self, literal: Negation, state: Part) -> Node:
-        """The given facts under a negation: they break it if they came, and make it if they went."""
+        """Return the scan of given facts under a negation: inserted ones break it, deleted ones make it."""
         atom = literal.atom
         scan = Scan(atom.predicate, Part.GIVEN, atom.terms)
         wild = negated_only_variables(self.rule.body)
@@ -191,36 +193,36 @@ class ChangePlanMaker:
         return scan if len(bound) == len(atom.terms) else Witness(scan, state, bound)
 
     def _backward(self, parts: dict[int, Part], supporting: bool = False) -> ChangePlan:
-        """The plan driven by given heads."""
+        """Return the plan driven by given heads."""
         head = self.rule.head
         node, body = self._bound(parts)
         if not supporting:
             return self._plan(Project(node, head.terms), head.predicate)
         atoms = tuple(
-            Scan(atom.predicate, parts[place], atom.terms, True)
-            for place in self.own
-            for atom in (atom_of(body[place]),)
+            Scan(atom.predicate, parts[position], atom.terms, True)
+            for position in self.own
+            for atom in (atom_of(body[position]),)
         )
         return self._plan(Support(node, atoms), head.predicate)
 
     def _bound(self, parts: dict[int, Part]) -> tuple[Node, tuple[Literal, ...]]:
-        """The body matched from given heads on, and its literals as they are matched then."""
+        """Return the body matched from given heads on, and its literals as they are matched then."""
         head = self.rule.head
         known = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
         body = tuple(as_test(literal, known) for literal in self.rule.body)
         node: Node = Scan(head.predicate, Part.GIVEN, head.terms)
-        for place in order(body, None, self.statistics, tuple(known)):
-            node = self._extended(node, body[place], place, parts)
+        for position in order(body, None, self.statistics, tuple(known)):
+            node = self._extended(node, body[position], position, parts)
         return node, body
 
-    def _extended(self, node: Node, literal: Literal, place: int, parts: dict[int, Part]) -> Node:
-        """The node with one more literal matched."""
+    def _extended(self, node: Node, literal: Literal, position: int, parts: dict[int, Part]) -> Node:
+        """Return the node with one more literal matched."""
         match literal:
             case Atom(predicate, terms):
-                scan = Scan(predicate, parts[place], terms, place in self.own)
+                scan = Scan(predicate, parts[position], terms, position in self.own)
                 return scan if isinstance(node, Unit) else Join(node, scan)
             case Negation(Atom(predicate, terms)):
-                return AntiJoin(node, Scan(predicate, ABSENT.get(parts[place], parts[place]), terms))
+                return AntiJoin(node, Scan(predicate, ABSENT.get(parts[position], parts[position]), terms))
             case Assignment(variable, expression):
                 return Extend(node, variable, expression)
             case Comparison() | Condition():
@@ -230,14 +232,14 @@ class ChangePlanMaker:
 
 
 def as_test(literal: Literal, known: Collection[Variable]) -> Literal:
-    """A computation whose result is known already is a test."""
+    """Return the literal, a computation as a test if its result is known already."""
     if isinstance(literal, Assignment) and literal.variable in known:
         return Comparison("=", literal.variable, literal.expression)
     return literal
 
 
 def atom_of(literal: Literal) -> Atom:
-    """The atom that a literal states or negates."""
+    """Return the atom that a literal asserts or negates."""
     if isinstance(literal, Negation):
         return literal.atom
     if not isinstance(literal, Atom):
@@ -246,5 +248,5 @@ def atom_of(literal: Literal) -> Atom:
 
 
 def predicate_of(literal: Literal) -> str:
-    """The predicate that a literal reads."""
+    """Return the predicate that a literal reads."""
     return atom_of(literal).predicate

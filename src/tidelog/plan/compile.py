@@ -44,7 +44,7 @@ def full_plan(rule: Rule, number: int, statistics: Statistics, relation: str | N
     What it derives goes into `relation`, by default the head's.
     """
     pivot = best_pivot(rule.body, statistics)
-    parts = {place: Part.ALL for place, literal in enumerate(rule.body) if isinstance(literal, Atom)}
+    parts = {position: Part.ALL for position, literal in enumerate(rule.body) if isinstance(literal, Atom)}
     target = relation or rule.head.predicate
     return _plan(rule, number, target, rule.head.terms, pivot, parts, statistics)
 
@@ -52,24 +52,26 @@ def full_plan(rule: Rule, number: int, statistics: Statistics, relation: str | N
 def delta_plans(
     rule: Rule, number: int, recursive: Collection[str], statistics: Statistics
 ) -> tuple[RulePlan, ...]:
-    """One plan per body atom of a recursive predicate, driven by what is new of it."""
+    """Return one plan per body atom of a recursive predicate, driven by its new facts."""
     pivots = delta_pivots(rule, recursive)
     return tuple(delta_plan(rule, number, recursive, pivot, statistics) for pivot in pivots)
 
 
 def delta_pivots(rule: Rule, recursive: Collection[str]) -> tuple[int, ...]:
-    """The places of the body atoms of recursive predicates."""
-    atoms = ((place, literal) for place, literal in enumerate(rule.body) if isinstance(literal, Atom))
-    return tuple(place for place, atom in atoms if atom.predicate in recursive)
+    """Return the positions of the body atoms of recursive predicates."""
+    atoms = ((position, literal) for position, literal in enumerate(rule.body) if isinstance(literal, Atom))
+    return tuple(position for position, atom in atoms if atom.predicate in recursive)
 
 
 def delta_plan(
     rule: Rule, number: int, recursive: Collection[str], pivot: int, statistics: Statistics
 ) -> RulePlan:
-    """The plan driven by what is new of the recursive atom at a place."""
-    places = [place for place, literal in enumerate(rule.body) if isinstance(literal, Atom)]
+    """Return the plan driven by the new facts of the recursive atom at a position."""
+    positions = [position for position, literal in enumerate(rule.body) if isinstance(literal, Atom)]
     own = delta_pivots(rule, recursive)
-    parts = {place: Part.OLD if place in own and place < pivot else Part.ALL for place in places}
+    parts = {
+        position: Part.OLD if position in own and position < pivot else Part.ALL for position in positions
+    }
     parts[pivot] = Part.NEW
     return _plan(rule, number, rule.head.predicate, rule.head.terms, pivot, parts, statistics)
 
@@ -77,10 +79,10 @@ def delta_plan(
 def aggregate_plans(
     rule: Rule, number: int, collected: str, statistics: Statistics
 ) -> tuple[RulePlan, RulePlan]:
-    """Two plans: the rows to aggregate go into the relation `collected`, then the groups are made."""
+    """Return two plans: the rows to aggregate go into the relation `collected`, then they are grouped."""
     variables = collected_variables(rule)
     pivot = best_pivot(rule.body, statistics)
-    parts = {place: Part.ALL for place, literal in enumerate(rule.body) if isinstance(literal, Atom)}
+    parts = {position: Part.ALL for position, literal in enumerate(rule.body) if isinstance(literal, Atom)}
     collect = _plan(rule, number, collected, variables, pivot, parts, statistics)
     scan = Scan(collected, Part.ALL, variables)
     root = Aggregate(scan, rule.group, rule.aggregations, rule.after, rule.head.terms)
@@ -99,24 +101,26 @@ def collected_variables(rule: Rule) -> tuple[Variable, ...]:
 
 
 def best_pivot(body: tuple[Literal, ...], statistics: Statistics) -> int | None:
-    """The place of the atom that a full plan scans first, or None for a body without atoms.
+    """Return the position of the atom that a full plan scans first; None for a body without atoms.
 
     Each atom is tried as the first; the order with the fewest expected rows over all steps wins.
     """
-    places = [place for place, literal in enumerate(body) if isinstance(literal, Atom)]
-    if len(places) <= 1:
-        return places[0] if places else None
-    if len(places) > TRIED_PIVOTS:
-        places = nsmallest(TRIED_PIVOTS, places, lambda place: growth(_atom(body[place]), set(), statistics))
-    return min(places, key=lambda place: (_expected_rows(body, place, statistics), place))
+    positions = [position for position, literal in enumerate(body) if isinstance(literal, Atom)]
+    if len(positions) <= 1:
+        return positions[0] if positions else None
+    if len(positions) > TRIED_PIVOTS:
+        positions = nsmallest(
+            TRIED_PIVOTS, positions, lambda position: growth(_atom(body[position]), set(), statistics)
+        )
+    return min(positions, key=lambda position: (_expected_rows(body, position, statistics), position))
 
 
 def _expected_rows(body: tuple[Literal, ...], pivot: int, statistics: Statistics) -> float:
-    """The rows that a plan beginning with this atom is expected to look at, summed over its steps."""
+    """Estimate the rows that a plan beginning with this atom reads, summed over its steps."""
     rows, total = 1.0, 0.0
     bound: set[Variable] = set()
-    for place in order(body, pivot, statistics):
-        literal = body[place]
+    for position in order(body, pivot, statistics):
+        literal = body[position]
         if not isinstance(literal, Atom):
             if isinstance(literal, Assignment):
                 bound.add(literal.variable)
@@ -139,11 +143,11 @@ def _plan(
     parts: dict[int, Part],
     statistics: Statistics,
 ) -> RulePlan:
-    """The plan of a body, begun at the pivot, its atoms reading the given parts."""
+    """Return the plan of a body, beginning at the pivot, its atoms reading these parts."""
     node: Node = Unit()
     driver: Scan | Unit = Unit()
-    for place in order(rule.body, pivot, statistics):
-        node = _extended(node, rule.body[place], parts.get(place, Part.ALL))
+    for position in order(rule.body, pivot, statistics):
+        node = _extended(node, rule.body[position], parts.get(position, Part.ALL))
         if isinstance(node, Scan):
             driver = node
     return RulePlan(relation, Project(node, terms), rule, number, driver)

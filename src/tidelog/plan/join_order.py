@@ -19,7 +19,7 @@ from tidelog.logic.program import (
 from tidelog.logic.values import Value
 from tidelog.rewrite.auxiliary_relations import Cost, arranged
 
-# ---- In which order a rule's literals are matched.
+# ---- the order in which a rule's literals are matched
 #
 # Greedy: from the pivot on, take tests and computations as soon as their variables are bound, then the atom
 # that is expected to multiply the rows least. What an atom multiplies by is its size divided by the number
@@ -44,9 +44,9 @@ class Statistics(Protocol):
 def order(
     body: Sequence[Literal], pivot: int | None, statistics: Statistics, given: Collection[Variable] = ()
 ) -> tuple[int, ...]:
-    """The places of the body's literals in the order in which they are matched, the pivot first.
+    """Return the positions of the body's literals in the order in which they are matched, the pivot first.
 
-    Places and not literals, since a body may hold the same literal twice. The variables `given` are bound
+    Positions and not literals, since a body may hold the same literal twice. The variables `given` are bound
     before the first.
     """
     local = negated_only_variables(body) - set(given)
@@ -83,27 +83,27 @@ def growth(atom: Atom, bound: Collection[Variable], statistics: Statistics) -> t
 
 
 def expected_growth(statistics: Statistics) -> Cost:
-    """What rewriting goes by when it orders bodies."""
+    """Return the cost by which rewriting orders bodies."""
     return lambda atom, bound: growth(atom, bound, statistics)[0]
 
 
 def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:
     """The variables that occur in one negated atom and nowhere else: they match anything."""
-    elsewhere: set[Variable] = set()
+    others: set[Variable] = set()
     negated: set[Variable] = set()
     for literal in body:
-        (negated if isinstance(literal, Negation) else elsewhere).update(literal_variables(literal))
-    return negated - elsewhere
+        (negated if isinstance(literal, Negation) else others).update(literal_variables(literal))
+    return negated - others
 
 
-# ---- Statistics for plans made without running anything: from the facts that a program states.
+# ---- statistics for plans made without running anything
 
 ASSUMED: Final = 1000  # facts of a relation that is derived, imported or given
 REPEATED: Final = 10  # facts that such a relation has for each value of a column
 
 
-class StatedFacts:
-    """Counts what the program states; other relations are taken to have `ASSUMED` facts."""
+class ProgramStatistics:
+    """Statistics of the facts in a program; other relations are taken to have `ASSUMED` facts."""
 
     def __init__(self, program: Program) -> None:
         unknown = program.derived | {transfer.predicate for transfer in program.imports}

@@ -1,5 +1,4 @@
-"""Plans that are prepared once and run many times, and when relations have changed too much for them. Mutates
-itself.
+"""Plans that are prepared once and run many times, until relations have changed too much. Mutable.
 
 Invariant: a cached plan is used as long as the relations that it reads have about the size for which its
 order of joins was chosen. A plan made for empty relations would join everything with everything later on.
@@ -35,7 +34,7 @@ class Freshness:
 
 
 class PlannedSizes:
-    """The sizes of relations for which plans were made; `size` gives the size of a relation now."""
+    """The sizes of relations for which plans were made; `size` returns the present one. Mutable."""
 
     def __init__(self, freshness: Freshness) -> None:
         self._freshness = freshness
@@ -54,7 +53,7 @@ class PlannedSizes:
         self.are_known = True
 
     def stale(self, size: Callable[[str], int]) -> list[str]:
-        """The relations whose sizes the plans do not fit any more."""
+        """Return the relations whose sizes the plans do not fit any more."""
         is_stale = self._freshness.is_stale
         return [
             name
@@ -63,7 +62,7 @@ class PlannedSizes:
         ]
 
     def is_due(self) -> bool:
-        """Count a use; whether sizes are to be compared this time."""
+        """Count a use; return whether sizes are to be compared this time."""
         self._uses += 1
         return self._uses % self._freshness.every == 0
 
@@ -81,14 +80,14 @@ class PlanCache(Generic[Key, Plan]):
     def get(
         self, key: Key, relations: Iterable[str], size: Callable[[str], int], make: Callable[[], Plan]
     ) -> Plan:
-        """The plan of a key, which reads the relations; made now unless there is one that fits."""
-        known = self._plans.get(key)
-        if known is None or known[0].stale(size):
+        """Return the plan of a key, which reads the relations; make it now unless there is one that fits."""
+        cached = self._plans.get(key)
+        if cached is None or cached[0].stale(size):
             sizes = PlannedSizes(self._freshness)
             sizes.note(relations, size)
-            known = self._plans[key] = sizes, make()
-        return known[1]
+            cached = self._plans[key] = sizes, make()
+        return cached[1]
 
     def keep(self, is_kept: Callable[[Key], bool]) -> None:
         """Drop the plans of all other keys."""
-        self._plans = {key: known for key, known in self._plans.items() if is_kept(key)}
+        self._plans = {key: cached for key, cached in self._plans.items() if is_kept(key)}

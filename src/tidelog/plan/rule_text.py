@@ -47,7 +47,7 @@ Named = Mapping[Variable, str]
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How names are written: as the program writes them, or in full where there is nothing to go by.
+    """How names are written: as the program writes them, or in full where it has no name for them.
 
     >>> from tidelog.logic.values import iri
     >>> Writing(prefixes={"ex": "https://example.org/"}).value(iri("https://example.org/alice"))
@@ -82,7 +82,7 @@ class Writing:
         return conversions.exact(value)
 
     def atom(self, atom: Atom, named: Named | None = None) -> str:
-        """An atom; `named` replaces variables by what they stand for."""
+        """Return an atom as text; `named` replaces variables."""
         written = (self.expression(term, named) for term in atom.terms)
         if atom.predicate in (EQUAL, DIFFERENT):
             return f" {atom.predicate} ".join(written)
@@ -142,12 +142,12 @@ class Writing:
         raise AssertionError(metric)
 
     def aggregation(self, aggregation: Aggregation) -> str:
-        """An aggregate, as it stands in a head."""
+        """Return an aggregate, as it is written in a head."""
         arguments = ", ".join(self.expression(argument) for argument in aggregation.arguments)
         return f"#{aggregation.function}({arguments})"
 
     def head(self, rule: Rule) -> str:
-        """The head of a rule, aggregates where they are put out."""
+        """Return the head of a rule, with aggregates in the positions of their results."""
         named = {aggregation.variable: self.aggregation(aggregation) for aggregation in rule.aggregations}
         for assignment in rule.after:
             named[assignment.variable] = self.expression(assignment.expression, named)
@@ -171,7 +171,7 @@ class Writing:
 
 
 def unnamed(rule: Rule) -> dict[Variable, str]:
-    """The variables that the resolver made and the rule uses once: `_`, as the program writes them."""
+    """Return the variables that the resolver added and the rule uses once: the program writes `_`."""
     written = [
         *(term for term in rule.head.terms if isinstance(term, Variable)),
         *rule.group,

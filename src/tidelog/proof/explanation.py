@@ -26,7 +26,7 @@ from tidelog.logic.program import (
 from tidelog.logic.values import Value
 from tidelog.plan.rule_text import Writing
 
-# ---- Proofs as data: what follows from what, step by step.
+# ---- proofs as data
 #
 # A proof is a graph of nodes without circles, shared where a fact is used more than once. The kind of a node
 # says what it is.
@@ -122,7 +122,7 @@ def _expression(expression: Expression, binding: Binding) -> Expression:
     return _term(expression, binding)
 
 
-# ---- Nodes of proofs in words: what holds, and by what. Shared by everything that shows proofs.
+# ---- nodes of proofs in words
 
 
 class Words:
@@ -223,7 +223,7 @@ def _variable(variable: Variable) -> str:
     return "" if variable.name.startswith("_") else f"?{variable.name} = "
 
 
-# ---- Explanations: the proofs of a fact, or of the answers to a query, as people and programs read them.
+# ---- explanations
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The search for proofs of smallest height where constants may be equal. Mutates itself."""
+"""The search for proofs of smallest height where constants may be equal. Mutable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tidelog.proof.proof_search import (
     aggregated,
 )
 
-# ---- Instances of rules where constants may be equal: over every member of each class.
+# ---- instances of rules over every member of each class
 #
 # Facts are kept over representatives, or over all members; either way the instances over representatives are
 # found by a plan that the fact binds, and each is one instance for every choice of members. Comparisons,
@@ -172,8 +172,8 @@ class Members:
 
     def _rows(self, columns: Mapping[Variable, Ids], count: int) -> Iterator[dict[Variable, int]]:
         lists = [ids.tolist() for ids in columns.values()]
-        for place in range(count):
-            yield {name: ids[place] for name, ids in zip(columns, lists, strict=True)}
+        for position in range(count):
+            yield {name: ids[position] for name, ids in zip(columns, lists, strict=True)}
 
     def _holds(self, literal: Literal, row: dict[Variable, int], rule: Rule) -> bool:
         """Whether a literal holds of members; what it computes is added to the row."""
@@ -234,7 +234,7 @@ def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]
     return list(zip(*columns, strict=True)) if columns else [()] * found.count
 
 
-# ---- The search for proofs of smallest height where constants may be equal. Mutates itself.
+# ---- the search
 #
 # As `FactSearch`, backward and level by level, but over members. A fact holds if one is explicit or
 # derived that differs from it by equal constants only; two constants are equal by a chain of equalities that
@@ -333,7 +333,7 @@ class MemberSearch:
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
-    # ---- what was found
+    # ---- results
 
     def lowest(self, node: MemberNode) -> ProofStep[MemberNode]:
         """The first of the lowest steps that give a node, with the fewest equalities."""
@@ -396,8 +396,8 @@ class MemberSearch:
         known = self._loaded.get((predicate, key))
         if known is not None:
             return known
-        is_asked = isinstance(self.goal, Direct) and self.goal.predicate == predicate
-        explicit = [] if is_asked else self.members.explicit(predicate, key)
+        is_goal = isinstance(self.goal, Direct) and self.goal.predicate == predicate
+        explicit = [] if is_goal else self.members.explicit(predicate, key)
         direct = [Direct(predicate, each) for each in explicit]
         for node in direct:
             self._add(node, EXPLICIT_STEP)
@@ -414,8 +414,8 @@ class MemberSearch:
         """The facts that instances of a rule derive."""
         predicate = found.rule.head.predicate
         heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
-        for place, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
-            self._add(head, ProofStep(NodeKind.RULE, body, found, place))
+        for position, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
+            self._add(head, ProofStep(NodeKind.RULE, body, found, position))
         return heads
 
     def _bodies(self, found: RuleInstances) -> list[tuple[MemberNode, ...]]:
@@ -433,19 +433,19 @@ class MemberSearch:
         rule, decode = found.rule, self.members.decode
         collected, bodies = collected_variables(rule), self._bodies(found)
         groups: dict[Key, dict[GroupRow, list[int]]] = {}
-        for place in range(found.count):
-            rows = groups.setdefault(_key(found, rule.group, place), {})
-            rows.setdefault(GroupRow(self._groups + len(groups), _key(found, collected, place)), []).append(
-                place
-            )
+        for position in range(found.count):
+            rows = groups.setdefault(_key(found, rule.group, position), {})
+            rows.setdefault(
+                GroupRow(self._groups + len(groups), _key(found, collected, position)), []
+            ).append(position)
         self._groups += len(groups)
         for rows in groups.values():
             values = {name: [decode(row.key[at]) for row in rows] for at, name in enumerate(collected)}
             head = aggregated(rule, values, len(rows))
             if head is not None:
-                for row, places in rows.items():
-                    for place in places:
-                        self._add(row, ProofStep(NodeKind.ROW, bodies[place], found, place))
+                for row, positions in rows.items():
+                    for position in positions:
+                        self._add(row, ProofStep(NodeKind.ROW, bodies[position], found, position))
                 direct = Direct(rule.head.predicate, self.members.key(head))
                 self._add(direct, ProofStep(NodeKind.AGGREGATE, tuple(rows), found))
                 yield direct
@@ -521,5 +521,5 @@ def equal(one: int, other: int) -> Equal:
     return Equal(min(one, other), max(one, other))
 
 
-def _key(found: RuleInstances, names: Sequence[Variable], place: int) -> Key:
-    return tuple(int(found.columns[name][place]) for name in names)
+def _key(found: RuleInstances, names: Sequence[Variable], position: int) -> Key:
+    return tuple(int(found.columns[name][position]) for name in names)

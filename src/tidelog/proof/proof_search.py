@@ -1,5 +1,5 @@
 """The search for proofs of smallest height: instances of rules, found from their heads, and the steps made of
-them. Mutates itself.
+them. Mutable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.proof.explanation import NodeKind, ground_atom
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Instances of rules, found from their heads by plans that given facts bind. Mutates the engine.
+# ---- instances of rules
 #
 # An instance is a binding of the rule's variables under which the body is true now. What plans find goes into
 # a temporary relation, one for each number of variables, which is empty again afterwards.
@@ -127,7 +127,7 @@ def variables_of_rule(rule: Rule) -> tuple[Variable, ...]:
     return tuple(variable for variable in dict.fromkeys((*head, *body)) if variable not in wild)
 
 
-# ---- The groups of an aggregate rule that give given facts, and the rows in them.
+# ---- groups of an aggregate rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class AggregateGroup:
     """A group that gives a fact: the instances that are its members, and the row that each one is."""
 
     head: Numbers  # the node of the fact, alone
-    members: Numbers  # places among the instances that were found
+    members: Numbers  # positions among the instances that were found
     row_of: Numbers  # of each member
     rows: int  # how many distinct ones there are
 
@@ -187,14 +187,14 @@ def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> li
 
 
 def _alike(found: RuleInstances, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
-    """The places of instances with the same head and the same values of the group's variables."""
+    """Return the positions of instances with the same head and the same values of the group's variables."""
     _, group_of = _numbered([heads, *(found.columns[variable] for variable in group)], found.count)
     order = np.argsort(group_of, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(group_of[order])) + 1)
 
 
 def _numbered(columns: Sequence[npt.NDArray[np.integer]], count: int) -> tuple[Numbers, Numbers]:
-    """The place of one row of each kind, and the number of the kind of each row."""
+    """Return the position of one row of each kind, and the number of the kind of each row."""
     if not columns:
         return np.zeros(1, np.int64), np.zeros(count, np.int64)
     _, first, numbers = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
@@ -209,8 +209,7 @@ def _value(term: Term, binding: dict[Variable, Value]) -> Value:
     return term.value if isinstance(term, Constant) else binding[term]
 
 
-# ---- Facts and the instances that derive them, and the smallest heights of proofs among these. Mutates
-# itself.
+# ---- facts, the instances that derive them, and heights
 #
 # A node is a derived fact, or a row of a group of an aggregate; one represents all explicit facts. An
 # instance has a head, which is a node, and a body of nodes; a node is proved if all of some instance's body
@@ -233,7 +232,9 @@ class ProofGraph:
         self.worst: Numbers = np.zeros(0, np.int64)  # of each instance: the greatest height in its body
         self.bodies: Numbers = np.zeros(0, np.int64)  # the nodes of all bodies, one after the other
         self.starts: Numbers = np.zeros(0, np.int64)  # where each body begins
-        self.places: Numbers = np.zeros(0, np.int64)  # of each instance, among those that were found with it
+        self.positions: Numbers = np.zeros(
+            0, np.int64
+        )  # of each instance, among those that were found with it
         self.found: list[RuleInstances] = []
         self._ends: list[int] = []  # how many instances there are with each of `found`
         self._steps: list[Numbers] = []  # of nodes that wait to be put together with the others
@@ -247,16 +248,18 @@ class ProofGraph:
         first, self._counted = self._counted, self._counted + count
         return np.arange(first, self._counted)
 
-    def add_instances(self, found: RuleInstances, heads: Numbers, bodies: Numbers, places: Numbers) -> None:
+    def add_instances(
+        self, found: RuleInstances, heads: Numbers, bodies: Numbers, positions: Numbers
+    ) -> None:
         """New instances: their heads, and for each a row of the nodes in its body, HOLDS among them."""
         self.found.append(found)
-        self._instances.append((heads, bodies, places))
+        self._instances.append((heads, bodies, positions))
         self._instanced += len(heads)
         self._ends.append(self._instanced)
 
     def found_with(self, instance: int) -> tuple[RuleInstances, int]:
-        """Where an instance was found, and its place there."""
-        return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.places[instance])
+        """Return the instances among which one was found, and its position there."""
+        return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.positions[instance])
 
     def body(self, instance: int) -> list[int]:
         """The nodes in the body of an instance."""
@@ -290,17 +293,17 @@ class ProofGraph:
         unknown = np.full(len(self.steps) - len(self.heights), UNKNOWN)
         self.heights = np.concatenate([self.heights, unknown])
         if self._instances:
-            heads, bodies, places = zip(*self._instances, strict=True)
+            heads, bodies, positions = zip(*self._instances, strict=True)
             sizes = np.concatenate([np.full(len(body), body.shape[1]) for body in bodies])
             starts = len(self.bodies) + np.cumsum(sizes) - sizes
             self.heads = np.concatenate([self.heads, *heads])
-            self.places = np.concatenate([self.places, *places])
+            self.positions = np.concatenate([self.positions, *positions])
             self.starts = np.concatenate([self.starts, starts])
             self.bodies = np.concatenate([self.bodies, *(body.ravel() for body in bodies)])
         self._steps, self._instances = [], []
 
 
-# ---- What a search finds: the steps by which something comes to hold.
+# ---- steps of proofs
 #
 # A search chooses its nodes: numbers in a graph, or facts over ids.
 
@@ -318,7 +321,7 @@ class ProofStep(Generic[N]):
     kind: NodeKind
     body: tuple[N, ...] = ()
     found: RuleInstances | None = None  # with the instances of a rule that it is one of
-    place: int = -1  # among these; none if it is a group
+    position: int = -1  # among these; none if it is a group
 
     @property
     def is_instance(self) -> bool:
@@ -358,7 +361,7 @@ class StepSource(Protocol[N]):
         """The fact that a node is."""
 
 
-# ---- The search in a graph, backward from the fact that is to be proved. Mutates itself.
+# ---- the search, backward from a fact
 #
 # Level by level, all instances that derive the facts of a level are found at once, and the facts in their
 # bodies are the next level. A proof of height h uses facts at most h steps away from the goal: once levels 0
@@ -417,7 +420,7 @@ class FactSearch:
                 lowest: list[int] = ending[:wanted].tolist()
                 return lowest
 
-    # ---- what was found
+    # ---- results
 
     def lowest(self, node: FactNode) -> ProofStep[FactNode]:
         """The first of the lowest steps that give a node."""
@@ -438,15 +441,15 @@ class FactSearch:
 
     def _step(self, instance: int) -> ProofStep[FactNode]:
         """An instance in the graph as a step."""
-        found, place = self._graph.found_with(instance)
+        found, position = self._graph.found_with(instance)
         _, *body = self._graph.body(instance)
         is_fact = int(self._graph.heads[instance]) in self._facts
         if is_fact and found.rule.aggregations:
             return ProofStep(NodeKind.AGGREGATE, tuple(body), found)
-        binding = found.binding(place, self._engine.storage.dictionary) if HOLDS in body else {}
+        binding = found.binding(position, self._engine.storage.dictionary) if HOLDS in body else {}
         atoms = zip(body, found.rule.positive, strict=True)
         nodes = tuple(ground_atom(atom, binding) if node == HOLDS else node for node, atom in atoms)
-        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, place)
+        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, position)
 
     # ---- the way back
 

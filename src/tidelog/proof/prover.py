@@ -62,25 +62,24 @@ from tidelog.rewrite.renaming import AdornedKind as AdornedKind
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- The facts that a query asks for, by magic sets, in the relations of the program itself.
+# ---- facts relevant to a query, by magic sets
 #
 # Proofs are found from a fact back through all instances of rules that derive it. So a relation has to hold
 # every fact of every such instance, and what is negated or aggregated has to be complete for them. Magic sets
-# ask for exactly that if they keep the rules as they are: each literal of a body is requested with the
-# bindings that the head and the literals before it give, and so for every instance of a fact that is asked
-# for.
+# request exactly that if they keep the rules as they are: each literal of a body is requested with the
+# bindings that the head and the literals before it give, and so for every instance of a requested fact.
 
 
 @contextmanager
 def demanded(query: Query, context: QueryContext) -> Iterator[None]:
-    """Inside the block, derived relations hold what the query asks for; afterwards their explicit facts only.
+    """Inside the block, derived relations hold what the query requests; afterwards their explicit facts only.
 
     Nothing else is derived yet.
     """
     engine = context.engine
     options = MagicOptions(context.explicit, expected_growth(engine.storage), refined=False)
-    asked = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
-    made = rewrite(context.program.rules, [asked], options).apart(ONCE)
+    requested = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
+    made = rewrite(context.program.rules, [requested], options).apart(ONCE)
     with relations(made, engine):
         add_facts(made.seeds, engine)
         numbers = {id(rule): number for number, rule in enumerate(made.rules)}
@@ -112,7 +111,7 @@ def _new(relation: str, parts: list[Rows], engine: ColumnarEngine) -> Answers:
     return tuple(np.ascontiguousarray(column) for column in unique.T), len(unique)
 
 
-# ---- From what a search has found to proofs: the lowest step to each node, from the leaves up.
+# ---- from search results to proofs
 
 # Where an explicit fact comes from, as something that can be written.
 Origin = Callable[[Fact], object | None]
@@ -205,7 +204,7 @@ class ProofTrees(Generic[N]):
     def _row(self, step: ProofStep[N]) -> ProofNode:
         assert step.found is not None
         rule, number = step.found.rule, step.found.number
-        binding = step.found.binding(step.place, self._dictionary)
+        binding = step.found.binding(step.position, self._dictionary)
         distinct = tuple((variable, binding[variable]) for variable in collected_variables(rule))
         return ProofNode(NodeKind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
 
@@ -219,7 +218,7 @@ class ProofTrees(Generic[N]):
     def _literals(self, step: ProofStep[N]) -> tuple[ProofNode, ...]:
         """The literals of an instance's body, in the rule's order."""
         assert step.found is not None
-        binding = step.found.binding(step.place, self._dictionary)
+        binding = step.found.binding(step.position, self._dictionary)
         facts = iter(step.body)
         return tuple(
             self._made[next(facts)] if isinstance(item, Atom) else held(item, binding)
@@ -252,7 +251,7 @@ def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
     )
 
 
-# ---- Why facts hold: the proofs of what a query asks for.
+# ---- why facts hold
 
 DOES_NOT_HOLD = "E655"
 Answers = tuple[Sequence[Ids], int]
@@ -260,9 +259,9 @@ Goal = TypeVar("Goal")
 
 
 class ProofSpace(Protocol[Goal]):
-    """Where proofs are looked for: among the rows of relations, or over the members of classes."""
+    """Where proofs are searched: among the rows of relations, or over the members of classes."""
 
-    asked: str  # the prefix of the names of relations of answers
+    answers_prefix: str  # the prefix of the names of relations of answers
 
     def answers(self, query: Query) -> Answers:
         """The answers to a query."""
@@ -340,7 +339,7 @@ class Prover:
         if facts is not None:
             yield facts
             return
-        relation = f"{space.asked} {len(answers.columns)}"
+        relation = f"{space.answers_prefix} {len(answers.columns)}"
         self._engine.storage.define_temporary(relation, len(answers.columns))
         try:
             goals = space.add(relation, answers)
@@ -353,7 +352,7 @@ class Prover:
 class FactSpace:
     """The rows of relations, as they are."""
 
-    asked = EXPLAINED
+    answers_prefix = EXPLAINED
 
     def __init__(self, instances: InstanceFinder, check: Callable[[], None]) -> None:
         self._instances = instances
@@ -361,7 +360,7 @@ class FactSpace:
         self._check = check
 
     def answers(self, query: Query) -> Answers:
-        """The answers to a query; a fact is looked up, since a plan would look at all of its predicate."""
+        """Return the answers to a query; a fact is looked up, without reading all of its predicate."""
         rule = query.rule
         atom = the_atom(rule)
         if atom is not None and not rule.head.terms:
@@ -396,7 +395,7 @@ class FactSpace:
 class MemberSpace:
     """All members of the classes of equal constants."""
 
-    asked = EXPLAINED_MEMBERS
+    answers_prefix = EXPLAINED_MEMBERS
 
     def __init__(self, instances: InstanceFinder, equality: EqualityView, check: Callable[[], None]) -> None:
         self._instances = instances
@@ -405,7 +404,11 @@ class MemberSpace:
         self._check = check
 
     def _relation(self, predicate: str) -> str:
-        return predicate if predicate.startswith(self.asked) else self._equality_view.relation(predicate)
+        return (
+            predicate
+            if predicate.startswith(self.answers_prefix)
+            else self._equality_view.relation(predicate)
+        )
 
     def answers(self, query: Query) -> Answers:
         """The answers to a query; an equality of two constants, which are not the same, is one or none."""

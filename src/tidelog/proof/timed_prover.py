@@ -48,8 +48,7 @@ from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.timed_relation import TimedRelation
 from tidelog.temporal.timed_store import TimedStore
 
-# ---- When facts over time can first be proved: stage by stage, for the facts that a goal may stand on.
-# Mutates itself.
+# ---- the stage at which facts over time are first proved
 #
 # Backward from the goal, all instances of rules are found that derive a fact at some time, and the facts in
 # their bodies are the next level. Forward over what was found, stage k of a fact is the set of points at
@@ -82,7 +81,7 @@ class TimedInstance:
 
 
 class FactTimes:
-    """What is known of a fact: when it holds, and which points each stage proves first. Mutates itself."""
+    """What is known of a fact: when it holds, and which points each stage proves first. Mutable."""
 
     def __init__(self, whole: IntervalLists, given: IntervalLists) -> None:
         self.whole = whole
@@ -194,10 +193,10 @@ class Stages:
         times: dict[tuple[tuple[str, int], ...], IntervalLists] = {}
         for body in ready.bodies:
             groups = self._evaluation.whole(body, start)
-            for place in range(len(groups)):
-                names = zip(groups.names, groups.columns[:, place].tolist(), strict=True)
+            for position in range(len(groups)):
+                names = zip(groups.names, groups.columns[:, position].tolist(), strict=True)
                 key = tuple(sorted(names))
-                lists = groups.lists.take(np.array([place]))
+                lists = groups.lists.take(np.array([position]))
                 times[key] = join(times[key], lists) if key in times else lists
         return [TimedInstance(ready, dict(key), fact, lists) for key, lists in times.items()]
 
@@ -225,7 +224,7 @@ class Stages:
     # ---- forward
 
     def _run(self, stages: int | None) -> None:
-        """So many stages, or as many as there are, of all facts that are known."""
+        """Run `stages` stages of all known facts, or all stages if that is None."""
         for known in self.known.values():
             known.begin()
         changed: Sequence[FactKey] = list(self.known)
@@ -318,7 +317,7 @@ def covers(lists: IntervalLists, ends: Ends) -> bool:
     return not minus(stretch(ends), lists).size
 
 
-# ---- Which stretch of time comes from where: how the points of a fact are proved, each as early as can be.
+# ---- how the points of a fact are proved
 #
 # A stretch of a fact is made of pieces: what is given, then what instances of rules add stage by stage. A
 # piece of an instance needs its literals at one stretch of time, and operators say at which times their atoms
@@ -410,8 +409,8 @@ class Planner:
             case Throughout(atom, interval):
                 fact = self._stages.ground(atom, binding)
                 assert fact is not None, "answers have values"
-                asked = self._timeline.ends(interval)
-                return Needed(atom, asked, (Goal(fact, asked),))
+                requested = self._timeline.ends(interval)
+                return Needed(atom, requested, (Goal(fact, requested),))
             case Negation() | MetricNegation():
                 return Needed(literal, ends)
         return Needed(literal, None)
@@ -490,7 +489,7 @@ def _set(ends: Ends | None) -> IntervalLists:
     return empty_lists(1) if ends is None else stretch(ends)
 
 
-# ---- From stretches of time and where they come from to proofs, from the earliest stage up.
+# ---- from stretches of time to proofs
 
 Without = Callable[[FactKey], ProofNode]  # the proof of a fact that holds always
 
@@ -548,8 +547,8 @@ class TimedTrees:
         atom, time, instance = self._atom(fact), self._interval(piece.ends), piece.instance
         if instance is None:
             values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
-            stated = Statement(fact.predicate, values, interval=time)
-            return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(stated), time=time)
+            explicit = Statement(fact.predicate, values, interval=time)
+            return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(explicit), time=time)
         children = tuple(self._needed(each, instance) for each in piece.needed)
         height = 1 + max((child.height for child in children), default=0)
         return ProofNode(
@@ -612,7 +611,7 @@ def grounded_metric(literal: Literal, binding: Binding) -> Literal:
     raise TypeError(literal)
 
 
-# ---- Why facts hold when they do: the proofs of what a query about time asks for.
+# ---- why facts hold when they do
 
 
 class TimedProver:
@@ -628,13 +627,13 @@ class TimedProver:
 
     def explain(self, query: Query, program: Program, limit: int, most: int | None) -> Explanation:
         """A proof of each of the first answers to a query, for each stretch at which it is one."""
-        atom, interval = _asked(query)
+        atom, interval = _requested_fact(query)
         answers = self._time.answer(query, program)
         if not len(answers):
             raise does_not_hold(query, can_say_why_not=False)
         stages = Stages(self._time.store, program, self._check)
-        asked = None if interval is None else self._time.store.timeline.ends(interval)
-        goals = list(islice(self._goals(atom, asked, query, answers, stages), limit))
+        requested = None if interval is None else self._time.store.timeline.ends(interval)
+        goals = list(islice(self._goals(atom, requested, query, answers, stages), limit))
         stages.prepare([(goal.fact, goal.ends) for goal in goals])
         for goal in goals:
             if not covers(stages.known[goal.fact].now, goal.ends):
@@ -644,19 +643,19 @@ class TimedProver:
         return Explanation(query.text.strip(), proofs, Writing.of(program), len(answers) - len(goals))
 
     def _goals(
-        self, atom: Atom, asked: Ends | None, query: Query, answers: Relation, stages: Stages
+        self, atom: Atom, requested: Ends | None, query: Query, answers: Relation, stages: Stages
     ) -> Iterator[Goal]:
         """What is to be proved: each answer at the requested time, or at its own."""
         columns = [column.tolist() for column in answers.coded.columns]
-        for place in range(len(answers)):
-            binding = {name: column[place] for name, column in zip(query.variables, columns, strict=True)}
+        for position in range(len(answers)):
+            binding = {name: column[position] for name, column in zip(query.variables, columns, strict=True)}
             fact = stages.ground(atom, binding)
             assert fact is not None, "answers have values"
-            if asked is None:
+            if requested is None:
                 assert isinstance(answers, TimedRelation)
-                yield Goal(fact, (int(answers.left[place]), int(answers.right[place])))
+                yield Goal(fact, (int(answers.left[position]), int(answers.right[position])))
             else:
-                yield Goal(fact, asked)
+                yield Goal(fact, requested)
 
     def _always(self, fact: FactKey) -> ProofNode:
         decode = self._time.engine.storage.dictionary.decode
@@ -670,7 +669,7 @@ def _beyond(query: Query) -> ProgramError:
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
-def _asked(query: Query) -> tuple[Atom, Interval | None]:
+def _requested_fact(query: Query) -> tuple[Atom, Interval | None]:
     """The atom that a query is, and the time it names; an error if it is anything else."""
     match query.rule.body:
         case (Throughout(atom, interval),):

@@ -23,14 +23,14 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.plan.algebra import DOUBTED
+from tidelog.plan.algebra import UNEXPLAINED_FACT
 from tidelog.plan.join_order import negated_only_variables
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
 from tidelog.proof.proof_search import InstanceFinder, RuleInstances, heads_of
 from tidelog.proof.prover import the_atom
 
-# ---- Why a fact does not hold, as data, and as people and programs read it.
+# ---- reports of why a fact does not hold
 
 
 class LiteralState(Enum):
@@ -147,7 +147,7 @@ class WhyNot:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-# ---- Why a fact does not hold: for each rule that could give it, the instance that comes nearest.
+# ---- the search for the nearest instance of each rule
 #
 # Literals are left out of the body, as few as possible, until what is left holds for the fact in
 # question. What cannot be decided without a literal that is left out, because nothing else binds its
@@ -180,7 +180,7 @@ class WhyNotSearch:
         """Why a fact does not hold, with at most `limit` repairs for each rule and literal."""
         atom = self._goal(query)
         values = [term.value for term in atom.terms if isinstance(term, Constant)]
-        relation = f"{DOUBTED} {len(values)}"
+        relation = f"{UNEXPLAINED_FACT} {len(values)}"
         self._engine.storage.define_temporary(relation, len(values))
         try:
             columns = [
@@ -194,7 +194,7 @@ class WhyNotSearch:
         return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
 
     def _goal(self, query: Query) -> Atom:
-        """The fact in question; raises ProgramError if the query is not a single fact, or holds."""
+        """Return the fact in question; raise ProgramError if the query is not a single fact, or holds."""
         text = query.text.strip()
         atom = the_atom(query.rule)
         if atom is None or query.variables:
@@ -213,14 +213,14 @@ class WhyNotSearch:
 
     def _failures(self, rule: Rule, number: int, relation: str, limit: int) -> Iterator[Failure]:
         """How a rule fails, if its head fits the fact."""
-        asked = replace(rule, head=Atom(relation, rule.head.terms), aggregations=(), after=(), group=())
-        if not self._attempt(asked, frozenset(range(len(rule.body)))).found.count:
+        derivation = replace(rule, head=Atom(relation, rule.head.terms), aggregations=(), after=(), group=())
+        if not self._attempt(derivation, frozenset(range(len(rule.body)))).found.count:
             return
-        whole = self._attempt(asked, frozenset())
+        whole = self._attempt(derivation, frozenset())
         if whole.found.count:
             yield self._other_value(rule, number, whole.found)
             return
-        attempts = self._nearest(asked)
+        attempts = self._nearest(derivation)
         best = min(attempts, key=lambda attempt: len(attempt.open))
         repairs = [] if rule.aggregations else [self._repairs(rule, attempt, limit) for attempt in attempts]
         facts = tuple(fact for some, _ in repairs for fact in some)
@@ -230,11 +230,11 @@ class WhyNotSearch:
 
     def _nearest(self, rule: Rule) -> list[Attempt]:
         """All ways to leave out as few literals as possible so that the rest holds."""
-        places = range(len(rule.body))
+        positions = range(len(rule.body))
         tried = 0
-        for size in range(1, len(places) + 1):
+        for size in range(1, len(positions) + 1):
             succeeded = []
-            for omitted in islice(combinations(places, size), MOST_TRIED - tried):
+            for omitted in islice(combinations(positions, size), MOST_TRIED - tried):
                 tried += 1
                 attempt = self._attempt(rule, frozenset(omitted))
                 if attempt.found.count:
@@ -248,19 +248,19 @@ class WhyNotSearch:
     def _greedy(self, rule: Rule) -> Attempt:
         """Literals are kept one after the other, as long as what is kept holds."""
         omitted = frozenset(range(len(rule.body)))
-        for place in range(len(rule.body)):
-            if self._attempt(rule, omitted - {place}).found.count:
-                omitted -= {place}
+        for position in range(len(rule.body)):
+            if self._attempt(rule, omitted - {position}).found.count:
+                omitted -= {position}
         return self._attempt(rule, omitted)
 
     def _attempt(self, rule: Rule, omitted: frozenset[int]) -> Attempt:
         self._check()
         open_places = undecided(rule, omitted)
-        kept = [item for place, item in enumerate(rule.body) if place not in omitted | open_places]
+        kept = [item for position, item in enumerate(rule.body) if position not in omitted | open_places]
         found = self._instances.find(replace(rule, body=tuple(kept)), -1, np.zeros(1, np.int64))
         return Attempt(omitted, open_places, found)
 
-    # ---- what was found
+    # ---- results
 
     def _parts(self, rule: Rule, attempt: Attempt) -> tuple[JudgedLiteral, ...]:
         """The literals of the nearest instance, each with what is known of it."""
@@ -270,8 +270,8 @@ class WhyNotSearch:
             **dict.fromkeys(attempt.omitted, LiteralState.FAILS),
         }
         return tuple(
-            JudgedLiteral(grounded(literal, binding), states.get(place, LiteralState.HOLDS))
-            for place, literal in enumerate(rule.body)
+            JudgedLiteral(grounded(literal, binding), states.get(position, LiteralState.HOLDS))
+            for position, literal in enumerate(rule.body)
         )
 
     def _repairs(self, rule: Rule, attempt: Attempt, limit: int) -> tuple[list[Atom], int]:
@@ -297,21 +297,21 @@ class WhyNotSearch:
 
 
 def undecided(rule: Rule, omitted: frozenset[int]) -> frozenset[int]:
-    """The places of literals that nothing decides once others are left out: they lack a variable's value."""
+    """Return the positions of literals that lack a variable's value once others are left out."""
     wild = negated_only_variables(rule.body)
     bound = {term for term in rule.head.terms if isinstance(term, Variable)} | wild
-    for place, literal in enumerate(rule.body):
-        if isinstance(literal, Atom) and place not in omitted:
+    for position, literal in enumerate(rule.body):
+        if isinstance(literal, Atom) and position not in omitted:
             bound.update(literal_variables(literal))
     open_places: set[int] = set()
-    for place, literal in enumerate(rule.body):  # each variable is bound before it is used
-        if place in omitted or isinstance(literal, Atom):
+    for position, literal in enumerate(rule.body):  # each variable is bound before it is used
+        if position in omitted or isinstance(literal, Atom):
             continue
         needed = set(literal_variables(literal))
         if isinstance(literal, Assignment):
             needed = set(variables_of(literal.expression))
         if not bound.issuperset(needed):
-            open_places.add(place)
+            open_places.add(position)
         elif isinstance(literal, Assignment):
             bound.add(literal.variable)
     return frozenset(open_places)

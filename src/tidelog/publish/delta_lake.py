@@ -40,7 +40,7 @@ CHANGE_DATA: Final = "_change_data"
 APP: Final = "tidelog"  # of the transactions in logs
 CHECKPOINT: Final = 25  # commits from one checkpoint to the next
 _CHANGE_FILES: Final = "tidelog.changes"  # of a commit in an object store
-_PLAIN: Final = "/=~"  # letters of paths that logs have as they are, beside those of all addresses
+_PLAIN: Final = "/=~"  # letters of paths that logs have as they are, in addition to those of all addresses
 _FEED: Final = {"delta.enableChangeDataFeed": "true"}
 _LEGACY: Final = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
 
@@ -170,9 +170,11 @@ class DeltaTables:
         actions = self._actions(folder, version.format_version)
         for action in actions:
             if _CHANGE_FILES in action.get("commitInfo", {}):
-                beside = self.changes_folder(version.name)
+                folder_of_changes = self.changes_folder(version.name)
                 paths = json.loads(action["commitInfo"][_CHANGE_FILES])
-                return tuple(ChangeFile(beside.location(path), BOTH, version.changed_in) for path in paths)
+                return tuple(
+                    ChangeFile(folder_of_changes.location(path), BOTH, version.changed_in) for path in paths
+                )
         kinds = {"cdc": BOTH, "add": INSERT, "remove": DELETE}
         if any("cdc" in action for action in actions):
             kinds = {"cdc": BOTH}
@@ -386,7 +388,7 @@ class DeltaTables:
     # ---- object stores
 
     def _put_by_package(self, folder: StorageFolder, head: DeltaState | None, commit: DeltaCommit) -> None:
-        """Commit through the package, which knows how to create an object only if it is not there."""
+        """Commit through the package, which can create an object only if it does not exist."""
         transaction = importlib.import_module("deltalake.transaction")
         notes = {"tidelog.version": str(commit.number)}
         if commit.changes is not None:
@@ -560,7 +562,7 @@ def _protocol(needs_ntz: bool, is_new: bool) -> dict[str, Any]:
     """Return the oldest protocol that a table can have: more readers know it."""
     if not needs_ntz:
         return {"minReaderVersion": 1, "minWriterVersion": 4}
-    features = ("changeDataFeed",) if is_new else _LEGACY  # those that the old writer version stood for
+    features = ("changeDataFeed",) if is_new else _LEGACY  # those that the old writer version implied
     return {
         "minReaderVersion": 3,
         "minWriterVersion": 7,

@@ -135,7 +135,7 @@ class ForeignTable:
 
     @cached_property
     def table(self) -> SourceTable:
-        """The version with its files; raises what makes it unreadable here."""
+        """Return the version with its files; raise what makes it unreadable here."""
         read = delta_table if self.format == "delta" else iceberg_table
         return read(self.path, self.version, self.storage)
 
@@ -192,7 +192,7 @@ def delta_changes(
 ) -> pa.Table:
     """Return the rows that a Delta table's change feed has after a version, up to another one.
 
-    Beside the columns there are `_change_type` (`insert` or `delete`; an update is both) and `_version`.
+    Additional columns are `_change_type` (`insert` or `delete`; an update is both) and `_version`.
     """
     folder, table = _delta(path, upto, storage)
     schema = pa.schema(table.schema().to_arrow())
@@ -334,10 +334,10 @@ def _constants(entry: Any, specs: Mapping[int, Any], schema: Any) -> Mapping[str
     """Return the values of columns that all rows of a file share, by which the table is partitioned."""
     spec = specs[entry.data_file.spec_id]
     found = {}
-    for place, each in enumerate(spec.fields):
+    for position, each in enumerate(spec.fields):
         name = schema.find_column_name(each.source_id)
         if str(each.transform) == "identity" and name is not None:
-            found[name] = entry.data_file.partition[place]
+            found[name] = entry.data_file.partition[position]
     return found
 
 

@@ -72,7 +72,7 @@ class IcebergTables:
 
     @cached_property
     def catalog(self) -> Any:
-        """The catalogue; created with its namespaces if it is not there."""
+        """The catalogue; created with its namespaces if it does not exist."""
         options = iceberg_options(self._folder.storage)
         catalog = self._package.SqlCatalog(
             "tidelog", uri=self._uri, warehouse=self._folder.address, **options
@@ -274,9 +274,9 @@ class IcebergTables:
         """Remove snapshots that are not named from a table's metadata, and metadata that it does not name."""
         current = table.current_snapshot()
         keep = named | ({current.snapshot_id} if current else set())
-        gone = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in keep]
-        if gone:
-            table.maintenance.expire_snapshots().by_ids(gone).commit()
+        expired = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in keep]
+        if expired:
+            table.maintenance.expire_snapshots().by_ids(expired).commit()
             table.refresh()
         wanted = {table.metadata_location}
         for snapshot in table.metadata.snapshots:

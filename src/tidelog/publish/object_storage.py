@@ -287,7 +287,7 @@ class StorageFolder:
         durable.sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
-        """Delete a file if it is there."""
+        """Delete a file if it exists."""
         if self.is_local:
             durable.remove(Path(self.path(name)))
             return

@@ -11,7 +11,7 @@ A version is committed in this order, each step on the disk before the next one 
 7. `_pending.json` is deleted.
 
 A writer that ends before 7 leaves `_pending.json`. The next one holds the lock, so it knows that the other
-one is gone, and looks at what is there:
+one no longer runs, and reads what exists:
 
 - `_versions` has N: the version is published; the record is deleted.
 - "tables": some tables may be ahead. They are brought back to the version before, and N is free again. The
@@ -198,7 +198,7 @@ class Publication:
     def _folder(self, table: str) -> StorageFolder:
         return self.folder.below(folder_name(table))
 
-    # ---- what tables become
+    # ---- next versions of tables
 
     def replace(
         self, table: str, schema: pa.Schema, files: Iterable[str], change_files: Iterable[str] | None = None
@@ -229,10 +229,10 @@ class Publication:
             deleted = sum(file.rows for path, file in old.items() if path not in new)
         else:
             with_kinds = published_schemas.columns_of_changes(schema)
-            beside = self.tables.changes_folder(table)
-            given = [beside.relative(str(path)) for path in change_files]
-            found = [data_files.described(beside, path, with_kinds) for path in given]
-            inserted, deleted = data_files.change_counts(beside, given)
+            changes_folder = self.tables.changes_folder(table)
+            given = [changes_folder.relative(str(path)) for path in change_files]
+            found = [data_files.described(changes_folder, path, with_kinds) for path in given]
+            inserted, deleted = data_files.change_counts(changes_folder, given)
             changes = tuple(file for file in found if file.rows)
             before = base.rows if base else 0
             if before + inserted - deleted != sum(file.rows for file in content):
@@ -255,7 +255,7 @@ class Publication:
     def change(self, table: str, inserted: pa.Table | None = None, deleted: pa.Table | None = None) -> None:
         """Delete rows from a table, and insert others.
 
-        Tables are sets: the rows to delete are there (E908 otherwise), the rows to insert are not, and no row
+        Tables are sets: the rows to delete exist (E908 otherwise), the rows to insert do not, and no row
         is in both. Files that hold rows to delete are rewritten, one at a time; the others stay.
         """
         base = self._begun(table)
@@ -264,10 +264,10 @@ class Publication:
         schema = base.schema if base else published_schemas.normal(inserted.schema)  # type: ignore[union-attr]
         empty = schema.empty_table()
         new = data_files.fitted(inserted, schema) if inserted is not None else empty
-        gone = data_files.fitted(deleted, schema) if deleted is not None else empty
+        deletions = data_files.fitted(deleted, schema) if deleted is not None else empty
         folder = self._prepared(table)
         before = tuple(file for file in self._before(table).values() if file.rows)
-        kept, rest, removed = self._without(folder, before, schema, gone, table)
+        kept, rest, removed = self._without(folder, before, schema, deletions, table)
         added = list(rest)
         if new.num_rows:
             added += data_files.written(folder, f"part-{self.run}", new)
@@ -275,7 +275,7 @@ class Publication:
         content, is_merged = self._merged(folder, content, schema)
         changes = None
         if rest or is_merged:
-            changes = self._change_files(table, schema, new, gone)
+            changes = self._change_files(table, schema, new, deletions)
         plan = TablePlan(table, schema, tuple(content) or self._empty(table, schema), changes)
         self._plan(plan, new.num_rows, removed)
 
@@ -309,22 +309,22 @@ class Publication:
         folder: StorageFolder,
         before: tuple[TableFile, ...],
         schema: pa.Schema,
-        gone: pa.Table,
+        deletions: pa.Table,
         table: str,
     ) -> tuple[list[TableFile], list[str], int]:
         """Return the files without any of the rows, the new files with the rest of others, and the count."""
-        if not gone.num_rows:  # else what is only inserted would cost a look at each file
+        if not deletions.num_rows:  # else each file would have to be read for rows that are only inserted
             return list(before), [], 0
         kept: list[TableFile] = []
         rest: list[str] = []
         removed = 0
-        is_found = np.zeros(gone.num_rows, dtype=bool)
+        is_found = np.zeros(deletions.num_rows, dtype=bool)
         for file in before:
-            mask = data_files.may_hold(file, gone)
+            mask = data_files.may_hold(file, deletions)
             if not mask.any():
                 kept.append(file)
                 continue
-            some = gone.filter(pa.array(mask))
+            some = deletions.filter(pa.array(mask))
             deletion = data_files.Deletion(folder, file, schema, some)
             if not deletion.count:
                 kept.append(file)
@@ -333,7 +333,7 @@ class Publication:
             removed += deletion.count
             rest += deletion.rest(f"part-{self.run}")
         if not is_found.all():
-            row = data_files.shown_row(gone, ~is_found)
+            row = data_files.shown_row(deletions, ~is_found)
             message = f"`{table}` does not have a row that is to be deleted: {row}"
             help_line = "what is published differs from what the job knows: publish the table anew"
             raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
@@ -356,13 +356,13 @@ class Publication:
         return [*left, *(data_files.described(folder, path, schema) for path in merged)], True
 
     def _change_files(
-        self, table: str, schema: pa.Schema, new: pa.Table, gone: pa.Table
+        self, table: str, schema: pa.Schema, new: pa.Table, deletions: pa.Table
     ) -> tuple[TableFile, ...]:
         folder = self.tables.changes_folder(table)
         with_kinds = published_schemas.columns_of_changes(schema)
         parts = [
             pa.Table.from_arrays([*rows.columns, pa.repeat(kind, rows.num_rows)], schema=with_kinds)
-            for rows, kind in ((new, INSERT), (gone, DELETE))
+            for rows, kind in ((new, INSERT), (deletions, DELETE))
             if rows.num_rows
         ]
         if not parts:
@@ -416,7 +416,7 @@ class Publication:
         return version
 
     def set_aside(self, details: Mapping[str, Any] | None = None, *, reason: str = "") -> PublishedVersion:
-        """Keep what the version would have been, to be looked at, and return it; nothing is published.
+        """Keep what the version would have been, for inspection, and return it; nothing is published.
 
         The next writer, or `vacuum`, deletes it. No version is built on it.
         """
@@ -438,7 +438,7 @@ class Publication:
         return self._files[table]
 
     def _is_change(self, plan: TablePlan) -> bool:
-        """Return whether a plan differs from what is there."""
+        """Return whether a plan differs from what exists."""
         base = self.base.tables.get(plan.table) if self.base else None
         if base is None or plan.is_dropped or not base.schema.equals(plan.schema, check_metadata=True):
             return True

@@ -152,7 +152,7 @@ class Published:
     def pieces(
         self, table: str, rows: int, version: int | PublishedVersion | None = None
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a table, so many at a time."""
+        """Yield the rows of a table, in batches."""
         found = self._table(table, version)
         folder, paths = self._paths(table, version)
         for path in paths:
@@ -169,8 +169,8 @@ class Published:
         (folder, here), (_, there) = self._paths(table, one), self._paths(table, other)
         parts = []
         for paths, others in ((here, there), (there, here)):
-            gone = set(others)
-            files = [folder.path(path) for path in paths if path not in gone]
+            other_paths = set(others)
+            files = [folder.path(path) for path in paths if path not in other_paths]
             if files:
                 known = pads.dataset(
                     files, schema=found.schema, format="parquet", filesystem=folder.filesystem
@@ -200,7 +200,7 @@ class Published:
     def changes(self, table: str, after: int, upto: int | None = None) -> pa.Table:
         """Return all rows that changed after a version, up to another one, by default the last.
 
-        Beside the columns of the table there are `_change_type`, which is `insert` or `delete`, and
+        In addition to the columns of the table there are `_change_type`, which is `insert` or `delete`, and
         `_version`, the published version. Within a version a row is inserted or deleted at most once.
         """
         found, schema = self._changes(table, after, upto)
@@ -209,7 +209,7 @@ class Published:
         )
 
     def change_pieces(self, table: str, rows: int, after: int, upto: int | None = None) -> Iterator[pa.Table]:
-        """Yield the rows that `changes` returns, so many at a time."""
+        """Yield the rows that `changes` returns, in batches."""
         return self._pieces(*self._changes(table, after, upto), rows)
 
     def _pieces(self, found: Iterable[ChangeFile], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
@@ -310,14 +310,16 @@ class Published:
                 folder = self.folder.below(folder_name(name))
                 changes = self._tables.changes_folder(name)
                 paths = named.setdefault(self.folder.relative(folder.address), set())
-                beside = named.setdefault(self.folder.relative(changes.address), set())
+                change_paths = named.setdefault(self.folder.relative(changes.address), set())
                 if (name, table.format_version) not in seen:
                     seen.add((name, table.format_version))
                     paths.update(file.path for file in self._tables.files(table))
                 # Changes are kept for readers that know the version before.
                 if table.changed_in == version.number and (before is not None or version.parent is None):
                     found = self._tables.changes(table, before.tables.get(name) if before else None)
-                    beside.update(changes.relative(file.location) for file in found if file.kind == BOTH)
+                    change_paths.update(
+                        changes.relative(file.location) for file in found if file.kind == BOTH
+                    )
             before = version
         return named
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidelog.errors import DataError, Diagnostic, codes
 
-# ---- Schemas of published tables: Arrow's, in the types that all formats have, and as JSON.
+# ---- schemas of published tables
 #
 # The JSON is the one of Delta's log and of Spark (`StructType.fromJson`). Descriptions are in the metadata
 # `comment` of an Arrow field, and of the schema for the table itself.
@@ -94,9 +94,9 @@ def normal_type(type_: pa.DataType) -> pa.DataType | None:
     if pa.types.is_timestamp(type_) and type_.unit == "us":
         return pa.timestamp("us", "UTC")  # the same instants, whatever the zone
     if pa.types.is_struct(type_):
-        inner = [normal_type(type_.field(place).type) for place in range(type_.num_fields)]
+        inner = [normal_type(type_.field(position).type) for position in range(type_.num_fields)]
         if None not in inner:
-            fields = (type_.field(place) for place in range(type_.num_fields))
+            fields = (type_.field(position) for position in range(type_.num_fields))
             return pa.struct(
                 [
                     pa.field(each.name, kind, each.nullable, metadata=_comment(each.metadata))
@@ -141,7 +141,7 @@ def _type_json(type_: pa.DataType) -> Any:
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_struct(type_):
-        fields = [type_.field(place) for place in range(type_.num_fields)]
+        fields = [type_.field(position) for position in range(type_.num_fields)]
         return {"type": "struct", "fields": [_field_json(field) for field in fields]}
     element = type_.value_field
     return {"type": "array", "elementType": _type_json(element.type), "containsNull": element.nullable}
@@ -183,7 +183,7 @@ def columns_of_feeds(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)])
 
 
-# ---- Versions of a published folder: one row of the table `_versions` each.
+# ---- versions of a published folder
 
 VERSIONS: Final = "_versions"
 

@@ -75,13 +75,13 @@ def described(folder: StorageFolder, path: str, schema: pa.Schema) -> TableFile:
     return TableFile(path, metadata.num_rows, size, columns)
 
 
-def _check_columns(metadata: Any, schema: pa.Schema, place: str) -> None:
-    physical = {metadata.schema.column(place).physical_type for place in range(metadata.num_columns)}
+def _check_columns(metadata: Any, schema: pa.Schema, position: str) -> None:
+    physical = {metadata.schema.column(position).physical_type for position in range(metadata.num_columns)}
     if "INT96" in physical:
         message = "timestamps are stored as INT96, an old type of Parquet without statistics"
         setting = "spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
         raise DataError(
-            Diagnostic(codes.WRONG_FILE, message, help=f"let Spark write with {setting}", place=place)
+            Diagnostic(codes.WRONG_FILE, message, help=f"let Spark write with {setting}", place=position)
         )
     found = {field.name: normal_type(field.type) for field in metadata.schema.to_arrow_schema()}
     wanted = {field.name: field.type for field in schema}
@@ -93,19 +93,19 @@ def _check_columns(metadata: Any, schema: pa.Schema, place: str) -> None:
         for name in wrong
     )
     raise DataError(
-        Diagnostic(codes.WRONG_FILE, f"the file has other columns than its table: {shown}", place=place)
+        Diagnostic(codes.WRONG_FILE, f"the file has other columns than its table: {shown}", place=position)
     )
 
 
 def _flat_columns(metadata: Any) -> Iterator[tuple[int, str]]:
-    for place in range(metadata.num_columns):
-        column = metadata.schema.column(place)
+    for position in range(metadata.num_columns):
+        column = metadata.schema.column(position)
         if column.path == column.name and column.max_repetition_level == 0:
-            yield place, column.name
+            yield position, column.name
 
 
 def _range(metadata: Any, column: int) -> Range:
-    groups = [metadata.row_group(place).column(column) for place in range(metadata.num_row_groups)]
+    groups = [metadata.row_group(position).column(column) for position in range(metadata.num_row_groups)]
     found = [group.statistics for group in groups]
     if any(each is None for each in found):
         return Range(None, None, None)
@@ -176,7 +176,7 @@ def _literal(value: Value | None) -> str:
 
 
 def file_of_json(path: str, size: int, text: str, schema: pa.Schema) -> TableFile:
-    """Return the file that `statistics_json` tells of."""
+    """Return the file that `statistics_json` describes."""
     record = json.loads(text, parse_float=Decimal)
     columns = {}
     for field in schema:
@@ -262,7 +262,7 @@ def read_file(folder: StorageFolder, path: str, schema: pa.Schema) -> pa.Table:
 
 
 def read_pieces(folder: StorageFolder, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of a file, so many at a time, in the columns and types of a schema.
+    """Yield the rows of a file in batches, in the columns and types of a schema.
 
     Neither a row group nor its bytes have to fit in memory.
     """
@@ -284,11 +284,11 @@ def change_counts(folder: StorageFolder, paths: Iterable[str]) -> tuple[int, int
             for batch in pq.ParquetFile(stream).iter_batches(columns=[CHANGE_TYPE]):
                 kinds = batch.column(0)
                 added = pc.sum(pc.equal(kinds, "insert")).as_py() or 0
-                gone = pc.sum(pc.equal(kinds, "delete")).as_py() or 0
-                if added + gone != batch.num_rows:
+                removed = pc.sum(pc.equal(kinds, "delete")).as_py() or 0
+                if added + removed != batch.num_rows:
                     message = f"`{CHANGE_TYPE}` has values other than `insert` and `delete`"
                     raise DataError(Diagnostic(codes.WRONG_FILE, message, place=folder.location(path)))
-                inserted, deleted = inserted + added, deleted + gone
+                inserted, deleted = inserted + added, deleted + removed
     return inserted, deleted
 
 
@@ -316,7 +316,7 @@ def may_hold(file: TableFile, rows: pa.Table) -> Any:
 
 
 def found_in(rows: pa.Table, wanted: pa.Table) -> tuple[Any, Any]:
-    """Return masks of the rows that are among the wanted ones, and of the wanted ones that are there.
+    """Return masks of the rows that are among the wanted ones, and of the wanted ones that exist.
 
     Missing values are equal to one another, and so are NaNs.
     """
@@ -378,14 +378,14 @@ class Deletion:
     A file of ordinary size is read once; a larger one twice, a part at a time.
     """
 
-    def __init__(self, folder: StorageFolder, file: TableFile, schema: pa.Schema, gone: pa.Table) -> None:
+    def __init__(self, folder: StorageFolder, file: TableFile, schema: pa.Schema, deleted: pa.Table) -> None:
         """Find the rows."""
         self._folder, self._file, self._schema = folder, file, schema
         self._parts: list[pa.Table] = []
         self._masks: list[Any] = []
-        self.is_found = np.zeros(gone.num_rows, dtype=bool)  # which of the rows to delete are in the file
+        self.is_found = np.zeros(deleted.num_rows, dtype=bool)  # which of the rows to delete are in the file
         for part in self._read():
-            mask, is_found = found_in(part, gone)
+            mask, is_found = found_in(part, deleted)
             self._masks.append(mask)
             self.is_found |= is_found
             if file.rows <= ROWS:
@@ -409,7 +409,7 @@ class Deletion:
         return paths
 
 
-# ---- Table formats: commit files, list those of a version, and restore an earlier one.
+# ---- table formats
 
 INSERT, DELETE, BOTH = "insert", "delete", "both"
 CHANGES: Final = "_changes"  # the folder of change files, where the format has no place of its own
@@ -445,7 +445,7 @@ def damaged_table(folder: StorageFolder, what: str) -> DataError:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a table becomes: all files of its next version, and the exact change if the files do not tell it.
+    """What a table becomes: all files of its next version, and the exact change if the files do not show it.
 
     `changes` are change files, by their paths below the folder of these; None means that the rows of added
     files are inserted, and those of removed files deleted.
@@ -499,7 +499,7 @@ class TableFormat(Protocol):
         ...
 
     def version(self, number: int | None) -> PublishedVersion | None:
-        """Return a published version, the last one for None; None if it is not there."""
+        """Return a published version, the last one for None; None if it does not exist."""
         ...
 
     def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:

@@ -1,4 +1,4 @@
-"""Answers by magic sets: the query rewrites the program, and only what it asks for is derived.
+"""Answers by magic sets: the query rewrites the program, and only what it requests is derived.
 
 What was derived is dropped with the answers; `query.kept_queries` maintains it for queries that stay.
 
@@ -28,24 +28,24 @@ from tidelog.rewrite.renaming import AdornedKind
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-ONCE = "once"  # distinguishes the relations of a query that is asked once from those of kept queries
+ONCE = "once"  # distinguishes the relations of a single query from those of kept queries
 DERIVED = "derived"  # the key of the rewritten program in the notes of a context
 
 
 class Magic:
-    """Derives what the query asks for, by a program of its own."""
+    """Derives what the query requests, by a program of its own."""
 
     name = "magic"
 
     def answer(self, query: Query, context: QueryContext) -> Answers:
         """The rows of the query's head."""
-        made = rewritten(query, context)
+        program = rewritten(query, context)
         engine = context.engine
-        with relations(made, engine):
-            add_facts(made.seeds, engine)
-            context.notes[DERIVED] = made
-            numbers = {id(rule): number for number, rule in enumerate(made.rules)}
-            derive(engine, strata(made.rules), numbers, context.listen, context.check, context.modules)
+        with relations(program, engine):
+            add_facts(program.seeds, engine)
+            context.notes[DERIVED] = program
+            numbers = {id(rule): number for number, rule in enumerate(program.rules)}
+            derive(engine, strata(program.rules), numbers, context.listen, context.check, context.modules)
             if context.is_constrained and engine.storage.size(MAGIC_BOTTOM):
                 raise inconsistency(context.program)
             return engine.storage.rows(MAGIC_ANSWERS)
@@ -57,35 +57,35 @@ class Magic:
 
 def rewritten(query: Query, context: QueryContext) -> Rewritten:
     """The program that answers the query, and shows whether the original one is inconsistent."""
-    known = context.notes.get(query.rule)
-    if known is None:
-        known = context.notes[query.rule] = _rewrite(query, context)
-    assert isinstance(known, Rewritten)
-    return known
+    cached = context.notes.get(query.rule)
+    if cached is None:
+        cached = context.notes[query.rule] = _rewrite(query, context)
+    assert isinstance(cached, Rewritten)
+    return cached
 
 
 def _rewrite(query: Query, context: QueryContext) -> Rewritten:
-    asked = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
+    rules = [replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))]
     if context.is_constrained:
-        asked.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
+        rules.append(Rule(Atom(MAGIC_BOTTOM, ()), (Atom(BOTTOM, ()),)))
     options = MagicOptions(context.explicit, expected_growth(context.engine.storage))
-    return rewrite(context.program.rules, asked, options).apart(ONCE)
+    return rewrite(context.program.rules, rules, options).apart(ONCE)
 
 
-def described(made: Rewritten, context: QueryContext) -> str:
+def described(program: Rewritten, context: QueryContext) -> str:
     """A rewritten program in a few words."""
     known = context.program.predicates
-    adorned = (each for each in made.relations.values() if each.kind is AdornedKind.ADORNED)
+    adorned = (each for each in program.relations.values() if each.kind is AdornedKind.ADORNED)
     shown = shown_patterns(((each.predicate, each.adornment) for each in adorned), context.program)
-    whole = [known[name].written for name in made.in_full if name in known]
+    whole = [known[name].written for name in program.in_full if name in known]
     full = f"; in full, for the sake of negation or aggregates: {', '.join(whole)}" if whole else ""
-    return f"derives {shown or 'the answers alone'} by {counted(len(made.rules), 'rule')}{full}"
+    return f"derives {shown or 'the answers alone'} by {counted(len(program.rules), 'rule')}{full}"
 
 
 @contextmanager
-def relations(made: Rewritten, engine: ColumnarEngine) -> Iterator[None]:
+def relations(program: Rewritten, engine: ColumnarEngine) -> Iterator[None]:
     """Define the relations of a rewritten program inside the block, and drop them afterwards."""
-    arities = arities_of(made)
+    arities = arities_of(program)
     for name, arity in arities.items():
         engine.storage.define(name, arity)
     try:
@@ -95,12 +95,12 @@ def relations(made: Rewritten, engine: ColumnarEngine) -> Iterator[None]:
             engine.storage.drop(name)
 
 
-def arities_of(made: Rewritten) -> dict[str, int]:
+def arities_of(program: Rewritten) -> dict[str, int]:
     """The relations that a rewritten program derives or begins with, and how many columns each has."""
-    atoms = (atom for rule in made.rules for atom in (rule.head, *rule.body_atoms))
-    added = {rule.head.predicate for rule in made.rules} | made.relations.keys()
+    atoms = (atom for rule in program.rules for atom in (rule.head, *rule.body_atoms))
+    added = {rule.head.predicate for rule in program.rules} | program.relations.keys()
     arities = {atom.predicate: len(atom.terms) for atom in atoms if atom.predicate in added}
-    return {**arities, **{seed.predicate: len(seed.values) for seed in made.seeds}}
+    return {**arities, **{seed.predicate: len(seed.values) for seed in program.seeds}}
 
 
 def add_facts(facts: Iterable[Fact], engine: ColumnarEngine) -> None:

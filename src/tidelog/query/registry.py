@@ -14,7 +14,7 @@ from tidelog.query.tabling import Tabling
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.renaming import AdornedKind
 
-# ---- Answers from relations that are whole: `lookup` takes what is there, `full` derives everything first.
+# ---- `lookup` and `full`: answers from complete relations
 
 NOT_DERIVED = "E651"
 
@@ -25,7 +25,7 @@ class Lookup:
     name = "lookup"
 
     def answer(self, query: Query, context: QueryContext) -> Answers:
-        """The rows of the query's head; raises ProgramError if something it asks for is not derived yet."""
+        """Return the rows of the query's head; raise ProgramError if something in it is not derived."""
         missing = context.derived_in(query) if context.look_up is None else list(context.program.predicates)
         if missing and not context.is_materialised:
             written = context.program.predicates[missing[0]].written
@@ -59,11 +59,11 @@ class Full:
         return f"derives everything by {counted(count, 'rule')}, and looks the answers up"
 
 
-# ---- Choosing how to answer: from what is derived already, what is bound, the program's shape and its size.
+# ---- choosing a strategy
 #
 # Invariant: all strategies give the same answers; only their speed differs.
 
-FEW = 200  # facts: deriving everything from so few takes less time than rewriting the program
+FEW = 200  # facts: deriving everything from these takes less time than rewriting the program
 PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
 MANY_RULES, MANY_TIMES = 50, 4  # rules that rewriting makes, in all and of each original one
 TABLED = 600  # facts from which one can derive in the time that tables take for one of these rules
@@ -88,10 +88,10 @@ def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
         return QueryStrategyChoice("lookup", "everything is derived already")
     if context.look_up is not None:
         return QueryStrategyChoice("full", "facts are kept over representatives of equal constants")
-    asked = context.derived_in(query)
-    if not asked and not context.is_constrained:
+    requested = context.derived_in(query)
+    if not requested and not context.is_constrained:
         return QueryStrategyChoice("lookup", "only stated facts are asked for")
-    needed = _needed(asked, context)
+    needed = _needed(requested, context)
     is_all = len(needed) == len(context.program.rules)
     if is_all and _facts(needed, context) <= FEW:
         return QueryStrategyChoice("full", f"every rule is needed, and there are no more than {FEW} facts")
@@ -155,16 +155,16 @@ def _needed(predicates: Collection[str], context: QueryContext) -> list[int]:
     """The numbers of the rules that these predicates depend on."""
     rules = context.program.rules
     graph = dependency_graph(rules)
-    found, waiting = set(predicates), list(predicates)
+    needed, waiting = set(predicates), list(predicates)
     if context.is_constrained:
-        found.add(BOTTOM)
+        needed.add(BOTTOM)
         waiting.append(BOTTOM)
     while waiting:
         for name in graph.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
+            if name not in needed:
+                needed.add(name)
                 waiting.append(name)
-    return [number for number, rule in enumerate(rules) if rule.head.predicate in found]
+    return [number for number, rule in enumerate(rules) if rule.head.predicate in needed]
 
 
 def _facts(needed: Collection[int], context: QueryContext) -> int:
@@ -176,15 +176,15 @@ def _facts(needed: Collection[int], context: QueryContext) -> int:
 
 def _bound(made: Rewritten) -> list[str]:
     """The predicates that the query asks for with an argument bound."""
-    found = {
+    predicates = {
         each.predicate: None
         for each in made.relations.values()
         if each.kind is AdornedKind.ADORNED and "b" in each.adornment
     }
-    return list(found)
+    return list(predicates)
 
 
-# ---- The strategies by name. A new one is registered here, by one line; a reasoner makes one of each.
+# ---- strategies by name
 
 AUTO = "auto"
 STREAMED = Tabling.name  # gives its first answers early
@@ -202,7 +202,7 @@ BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive ev
 
 
 def chosen(name: str, query: Query, context: QueryContext) -> QueryStrategyChoice:
-    """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
+    """Return the strategy of this name, or the one that `auto` takes; raise ProgramError if there is none."""
     check_name(name)
     if name == AUTO:
         return choose(query, context)

@@ -39,7 +39,7 @@ TABLE_MEMORY = 1 << 30  # bytes of tables that are kept between queries
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """What a query is asked of: a program, an engine with its explicit facts, and what is derived so far.
+    """The context of a query: a program, an engine with its explicit facts, and what is derived so far.
 
     While `is_materialised` is false, a derived predicate's relation holds its explicit facts only.
     """
@@ -86,17 +86,17 @@ class Strategy(Protocol):
     def name(self) -> str:
         """The name it is chosen by."""
 
-    def answer(self, query: Query, place: QueryContext) -> Answers:
+    def answer(self, query: Query, context: QueryContext) -> Answers:
         """The rows of the query's head for which its body holds."""
 
-    def explain(self, query: Query, place: QueryContext) -> str:
+    def explain(self, query: Query, context: QueryContext) -> str:
         """What it would do, in one line."""
 
 
 class Streaming(Strategy, Protocol):
     """A strategy that gives answers as it finds them."""
 
-    def stream(self, query: Query, place: QueryContext) -> Generator[Answers]:
+    def stream(self, query: Query, context: QueryContext) -> Generator[Answers]:
         """The rows of the query's head, in parts; to close it early saves what is left to do."""
 
     @property
@@ -112,13 +112,13 @@ def as_streaming(strategy: Strategy) -> Streaming | None:
     return cast("Streaming", strategy) if hasattr(strategy, "stream") else None
 
 
-def parts_of(strategy: Strategy, query: Query, place: QueryContext, guarded: Guarded) -> Generator[Answers]:
+def parts_of(strategy: Strategy, query: Query, context: QueryContext, guarded: Guarded) -> Generator[Answers]:
     """The answers to a query in parts, as they are found; each is computed inside `guarded`."""
     streaming = as_streaming(strategy)
     if streaming is None:
-        yield guarded(lambda: strategy.answer(query, place))
+        yield guarded(lambda: strategy.answer(query, context))
         return
-    with closing(streaming.stream(query, place)) as stream:
+    with closing(streaming.stream(query, context)) as stream:
         while (part := guarded(lambda: next(stream, None))) is not None:
             yield part
 

@@ -1,4 +1,4 @@
-"""The tables of one component: how rounds fill them, and how deleted facts are retracted. Mutates itself."""
+"""The tables of one component: how rounds fill them, and how deleted facts are retracted. Mutable."""
 
 from __future__ import annotations
 
@@ -44,31 +44,28 @@ if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
     from tidelog.engine.columnar.storage.rounds import TableGroup
 
-# ---- Tables of one component, filled in rounds. Mutates itself and the engine.
+# ---- tables of one component, filled in rounds
 #
-# A component holds the predicates that depend on each other, the patterns in which they are asked, and the
-# rules of these. A round calls what was asked, completes what is asked of lower components, and runs the
-# rules that read new rows.
+# A component holds the predicates that depend on each other, the patterns in which they are requested, and
+# the rules of these. A round calls requested subgoals, completes lower components for what these request, and
+# runs the rules that read new rows.
 #
-# Invariant: between runs, the tables hold the answers to all subgoals that were asked.
+# Invariant: between runs, the tables hold the answers to all subgoals that were requested.
 
 
 @dataclass
 class SubgoalTable:
-    """A pattern in use: the rules that answer it, and the one that turns what is asked into calls."""
+    """A pattern in use: the rules that answer it, and the one that turns requests into calls."""
 
     pattern: CallPattern
     variant: Variant | None = None  # written when there is a call
     accept: DrivenRule | None = None  # unless patterns that subsume it have come into use since
     demands: list[Rule] = field(default_factory=list)
     steps: list[Rule] = field(default_factory=list)
-    driven: tuple[list[DrivenRule], list[DrivenRule]] = (
-        [],
-        [],
-    )  # demands and steps, by what is new in the component
-    following: dict[tuple[Rule, int], DrivenRule] = field(
-        default_factory=dict
-    )  # by inserted facts, atom by atom
+    # Demands and steps, driven by new rows of the component:
+    driven: tuple[list[DrivenRule], list[DrivenRule]] = ([], [])
+    # Rules driven by inserted facts, atom by atom:
+    following: dict[tuple[Rule, int], DrivenRule] = field(default_factory=dict)
 
 
 OWNED = (JOINED, CONTEXT, COLLECTED)  # what names of relations of one component begin with
@@ -89,21 +86,23 @@ class TabledComponent:
         self.engine = engine
         self.tables: dict[CallPattern, SubgoalTable] = {}
         self.last_used = 0
-        self.secured = 0  # how many drops of tables there had been when all that it asks last had tables
+        self.secured = 0  # how many drops of tables there had been when all that it requests last had tables
         self.is_detached = False  # tables that it has read were dropped
         self._write = write
         self._answers = frozenset(map(answers_of, (*predicates, *together_with)))
         self._mine = frozenset(map(answers_of, predicates))
         self._bytes: int | None = None  # None, if rows were added since it was computed
-        self._relations: dict[str, None] = {}  # all that it owns, except those of asked and called subgoals
-        self._asking: dict[str, SubgoalTable] = {}  # tables by the relations of asked subgoals
+        self._relations: dict[
+            str, None
+        ] = {}  # all that it owns, except those of requested and called subgoals
+        self._asking: dict[str, SubgoalTable] = {}  # tables by the relations of requested subgoals
         self._group: TableGroup | None = None  # of all its relations
         self._dispatch: list[Dispatch | None] = [None, None]  # of demands and of steps
 
     # ---- relations
 
     def has(self, relation: str) -> bool:
-        """Whether it has made a relation."""
+        """Whether it has defined a relation."""
         return relation in self._relations
 
     def owns(self, relation: str) -> bool:
@@ -124,16 +123,16 @@ class TabledComponent:
         return self._bytes
 
     def table(self, pattern: CallPattern) -> SubgoalTable:
-        """The table of a pattern, made now if there is none."""
-        known = self.tables.get(pattern)
-        if known is None:
-            known = self.tables[pattern] = self._asking[pattern.asked] = SubgoalTable(pattern)
+        """Return the table of a pattern, created now if there is none."""
+        table = self.tables.get(pattern)
+        if table is None:
+            table = self.tables[pattern] = self._asking[pattern.asked] = SubgoalTable(pattern)
             arity = len(pattern.binding.bound)
             self.engine.storage.define(pattern.asked, arity, FEW_DENSE_BYTES)
             self.engine.storage.define(pattern.called, arity, FEW_DENSE_BYTES)
             self._define(answers_of(pattern.predicate), len(pattern.adornment))
             self._group = None
-        return known
+        return table
 
     def _define(self, relation: str, arity: int) -> None:
         if relation not in self._relations:
@@ -157,21 +156,21 @@ class TabledComponent:
     # ---- rounds
 
     def advance(self) -> list[str]:
-        """Begin a round: call what was asked, the most general first; returns the relations with new rows."""
+        """Begin a round: call requested subgoals, general ones first; return the relations with new rows."""
         if self._group is None:
             self._group = self.engine.rounds.group(self.relations)
         fresh = self.engine.rounds.advance_group(self._group)
         if not fresh:
             return []
         self._bytes = None
-        asked = sorted((self._asking[name] for name in fresh if name in self._asking), key=_bound)
-        found = dict.fromkeys(name for name in fresh if name not in self._asking)
-        for _, tables in groupby(asked, _bound):
-            found |= dict.fromkeys(self._accept(list(tables)))
-        return list(found)
+        requested = sorted((self._asking[name] for name in fresh if name in self._asking), key=_bound)
+        relations = dict.fromkeys(name for name in fresh if name not in self._asking)
+        for _, tables in groupby(requested, _bound):
+            relations |= dict.fromkeys(self._accept(list(tables)))
+        return list(relations)
 
     def _accept(self, tables: Sequence[SubgoalTable]) -> list[str]:
-        """Call what was asked unless calls of more general patterns answer it; return what is called.
+        """Call requested subgoals unless more general calls answer them; return the relations of calls.
 
         None of the patterns is more general than another.
         """
@@ -184,7 +183,7 @@ class TabledComponent:
         return called
 
     def _accepting(self, table: SubgoalTable) -> DrivenRule:
-        """The rule that turns what is asked into calls."""
+        """Return the rule that turns requests into calls."""
         if table.accept is None:
             rule = accepting(table.pattern, self._general(table.pattern))
             table.accept = DrivenRule(rule, 0, (table.pattern.asked,), self.engine)
@@ -199,13 +198,13 @@ class TabledComponent:
         return self._dispatched(1).due(fresh)
 
     def _dispatched(self, kind: int) -> Dispatch:
-        known = self._dispatch[kind]
-        if known is None:
+        dispatch = self._dispatch[kind]
+        if dispatch is None:
             tables = self.tables.values()
-            known = self._dispatch[kind] = Dispatch(
+            dispatch = self._dispatch[kind] = Dispatch(
                 (drive for table in tables for drive in table.driven[kind]), self.engine
             )
-        return known
+        return dispatch
 
     def _use(self, table: SubgoalTable) -> None:
         """Write the rules of a table that has calls; tables that it subsumes then skip what it answers."""
@@ -271,29 +270,29 @@ class TabledComponent:
                 yield from (*table.variant.demands, *table.variant.steps)
 
     def follow(self, grown: Mapping[str, str], demands: bool, check: Callable[[], None]) -> Iterator[str]:
-        """Derive what follows from inserted facts, given the names of the relations that hold them.
+        """Derive facts from inserted ones, which are in these relations; yield the relations with new facts.
 
-        Yields the relations with new facts.
+        `grown` has, by relation, the one that holds its inserted facts.
         """
         for table in self.tables.values():
             for rule in table.demands if demands else table.steps:
-                for place, literal in enumerate(rule.body):
+                for position, literal in enumerate(rule.body):
                     if isinstance(literal, Atom) and literal.predicate in grown:
-                        drive = self._extending(table, rule, place, grown[literal.predicate])
+                        drive = self._extending(table, rule, position, grown[literal.predicate])
                         if not drive.is_idle and drive.run(check):
                             yield rule.head.predicate
 
-    def _extending(self, table: SubgoalTable, rule: Rule, place: int, inserted: str) -> DrivenRule:
+    def _extending(self, table: SubgoalTable, rule: Rule, position: int, inserted: str) -> DrivenRule:
         """A rule whose atom at a position reads the inserted facts."""
-        known = table.following.get((rule, place))
-        if known is None:
-            atom = rule.body[place]
+        driven = table.following.get((rule, position))
+        if driven is None:
+            atom = rule.body[position]
             assert isinstance(atom, Atom)
-            body = (*rule.body[:place], Atom(inserted, atom.terms), *rule.body[place + 1 :])
-            known = table.following[rule, place] = DrivenRule(
-                replace(rule, body=body), place, (inserted,), self.engine
+            body = (*rule.body[:position], Atom(inserted, atom.terms), *rule.body[position + 1 :])
+            driven = table.following[rule, position] = DrivenRule(
+                replace(rule, body=body), position, (inserted,), self.engine
             )
-        return known
+        return driven
 
     def call_again(self, retracted: Mapping[str, str]) -> dict[str, str]:
         """Call ground subgoals again that were true and whose answers were deleted.
@@ -326,15 +325,15 @@ class TabledComponent:
                 drive.forget_plan()
 
     def group(self) -> bool:
-        """Aggregate the collected rows; returns whether there were any."""
-        found = False
+        """Aggregate the collected rows; return whether there were any."""
+        has_rows = False
         for table in self.tables.values():
             for grouping in table.variant.groupings if table.variant is not None else ():
                 if self.engine.storage.size(grouping.collected):
                     self.engine.plans.prepare(_grouping_plan(grouping))()
                     self.engine.storage.clear(grouping.collected)
-                    found = True
-        return found
+                    has_rows = True
+        return has_rows
 
 
 def _bound(table: SubgoalTable) -> int:
@@ -353,16 +352,16 @@ def _proceed() -> None:
     """The check that never stops anything."""
 
 
-# ---- Deleted facts are retracted from the tables of a component. Mutates the engine.
+# ---- deleted facts
 #
 # Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, for deletion and rederivation.
-# All rows of tables that an instance with a deleted fact has given are deleted, and those that another
-# instance gives are inserted again. What is asked and called stays: answers that are not needed do no harm.
+# All rows of tables that an instance with a deleted fact derives are deleted, and those that another instance
+# derives are inserted again. Requests and calls stay: answers that are not needed do no harm.
 #
 # A subgoal without variables is skipped once it is true, and may not have read all its instances: if its
 # answer is deleted, it is called again.
 #
-# Invariant: once the component is completed again, the tables hold the answers to what is asked, no others.
+# Invariant: once the component is completed again, the tables hold the answers to requests, and no others.
 
 MOST_CHANGED = 3  # atoms of a rule whose relations have deleted facts: more have too many combinations
 
@@ -388,14 +387,14 @@ class Retraction:
         return all(len(self._with_deletions(rule)) <= MOST_CHANGED for rule in self._unskipped())
 
     def retract(self) -> None:
-        """Delete all rows that an instance with a deleted fact has given."""
+        """Delete all rows that an instance with a deleted fact derives."""
         rules = [self._retracting(rule) for rule in self._unskipped()]
         for rule in rules:
             self.engine.storage.define(rule.head.predicate, len(rule.head.terms))
             self.engine.storage.clear(rule.head.predicate)
         for rule in rules:
-            for places in _choices(self._with_deletions(rule)):
-                run_once(_reading(rule, places, self.deleted), self.engine)
+            for positions in _choices(self._with_deletions(rule)):
+                run_once(_reading(rule, positions, self.deleted), self.engine)
                 self.check()
         names = {rule.head.predicate for rule in rules}
         driven = (step for rule in rules for step in self._driven(rule) if step.relation in names)
@@ -411,7 +410,7 @@ class Retraction:
             self.engine.storage.remove(relation, *self.engine.storage.rows(retracted))
 
     def restore(self) -> None:
-        """Insert those again that another instance gives."""
+        """Insert those rows again that another instance derives."""
         for table in self.component.tables.values():
             for rule in table.steps:
                 retracted = self.retracted.get(rule.head.predicate)
@@ -453,32 +452,34 @@ class Retraction:
     def _with_deletions(self, rule: Rule) -> list[int]:
         """The positions of the atoms whose relations have deleted facts."""
         return [
-            place
-            for place, literal in enumerate(rule.body)
+            position
+            for position, literal in enumerate(rule.body)
             if isinstance(literal, Atom) and literal.predicate in self.deleted
         ]
 
     def _driven(self, rule: Rule) -> Iterator[DrivenRule]:
         """A rule driven by retracted rows of its component's tables, with each choice of other deletions."""
-        for place, literal in enumerate(rule.body[1:], 1):
+        for position, literal in enumerate(rule.body[1:], 1):
             if isinstance(literal, Atom) and self.component.owns(literal.predicate):
                 name = RETRACTED + literal.predicate
-                driven = _reading(rule, (place,), {literal.predicate: name})
-                for places in ((), *_choices(self._with_deletions(rule))):
-                    yield DrivenRule(_reading(driven, places, self.deleted), place, (name,), self.engine)
+                driven = _reading(rule, (position,), {literal.predicate: name})
+                for positions in ((), *_choices(self._with_deletions(rule))):
+                    yield DrivenRule(
+                        _reading(driven, positions, self.deleted), position, (name,), self.engine
+                    )
 
 
-def _choices(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _choices(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Each choice of at least one position."""
-    for count in range(1, len(places) + 1):
-        yield from combinations(places, count)
+    for count in range(1, len(positions) + 1):
+        yield from combinations(positions, count)
 
 
-def _reading(rule: Rule, places: Sequence[int], names: Mapping[str, str]) -> Rule:
+def _reading(rule: Rule, positions: Sequence[int], names: Mapping[str, str]) -> Rule:
     """The rule with the atoms at these positions reading other relations."""
     body = list(rule.body)
-    for place in places:
-        atom = body[place]
+    for position in positions:
+        atom = body[position]
         assert isinstance(atom, Atom)
-        body[place] = Atom(names[atom.predicate], atom.terms)
+        body[position] = Atom(names[atom.predicate], atom.terms)
     return replace(rule, body=tuple(body))

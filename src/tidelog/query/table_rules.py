@@ -18,19 +18,20 @@ from tidelog.plan.join_order import Statistics
 from tidelog.plan.plan_cache import Freshness, PlannedSizes
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
-from tidelog.rewrite.magic_sets import STATED, substituted
+from tidelog.rewrite.magic_sets import EXPLICIT_SUFFIX, substituted
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- The rules of tables: what a subgoal asks for, and what answers it.
+# ---- what a subgoal asks for, and what answers it
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
 #
 # A *pattern* is a predicate with its arguments bound or free: in `tc bf` the first argument is bound. Each
-# pattern has a relation of the subgoals that are *asked*, as rows of bound arguments, and one of those that
-# are *called*, which are evaluated; each predicate has one relation of answers, which its patterns share.
+# pattern has a relation of the subgoals that are requested (*asked*), as rows of bound arguments, and one of
+# those that are *called*, which are evaluated; each predicate has one relation of answers, which its patterns
+# share.
 #
 # The rules of a pattern begin with its calls. Two literals skip a call: `~call` of a more general pattern,
 # which answers it, and `~answer` of a subgoal without variables, which is known to be true. No answer is
@@ -51,7 +52,7 @@ class CallPattern:
 
     @property
     def asked(self) -> str:
-        """The relation of the bound arguments that are asked."""
+        """The relation of the requested bound arguments."""
         return f"{ASKED}{_plain(self.predicate)} {self.adornment}"
 
     @property
@@ -61,7 +62,7 @@ class CallPattern:
 
     @property
     def context(self) -> str:
-        """The relation of which call asks for which."""
+        """The relation that records which call requests which."""
         return f"{CONTEXT}{_plain(self.predicate)} {self.adornment}"
 
     @property
@@ -90,7 +91,7 @@ class CallPattern:
     def among(self, other: CallPattern, terms: Sequence[Term]) -> tuple[Term, ...]:
         """The bound terms of a more specific pattern that this one binds too."""
         at = dict(zip(other.binding.bound, terms, strict=True))
-        return tuple(at[place] for place in self.binding.bound)
+        return tuple(at[position] for position in self.binding.bound)
 
 
 def answers_of(predicate: str) -> str:
@@ -139,26 +140,26 @@ class Definitions:
         rules_of: dict[str, tuple[Rule, ...]] = {}
         for rule in whole:
             rules_of[rule.head.predicate] = (*rules_of.get(rule.head.predicate, ()), rule)
-        found = tuple(components(dependency_graph(whole)))
+        in_order = tuple(components(dependency_graph(whole)))
         return Definitions(
             rules_of,
-            found,
-            {name: number for number, names in enumerate(found) for name in names},
+            in_order,
+            {name: number for number, names in enumerate(in_order) for name in names},
             {name: _bindable(some) for name, some in rules_of.items()},
         )
 
     def read_by(self, component: int) -> set[str]:
         """The predicates that a component's rules read, those of explicit facts by their own names."""
         rules = (rule for name in self.components[component] for rule in self.rules_of[name])
-        return {name.removesuffix(STATED) for rule in rules for name in rule.read}
+        return {name.removesuffix(EXPLICIT_SUFFIX) for rule in rules for name in rule.read}
 
     def adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
-        """The pattern in which an atom asks for its predicate; `ages` tell when each variable was bound."""
+        """Return the pattern in which an atom requests its predicate; `ages`: when variables were bound."""
         predicate = atom.predicate
         bindable = self.bindable[predicate]
         marks = (
-            "b" if place in bindable and (isinstance(term, Constant) or term in ages) else "f"
-            for place, term in enumerate(atom.terms)
+            "b" if position in bindable and (isinstance(term, Constant) or term in ages) else "f"
+            for position, term in enumerate(atom.terms)
         )
         adornment = "".join(marks)
         if self.is_alone(predicate):
@@ -178,10 +179,10 @@ def variant(
     rules: Sequence[Rule] | None = None,
     own: Collection[str] | None = None,
 ) -> Variant:
-    """The rules that answer the calls of a pattern.
+    """Return the rules that answer the calls of a pattern.
 
     By default those of the predicate in the definitions, together with the others of its component; else
-    the `rules` given, which are evaluated together with the predicates `own`.
+    these `rules`, which are evaluated together with the predicates `own`.
     """
     if own is None:
         own = definitions.components[definitions.component_of[pattern.predicate]]
@@ -236,15 +237,14 @@ class _Writer:
         ordered = passing.order(made.body, given)
         ages = dict.fromkeys(given, 1)
         done, joined = begin, 0
-        for place, literal in enumerate(ordered):
+        for position, literal in enumerate(ordered):
             atom = literal.atom if isinstance(literal, Negation) else literal
             if isinstance(atom, Atom) and atom.predicate in self.definitions.rules_of:
                 is_own = atom.predicate in self.own
                 if joined >= (FEWEST_JOINED if is_own else 1):
-                    name = (
-                        f"{JOINED}{_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
-                    )
-                    done, joined = [self._cut(name, done, ordered[place:], made)], 0
+                    pattern = f"{_plain(self.pattern.predicate)} {self.pattern.adornment}"
+                    name = f"{JOINED}{pattern} {number} {position}"
+                    done, joined = [self._cut(name, done, ordered[position:], made)], 0
                 self._ask(atom, ages, done, is_own)
                 atom = Atom(answers_of(atom.predicate), atom.terms)
                 done = [*done, Negation(atom) if isinstance(literal, Negation) else atom]
@@ -252,7 +252,7 @@ class _Writer:
                 done = [*done, _explicit(literal)]
             joined += isinstance(literal, Atom)
             if not isinstance(literal, Negation):
-                ages.update({each: place + 2 for each in literal_variables(literal) if each not in ages})
+                ages.update({each: position + 2 for each in literal_variables(literal) if each not in ages})
         self._answer(made, done, number)
 
     def _beginning(self, made: Guarded) -> list[Literal]:
@@ -327,9 +327,9 @@ def _called_terms(pattern: CallPattern, guard: Atom) -> tuple[Term, ...]:
 
 
 def accepting(pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
-    """The rule that calls what is asked, unless a more general call answers it, or it is known to be true."""
-    places = pattern.binding.bound
-    terms = tuple(Variable(f"x{place}") for place in places)
+    """Return the rule that calls requested subgoals, except those answered by more general calls or true."""
+    positions = pattern.binding.bound
+    terms = tuple(Variable(f"x{position}") for position in positions)
     body: list[Literal] = [Atom(pattern.asked, terms)]
     body += [Negation(Atom(each.called, each.among(pattern, terms))) for each in general]
     if pattern.is_ground:
@@ -351,32 +351,32 @@ def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
 
 def _explicit_rule(predicate: str, arity: int) -> Rule:
     """The rule by which explicit facts of a derived predicate are answers."""
-    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
-    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
+    terms = tuple(Variable(f"x{position}") for position in range(1, arity + 1))
+    return Rule(Atom(predicate, terms), (Atom(predicate + EXPLICIT_SUFFIX, terms),))
 
 
 def _explicit(literal: Literal) -> Literal:
     """The literal, reading the relation that has the explicit facts."""
     match literal:
         case Atom(predicate, terms):
-            return Atom(predicate.removesuffix(STATED), terms)
+            return Atom(predicate.removesuffix(EXPLICIT_SUFFIX), terms)
         case Negation(Atom(predicate, terms)):
-            return Negation(Atom(predicate.removesuffix(STATED), terms))
+            return Negation(Atom(predicate.removesuffix(EXPLICIT_SUFFIX), terms))
         case _:
             return literal
 
 
 def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
     """The positions that can be bound before the rules aggregate."""
-    places = range(len(rules[0].head.terms))
+    positions = range(len(rules[0].head.terms))
     return frozenset(
-        place
-        for place in places
-        if all(not rule.aggregations or rule.head.terms[place] in rule.group for rule in rules)
+        position
+        for position in positions
+        if all(not rule.aggregations or rule.head.terms[position] in rule.group for rule in rules)
     )
 
 
-# ---- Rules of tables, each driven by the new rows of one of its atoms. Mutates itself.
+# ---- rules driven by the new rows of one atom
 #
 # A rule whose driving atom has constants matches no row without them. Rules are therefore indexed by these
 # constants, as Prolog indexes clauses by arguments: the cost of a round depends on its new rows, not on the
@@ -415,12 +415,12 @@ class GrowingStatistics:
 class DrivenRule:
     """A rule of tables, driven by the new rows of the atom at a position in its body."""
 
-    def __init__(self, rule: Rule, place: int, own: Collection[str], engine: ColumnarEngine) -> None:
-        atom = rule.body[place]
+    def __init__(self, rule: Rule, position: int, own: Collection[str], engine: ColumnarEngine) -> None:
+        atom = rule.body[position]
         assert isinstance(atom, Atom)
         self.rule = rule
         self.relation = atom.predicate
-        self._place = place
+        self._place = position
         self._own = own
         self._engine = engine
         self._read = tuple(dict.fromkeys(atom.predicate for atom in rule.positive))
@@ -428,8 +428,8 @@ class DrivenRule:
         self._ready: Runnable | None = None
         self._generation = -1
         self.matches = 0  # instances of the rule that were found by `run`
-        asked = ((column, term) for column, term in enumerate(atom.terms) if isinstance(term, Constant))
-        self._constants = {column: engine.storage.dictionary.encode(term.value) for column, term in asked}
+        constants = ((column, term) for column, term in enumerate(atom.terms) if isinstance(term, Constant))
+        self._constants = {column: engine.storage.dictionary.encode(term.value) for column, term in constants}
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -451,7 +451,7 @@ class DrivenRule:
         return not passed.any()
 
     def run(self, check: Callable[[], None]) -> int:
-        """Derive what follows from new rows; returns how many new facts there are."""
+        """Derive facts from new rows; return how many are new."""
         if self._generation != self._engine.plans.catalog_version:
             self.forget_plan()
         ready = self.ready()
@@ -486,7 +486,7 @@ class DrivenRule:
 
 def drives(rule: Rule, own: Collection[str], engine: ColumnarEngine) -> list[DrivenRule]:
     """A rule driven by each of its atoms in turn whose relation is one of `own`."""
-    return [DrivenRule(rule, place, own, engine) for place in delta_pivots(rule, own)]
+    return [DrivenRule(rule, position, own, engine) for position in delta_pivots(rule, own)]
 
 
 class PreparedRule:
@@ -507,7 +507,7 @@ class PreparedRule:
         return sum(drive.matches for drive in self._drives)
 
     def run(self, fresh: Collection[str], check: Callable[[], None]) -> int:
-        """Derive what follows from new rows of the fresh relations; returns how many new facts there are."""
+        """Derive facts from new rows of the fresh relations; return how many are new."""
         due = (drive for drive in self._drives if drive.relation in fresh and not drive.is_idle)
         return sum(drive.run(check) for drive in due)
 
@@ -527,9 +527,9 @@ class PreparedRule:
 class Dispatch:
     """An index of rules by the relation that drives them, and the constants that its rows must have."""
 
-    def __init__(self, found: Iterable[DrivenRule], engine: ColumnarEngine) -> None:
+    def __init__(self, rules: Iterable[DrivenRule], engine: ColumnarEngine) -> None:
         self._engine = engine
-        self._drives = tuple(found)
+        self._drives = tuple(rules)
         self._by_key: dict[str, dict[tuple[int, ...], dict[tuple[int, ...], list[DrivenRule]]]] = {}
         for drive in self._drives:
             by_columns = self._by_key.setdefault(drive.relation, {})
@@ -545,9 +545,9 @@ class Dispatch:
             by_columns = self._by_key.get(relation)
             if by_columns:
                 columns, count = self._engine.rounds.new_rows(relation)
-                for places, by_key in by_columns.items():
-                    if places and count <= MANY:
-                        for key in _keys(columns, places):
+                for positions, by_key in by_columns.items():
+                    if positions and count <= MANY:
+                        for key in _keys(columns, positions):
                             yield from by_key.get(key, ())
                     else:
                         for some in by_key.values():
@@ -570,16 +570,16 @@ class Dispatch:
             self._sizes.note(self._growing, size)
 
 
-def _keys(columns: tuple[Any, ...], places: tuple[int, ...]) -> set[tuple[int, ...]]:
+def _keys(columns: tuple[Any, ...], positions: tuple[int, ...]) -> set[tuple[int, ...]]:
     """The distinct keys of rows in some columns."""
-    return set(zip(*(columns[place].tolist() for place in places), strict=True))
+    return set(zip(*(columns[position].tolist() for position in positions), strict=True))
 
 
 def run_together(
-    found: Iterable[DrivenRule], engine: ColumnarEngine, check: Callable[[], None]
+    rules: Iterable[DrivenRule], engine: ColumnarEngine, check: Callable[[], None]
 ) -> list[tuple[DrivenRule, int]]:
-    """Run rules in turn; returns those that could match, each with the number of new facts."""
-    prepared = [(drive, ready) for drive in found if (ready := drive.ready()) is not None]
+    """Run rules in turn; return those that could match, each with the number of new facts."""
+    prepared = [(drive, ready) for drive in rules if (ready := drive.ready()) is not None]
     if not prepared:
         return []
     news = engine.plans.run_together([ready for _, ready in prepared])
@@ -588,7 +588,7 @@ def run_together(
 
 
 def run_once(rule: Rule, engine: ColumnarEngine) -> int:
-    """Derive all that a rule gives; returns how many facts are new."""
+    """Derive the facts of a rule; return how many are new."""
     if not all(engine.storage.size(atom.predicate) for atom in rule.positive):
         return 0
     return engine.plans.prepare(full_plan(rule, 0, engine.storage))().new

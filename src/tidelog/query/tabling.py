@@ -1,4 +1,4 @@
-"""Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutates itself."""
+"""Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutable."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from tidelog.rewrite.magic_sets import substituted
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- Queries with parameters for their constants, and streams of answers.
+# ---- queries with parameters for their constants
 
-BOUND = "given "  # what the names of variables begin with that represent constants
+BOUND = "given "  # the prefix of variables that represent constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class ParameterisedQuery:
 
         >>> from tidelog.logic.values import integer
         >>> one, x = Constant(integer(1)), Variable("x")
-        >>> asked = ParameterisedQuery.of(Rule(Atom("?", (x,)), (Atom("edge", (one, x)),)))
-        >>> asked.rule.head.terms
+        >>> query = ParameterisedQuery.of(Rule(Atom("?", (x,)), (Atom("edge", (one, x)),)))
+        >>> query.rule.head.terms
         (Variable(name='given 0'), Variable(name='x'))
         """
         query = substituted(query)
@@ -89,39 +89,39 @@ class AnswerStream:
 
     def __init__(self, source: Generator[Answers]) -> None:
         self._source = source
-        self._found: deque[Answers] = deque()
+        self._remaining: deque[Answers] = deque()
 
     def __iter__(self) -> AnswerStream:
         return self
 
     def __next__(self) -> Answers:
-        return self._found.popleft() if self._found else next(self._source)
+        return self._remaining.popleft() if self._remaining else next(self._source)
 
     def settle(self) -> None:
         """Find all remaining answers now."""
-        self._found.extend(self._source)
+        self._remaining.extend(self._source)
 
     def close(self) -> None:
         """Stop looking for answers."""
         self._source.close()
 
 
-# ---- Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutates itself.
+# ---- subsumptive tabling
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
 #
-# A query is a rule whose constants are bound arguments: it asks, as any rule does, and its answers are read
-# from its table. Components are completed in turns: what a component asks of lower ones is complete before it
-# reads them, so that negation and aggregates need nothing special. A subgoal that was asked before, or is
-# answered by a more general one, costs a lookup. Changes of facts are applied before the next query; tables
-# that cannot follow them, or whose rules change, are dropped.
+# A query is a rule whose constants are bound arguments: it requests facts, as any rule does, and its answers
+# are read from its table. Components are completed in turns: what a component requests of lower ones is
+# complete before it reads them, so that negation and aggregates need nothing special. A subgoal that was
+# requested before, or is answered by a more general one, costs a lookup. Changes of facts are applied before
+# the next query; tables that cannot follow them, or whose rules change, are dropped.
 #
 # Invariant: between queries every component is complete, or has no tables.
 
 SHAPES = 64  # of queries, whose rules stay prepared
 NEW_ROWS = 1000  # that tables may get, and
-MORE_QUERIES = 16  # that may be asked, before the memory of tables is measured again
+MORE_QUERIES = 16  # that may be answered, before the memory of tables is measured again
 
 
 @dataclass
@@ -132,9 +132,7 @@ class QueryShape:
     component: TabledComponent
     merged: TabledComponent | None
     explicit: tuple[str, ...]  # the relations of explicit facts that it reads itself
-    with_tombstones: frozenset[str] = (
-        frozenset()
-    )  # of these, those that had tombstones when it was last asked
+    with_tombstones: frozenset[str] = frozenset()  # those of them with tombstones at its last use
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ class ProgramTables:
         self.listen = listen
         self._rules = tuple(rules)
         self._components: dict[tuple[str, ...], TabledComponent] = {}
-        self._asked: dict[str, TabledComponent] = {}  # by the relations of asked subgoals
+        self._requested: dict[str, TabledComponent] = {}  # by the relations of requested subgoals
         self._shapes: dict[Rule, QueryShape] = {}
         self._clock = 0
         self._drops = 0  # how often tables were dropped
@@ -198,15 +196,15 @@ class ProgramTables:
         return known
 
     def _write(self, pattern: CallPattern) -> Variant:
-        """The rules of a pattern, with tables for all that they ask."""
+        """Return the rules of a pattern, with tables for all that they request."""
         return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine.storage)))
 
-    def _with_tables(self, made: Variant) -> Variant:
-        for asked in made.asked:
-            component = self._asked[asked.asked] = self._component(asked.predicate)
-            component.table(asked)
+    def _with_tables(self, rules_of_pattern: Variant) -> Variant:
+        for pattern in rules_of_pattern.asked:
+            component = self._requested[pattern.asked] = self._component(pattern.predicate)
+            component.table(pattern)
         self._new_rows += NEW_ROWS  # its plans will have indexes
-        return made
+        return rules_of_pattern
 
     # ---- queries
 
@@ -226,16 +224,18 @@ class ProgramTables:
             self._current.settle()
             self._current = None
 
-    def _answers(self, asked: ParameterisedQuery) -> Generator[Answers]:
+    def _answers(self, parameterised: ParameterisedQuery) -> Generator[Answers]:
         engine = self._engine
         self._clock += 1
-        shape = self._shape(asked.rule)
+        shape = self._shape(parameterised.rule)
         engine.rounds.mark_all_old(shape.explicit)
         with_tombstones = self._tombstoned(shape.explicit)
         if with_tombstones != shape.with_tombstones:
             shape.with_tombstones = with_tombstones
             shape.component.forget_plans()
-        ids = [np.array([engine.storage.dictionary.encode(value)], np.int32) for value in asked.values]
+        ids = [
+            np.array([engine.storage.dictionary.encode(value)], np.int32) for value in parameterised.values
+        ]
         engine.storage.add(shape.pattern.asked, ids, 1)
         members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
         relation = answers_of(shape.pattern.predicate)
@@ -267,10 +267,10 @@ class ProgramTables:
         together_with = () if merged is None else merged.predicates
 
         def write(_: CallPattern) -> Variant:
-            made = variant(
+            rules_of_pattern = variant(
                 pattern, definitions, expected_growth(self._engine.storage), (rule,), (name, *together_with)
             )
-            return self._with_tables(made)
+            return self._with_tables(rules_of_pattern)
 
         component = TabledComponent((name,), self._engine, write, together_with)
         component.table(pattern)
@@ -291,11 +291,11 @@ class ProgramTables:
         return self._component(self._definitions.components[max(read)][0])
 
     def patterns(self, query: Rule) -> list[CallPattern]:
-        """The patterns that a query may ask, itself or through others; nothing is evaluated."""
-        asked = ParameterisedQuery.of(query)
-        pattern = _pattern_of("?", asked.rule)
+        """Return the patterns that a query may request, itself or through others; nothing is evaluated."""
+        parameterised = ParameterisedQuery.of(query)
+        pattern = _pattern_of("?", parameterised.rule)
         first = variant(
-            pattern, self._definitions, expected_growth(self._engine.storage), (asked.rule,), ("?",)
+            pattern, self._definitions, expected_growth(self._engine.storage), (parameterised.rule,), ("?",)
         )
         found = dict.fromkeys(first.asked)
         waiting = list(found)
@@ -311,7 +311,7 @@ class ProgramTables:
     # ---- completing
 
     def _complete(self, members: Sequence[TabledComponent]) -> Generator[None]:
-        """Complete components, after what they ask of lower ones; yields after each of their rounds."""
+        """Complete components, after what they request of lower ones; yield after each of their rounds."""
         running = [members]
         rounds = [self._rounds(members)]
         try:
@@ -333,7 +333,7 @@ class ProgramTables:
             raise
 
     def _rounds(self, members: Sequence[TabledComponent]) -> Iterator[TabledComponent | None]:
-        """Run rounds until nothing is new; yields components to be completed, and None after each round."""
+        """Run rounds until nothing is new; yield components to be completed, and None after each round."""
         self._secure(members)
         while True:
             fresh = [relation for component in members for relation in component.advance()]
@@ -350,11 +350,11 @@ class ProgramTables:
             yield None
 
     def _run(self, found: Iterable[DrivenRule]) -> list[tuple[DrivenRule, int]]:
-        """Run rules; returns how many new facts each has found."""
+        """Run rules; return how many new facts each has found."""
         return run_together(found, self._engine, self.check)
 
     def _secure(self, members: Sequence[TabledComponent]) -> None:
-        """Make tables for all that the members ask: some may have been dropped."""
+        """Create tables for all that the members request: some may have been dropped."""
         for component in members:
             component.last_used = self._clock
             if component.secured != self._drops:
@@ -364,14 +364,14 @@ class ProgramTables:
                 component.secured = self._drops
 
     def _demanded(self, relations: Iterable[str]) -> list[TabledComponent]:
-        """The components of which something new is asked, the lowest first.
+        """Return the components of which something new is requested, the lowest first.
 
-        What was asked of a component that is not complete is not asked again: so no other component that may
-        ask it is completed before it.
+        What was requested of a component that is not complete is not requested again: so no other component
+        that may request it is completed before it.
         """
         number = self._definitions.component_of
-        found = dict.fromkeys(self._asked[relation] for relation in relations)
-        return sorted(found, key=lambda component: number[component.predicates[0]])
+        demanded = dict.fromkeys(self._requested[relation] for relation in relations)
+        return sorted(demanded, key=lambda component: number[component.predicates[0]])
 
     # ---- memory
 
@@ -419,11 +419,11 @@ class ProgramTables:
         engine.rounds.mark_all_old(self._explicit)
         disturbed = {name for name, changes in followed.items() if changes is None}
         deleted = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
-        came = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
-        if disturbed or deleted or came:
+        inserted = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
+        if disturbed or deleted or inserted:
             self.version += 1
             try:
-                self._propagate(disturbed, deleted, came)
+                self._propagate(disturbed, deleted, inserted)
             except BaseException:
                 for component in self._components.values():
                     self._drop(component)
@@ -443,14 +443,14 @@ class ProgramTables:
         return frozenset(filter(self._engine.storage.has_tombstones, relations))
 
     def _propagate(
-        self, disturbed: set[str], went: Mapping[str, Answers], came: Mapping[str, Answers]
+        self, disturbed: set[str], lost: Mapping[str, Answers], gained: Mapping[str, Answers]
     ) -> None:
         """Apply changes to the tables of components, the lowest first.
 
-        Tables that cannot follow are dropped, and filled again when they are next asked.
+        Tables that cannot follow are dropped, and filled again when they are next used.
         """
-        deleted = {name: self._stored(DELETED, name, facts) for name, facts in went.items()}
-        inserted = {name: self._stored(INSERTED, name, facts) for name, facts in came.items()}
+        deleted = {name: self._stored(DELETED, name, facts) for name, facts in lost.items()}
+        inserted = {name: self._stored(INSERTED, name, facts) for name, facts in gained.items()}
         for number, names in enumerate(self._definitions.components):
             component = self._components.get(names)
             changed = {*deleted, *inserted}
@@ -518,14 +518,14 @@ class ProgramTables:
         for shape in self._shapes.values():
             shape.component.drop()
         self._shapes = {}
-        kept: set[str] = set()
+        unchanged: set[str] = set()
         for number, names in enumerate(self._definitions.components):
             read = self._definitions.read_by(number) - set(names)
             below = read & self._definitions.rules_of.keys()
             is_same = all(self._definitions.rules_of[name] == former.rules_of.get(name) for name in names)
-            if is_same and below <= kept and below == read & former.rules_of.keys():
-                kept.update(names)
-        for names in [names for names in self._components if not kept.issuperset(names)]:
+            if is_same and below <= unchanged and below == read & former.rules_of.keys():
+                unchanged.update(names)
+        for names in [names for names in self._components if not unchanged.issuperset(names)]:
             self._drop(self._components.pop(names))
 
 
@@ -536,11 +536,11 @@ def _pattern_of(name: str, query: Rule) -> CallPattern:
     return CallPattern(name, "b" * bound + "f" * (len(terms) - bound))
 
 
-# ---- The strategy: answers from tables, which stay for the next queries.
+# ---- the strategy
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011. `query.table_rules` makes the rules of tables,
-# `query.table_rounds` runs them, `query.tabling` completes and keeps them.
+# `query.table_rounds` runs them, `query.tabling` completes and caches them.
 #
 # Invariant: the relations of the program are not touched.
 
@@ -548,7 +548,7 @@ INCONSISTENT = Rule(Atom("?", ()), (Atom(BOTTOM, ()),))
 
 
 class Tabling:
-    """Answers from tables, which are filled as far as queries ask for it."""
+    """Answers from tables, which are filled as far as queries request it."""
 
     name = "tabling"
 
@@ -559,13 +559,13 @@ class Tabling:
     def tables(self, context: QueryContext) -> ProgramTables:
         """The tables of a context, as its program is now."""
         rules = context.program.rules
-        known = self.kept
-        if known is None:
-            known = self.kept = ProgramTables(context.engine, rules)
-        known.redefine(rules)
-        known.memory = context.table_memory
-        known.check, known.listen = context.check, context.listen
-        return known
+        tables = self.kept
+        if tables is None:
+            tables = self.kept = ProgramTables(context.engine, rules)
+        tables.redefine(rules)
+        tables.memory = context.table_memory
+        tables.check, tables.listen = context.check, context.listen
+        return tables
 
     def answer(self, query: Query, context: QueryContext) -> Answers:
         """The rows of the query's head."""
@@ -597,7 +597,7 @@ class Tabling:
             self.kept.settle()
 
     def explain(self, query: Query, context: QueryContext) -> str:
-        """The patterns that the query would ask, and how large tables are."""
+        """Return the patterns that the query would request, and how large tables are."""
         tables = self.tables(context)
         patterns = ((each.predicate, each.adornment) for each in tables.patterns(query.rule))
         shown = shown_patterns(patterns, context.program)

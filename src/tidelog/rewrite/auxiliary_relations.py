@@ -32,7 +32,7 @@ from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.renaming import assigned_or_tested
 
-# ---- Sideways information passing: the order in which a body passes bindings on.
+# ---- sideways information passing
 #
 # Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, section 3. The strategy is: tests and computations as
 # soon as they can be made, then the atom that is best bound, then the cheapest. In words, of the literals
@@ -81,8 +81,8 @@ class Passing:
         bound = set(given)
         local = _local_variables(body, bound)
         ordered: list[Literal] = []
-        for place in arranged(body, bound, local, self._rank):
-            literal = assigned_or_tested(body[place], bound)
+        for position in arranged(body, bound, local, self._rank):
+            literal = assigned_or_tested(body[position], bound)
             ordered.append(literal)
             bound.update(set(literal_variables(literal)) - local)
         return tuple(ordered)
@@ -117,7 +117,7 @@ def arranged(
     rank: Rank,
     first: int | None = None,
 ) -> tuple[int, ...]:
-    """Return the places of a body's literals, always the one of least rank next; `first` comes first.
+    """Return the positions of a body's literals, always the one of least rank next; `first` comes first.
 
     Atoms may come at any time, other literals once their variables are bound, but for those that are
     `local`. The variables `given` are bound from the beginning.
@@ -125,8 +125,8 @@ def arranged(
     search = _Search(body, set(given), local, rank)
     if first is not None:
         search.take(first)
-    while (place := search.next()) is not None:
-        search.take(place)
+    while (position := search.next()) is not None:
+        search.take(position)
     return tuple(search.ordered)
 
 
@@ -149,25 +149,25 @@ class _Search:
         self._waiting: dict[Variable, list[int]] = {}  # the literals with a variable that is not bound yet
         self._heap: list[tuple[Any, int]] = []
         self._ranks: list[Any] = [None] * len(body)  # as they are now
-        for place, literal in enumerate(body):
+        for position, literal in enumerate(body):
             for variable in set(literal_variables(literal)) - bound:
-                self._waiting.setdefault(variable, []).append(place)
-            self._rank_again(place)
+                self._waiting.setdefault(variable, []).append(position)
+            self._rank_again(position)
 
     def next(self) -> int | None:
-        """Return the place of the next literal, None after the last."""
+        """Return the position of the next literal, None after the last."""
         while self._heap:
-            rank, place = heappop(self._heap)
-            if not self._taken[place] and rank == self._ranks[place]:
-                return place
+            rank, position = heappop(self._heap)
+            if not self._taken[position] and rank == self._ranks[position]:
+                return position
         return None
 
-    def take(self, place: int) -> None:
+    def take(self, position: int) -> None:
         """Choose a literal as the next one."""
         was_empty = not self._bound
-        self.ordered.append(place)
-        self._taken[place] = True
-        new = set(literal_variables(self._body[place])).difference(self._local, self._bound)
+        self.ordered.append(position)
+        self._taken[position] = True
+        new = set(literal_variables(self._body[position])).difference(self._local, self._bound)
         self._bound |= new
         # What an atom costs is guessed differently once anything is bound.
         found = range(len(self._body)) if was_empty and new else self._freed(new)
@@ -177,8 +177,10 @@ class _Search:
                 self._rank_again(other)
 
     def _freed(self, new: set[Variable]) -> list[int]:
-        """Return the places of the literals that have one of these variables, each once."""
-        return list(dict.fromkeys(place for variable in new for place in self._waiting.pop(variable, ())))
+        """Return the positions of the literals that have one of these variables, each once."""
+        return list(
+            dict.fromkeys(position for variable in new for position in self._waiting.pop(variable, ()))
+        )
 
     def _needed(self, literal: Literal) -> set[Variable]:
         """Return the variables that must be bound before a literal can come."""
@@ -188,14 +190,14 @@ class _Search:
             return set(variables_of(literal.expression))
         return set(literal_variables(literal)).difference(self._local)
 
-    def _rank_again(self, place: int) -> None:
+    def _rank_again(self, position: int) -> None:
         """Put the literal into the heap if it can come next."""
-        if not self._missing[place]:
-            self._ranks[place] = rank = self._rank(self._body[place], self._bound)
-            heappush(self._heap, (rank, place))
+        if not self._missing[position]:
+            self._ranks[position] = rank = self._rank(self._body[position], self._bound)
+            heappush(self._heap, (rank, position))
 
 
-# The ranks of literals; of atoms, a derived one comes one place after a given one.
+# The ranks of literals; among atoms, a derived one comes directly after a given one.
 _TEST, _COMPUTATION, _JOINED, _BY_CONSTANTS, _UNBOUND, _LAST = 0, 1, 2, 4, 6, 8
 
 
@@ -211,7 +213,7 @@ def _local_variables(body: Sequence[Literal], given: Collection[Variable]) -> se
     return negated - outside
 
 
-# ---- Split rules, as they are maintained: those that aggregate, and those with long bodies.
+# ---- split rules
 #
 # `head :- body` with aggregates becomes a rule that aggregates, whose head is an auxiliary relation of group
 # and aggregated values, and a plain rule `head :- auxiliary, computations`. An auxiliary relation depends
@@ -282,19 +284,21 @@ def pieces(rule: Rule) -> tuple[Rule, ...]:
 
 def _pieces(rule: Rule, body: tuple[Literal, ...]) -> Iterator[Rule]:
     """Yield the pieces of a body that is in order."""
-    last = {variable: place for place, literal in enumerate(body) for variable in literal_variables(literal)}
+    last = {
+        variable: position for position, literal in enumerate(body) for variable in literal_variables(literal)
+    }
     last.update(dict.fromkeys(_needed(rule), len(body)))  # where each variable is used for the last time
     left = sum(map(_reads, body))
     known: dict[Variable, None] = {}
     piece: list[Literal] = []
     read = 0
-    for place, literal in enumerate(body):
+    for position, literal in enumerate(body):
         piece.append(literal)
         if not isinstance(literal, Negation):
             known.update(dict.fromkeys(literal_variables(literal)))
         read, left = read + _reads(literal), left - _reads(literal)
         if read == PIECE and left:
-            known = {variable: None for variable in known if last[variable] > place}
+            known = {variable: None for variable in known if last[variable] > position}
             found = Atom(_named(rule, (tuple(piece), tuple(known))), tuple(known))
             yield replace(rule, head=found, body=tuple(piece), group=(), aggregations=(), after=(), name=None)
             piece, read = [found], 0
@@ -327,7 +331,7 @@ def _predicate(head: Atom) -> Predicate:
     return Predicate(head.predicate, len(columns), columns, types, head.predicate)
 
 
-# ---- Closure modules: which predicates a program makes transitive, or symmetric and transitive.
+# ---- closure modules
 #
 # A module owns the rules that close a predicate and is given its *external* facts only, those that are
 # explicit or that other rules derive; section 5 of the paper on maintenance with equality asks for such

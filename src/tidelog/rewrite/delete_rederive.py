@@ -196,7 +196,9 @@ class _Rewriting:
     def atom(self, predicate: str, kind: str, terms: tuple[Term, ...] | None = None) -> Atom:
         """Return an atom of such a relation, by default one with a variable for each column."""
         if terms is None:
-            terms = tuple(Variable(f"x{place}") for place in range(self.program.predicates[predicate].arity))
+            terms = tuple(
+                Variable(f"x{position}") for position in range(self.program.predicates[predicate].arity)
+            )
         return Atom(self.relation(predicate, kind), terms)
 
     def all_facts(self, predicate: str) -> Atom:
@@ -207,7 +209,7 @@ class _Rewriting:
         """Add a rule."""
         self.rules.append(Rule(head, body))
 
-    # ---- what is given
+    # ---- given relations
 
     def _input(self, name: str) -> None:
         """Make the rules of a predicate that no rule derives."""
@@ -225,7 +227,7 @@ class _Rewriting:
             self.add(gained, inserted, Negation(old))
             self.add(self.all_facts(name), gained)
 
-    # ---- what is derived
+    # ---- derived relations
 
     def _stratum(self, names: frozenset[str], rules: Sequence[Rule]) -> None:
         """Make the rules of predicates that depend on one another, if a change gets there."""
@@ -329,7 +331,7 @@ class _Rewriting:
     def _broken(self, rule: Rule, names: frozenset[str]) -> Iterator[list[Literal]]:
         """Yield bodies of old instances in each of which one literal may hold no longer."""
         old = [self._before(literal, names) for literal in rule.body]
-        for place, literal in enumerate(rule.body):
+        for position, literal in enumerate(rule.body):
             found: Literal | None = None
             match literal:
                 case Atom(predicate, terms) if predicate in names:
@@ -339,11 +341,11 @@ class _Rewriting:
                 case Negation(Atom(predicate, terms)) if predicate in self.may_gain:
                     found = self.atom(predicate, GAINED, terms)
             if found is not None:
-                yield [*old[:place], found, *old[place + 1 :]]
+                yield [*old[:position], found, *old[position + 1 :]]
 
     def _made(self, rule: Rule, names: frozenset[str]) -> Iterator[list[Literal]]:
         """Yield bodies of instances in each of which one literal may be new."""
-        for place, literal in enumerate(rule.body):
+        for position, literal in enumerate(rule.body):
             found: list[Literal] = []
             match literal:
                 case Atom(predicate, terms) if predicate in names:
@@ -351,11 +353,11 @@ class _Rewriting:
                 case Atom(predicate, terms) if predicate in self.may_gain:
                     found = [self.atom(predicate, GAINED, terms)]
                 case Negation(Atom(predicate, terms)) if predicate in self.may_lose:
-                    others = (each for at, each in enumerate(rule.body) if at != place)
+                    others = (each for at, each in enumerate(rule.body) if at != position)
                     used = {variable for each in others for variable in literal_variables(each)}
                     found = [self.atom(predicate, LOST, _hidden(terms, used)), literal]
             if found:
-                yield [*rule.body[:place], *found, *rule.body[place + 1 :]]
+                yield [*rule.body[:position], *found, *rule.body[position + 1 :]]
 
     def _before(self, literal: Literal, names: frozenset[str]) -> Literal:
         """Return a literal about facts as they were."""

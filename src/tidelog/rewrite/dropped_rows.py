@@ -219,7 +219,7 @@ def _aside(whole: Predicate) -> Predicate:
 
 def _rules_of(whole: Predicate, aside: str, drops: Sequence[Drop], program: Program) -> Iterator[Rule]:
     """Yield the rules of what is kept, and of what is left out, each row with the first reason."""
-    terms = tuple(Variable(f"x{place}") for place in range(whole.arity))
+    terms = tuple(Variable(f"x{position}") for position in range(whole.arity))
     every = Atom(whole.name, terms)
     seen = [_violated(drop, program, terms, number) for number, drop in enumerate(drops)]
     name = f"{whole.written} without what is left out"

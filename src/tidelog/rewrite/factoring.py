@@ -71,11 +71,11 @@ class Binding:
         )
 
     def bound_terms(self, atom: Atom) -> tuple[Term, ...]:
-        """The arguments at the bound places."""
+        """The arguments at the bound positions."""
         return tuple(atom.terms[position] for position in self.bound)
 
     def free_terms(self, atom: Atom) -> tuple[Term, ...]:
-        """The arguments at the free places."""
+        """The arguments at the free positions."""
         return tuple(atom.terms[position] for position in self.free)
 
     def join(self, bound: Sequence[Term], free: Sequence[Term]) -> tuple[Term, ...]:
@@ -121,9 +121,9 @@ def factor(
 def relaxed(predicate: str, rules: Sequence[Rule], adornment: str, ages: Sequence[int]) -> str:
     """The adornment; if it binds all, and recursion hands some arguments on unchanged, one that binds less.
 
-    To tell whether one place is reached from another it is as good to know all that is reached from the
-    one, or all that reaches the other. Of the two, the arguments stay bound that were bound earlier, which
-    `ages` tell: there are fewer of them.
+    To decide whether one node reaches another it is as good to know all that the one reaches, or all that
+    reaches the other. Of the two, the arguments stay bound that were bound earlier according to `ages`:
+    there are fewer of them.
     """
     steps = [_step(predicate, rule) for rule in rules if _calls(predicate, rule)]
     if "f" in adornment or not steps:
@@ -137,8 +137,8 @@ def relaxed(predicate: str, rules: Sequence[Rule], adornment: str, ages: Sequenc
     sides = (carried, set(positions) - carried)
     if not all(sides) or any(rule.aggregations for rule in rules):
         return adornment
-    kept = min(sides, key=lambda side: (max(ages[position] for position in side), min(side)))
-    weaker = "".join("b" if position in kept else "f" for position in positions)
+    still_bound = min(sides, key=lambda side: (max(ages[position] for position in side), min(side)))
+    weaker = "".join("b" if position in still_bound else "f" for position in positions)
     return weaker if _shape(predicate, rules, Binding.of(weaker)) is not None else adornment
 
 
@@ -221,7 +221,7 @@ def _step(predicate: str, rule: Rule) -> _Step | None:
 
 
 def _is_carried(step: _Step, position: int) -> bool:
-    """Whether the recursive atom has the head's variable at a place, and nothing else knows it."""
+    """Whether the recursive atom has the head's variable at a position, and nothing else reads it."""
     head, call = step.rule.head.terms[position], step.call.terms[position]
     occurrences = Counter(
         variable for literal in (step.rule.head, *step.rule.body) for variable in literal_variables(literal)

@@ -150,7 +150,7 @@ class Localised:
 
 
 def localise(program: Program, sizes: Sizes, tasks: int) -> Localised:
-    """Return the program that each of so many tasks runs, planned for these sizes of the given relations."""
+    """Return the program that each of `tasks` tasks runs, planned for these sizes of the given relations."""
     if tasks < 1:
         raise ValueError(f"a program is run by one task at least, not by {tasks}")
     check_localisable(program)

@@ -33,11 +33,11 @@ from tidelog.rewrite.localise_plans import (
     spread,
     target,
 )
-from tidelog.rewrite.localise_rules import is_mergeable, telling_apart, tells_apart, types_in
+from tidelog.rewrite.localise_rules import dividing_variables, is_divided_by, is_mergeable, types_in
 
 PASSES: Final = 3  # over all homes in hill climbing
 SKEWED_FROM: Final = 10_000  # rows of groups for which their skew matters …
-MANY: Final = 4  # … if there are so many times more of them than partial results of all tasks
+MANY: Final = 4  # … if there are this many times more of them than partial results of all tasks
 RECURSIVE: Final = 2  # what a recursion sends costs rounds too: this many times its rows
 
 
@@ -142,7 +142,7 @@ def kept_arguments(parts: Iterable[Stratum]) -> dict[str, int]:
     for stratum in parts:
         if stratum.recursive:
             first = stratum.rules[0].head
-            tries = (_kept_from(stratum, first.predicate, place) for place in range(len(first.terms)))
+            tries = (_kept_from(stratum, first.predicate, position) for position in range(len(first.terms)))
             kept.update(next((found for found in tries if found), {}))
     return kept
 
@@ -339,7 +339,7 @@ class _Arranging:
             return EVERYWHERE
         return read.arguments[0]
 
-    # ---- what a rule sends
+    # ---- rows that a rule sends
 
     def _sending(self, rule: Rule, last: JoinStep) -> tuple[Place | None, Place | None, float]:
         """Return where rows of an aggregate are gathered, where its parts are, and what sending costs."""
@@ -360,10 +360,10 @@ class _Arranging:
                 cost += parts + 1 + self.tasks * skew
             return None, None, cost
         owner, results = self._owner(rule, home, results)
-        if can_merge and tells_apart(rule, last.key):
+        if can_merge and is_divided_by(rule, last.key):
             return None, owner, parts + results
         gathering = last.rows if last.key is None else COPYING * last.rows
-        if can_merge and is_risky and (dividing := telling_apart(rule)):
+        if can_merge and is_risky and (dividing := dividing_variables(rule)):
             return target(rule).index(dividing[0]), owner, gathering + parts + results
         return owner, None, gathering + results
 
@@ -371,9 +371,9 @@ class _Arranging:
         """Return at which argument's owner a group is, and what it costs to send its results from there."""
         if not rule.group:
             return FIRST, results
-        for place, variable in enumerate(rule.group):
+        for position, variable in enumerate(rule.group):
             if is_aligned(rule.head.terms, home, variable):
-                return place, 0.0
+                return position, 0.0
         return 0, results
 
     def _is_derived(self, step: JoinStep) -> bool:
@@ -409,8 +409,8 @@ def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
 def _suspected(rules: Sequence[Rule], estimates: Estimates) -> Mapping[str, int]:
     """Return how many rows of a derived relation may have the same value in some column.
 
-    So many have a frequent value in a given relation from which it is derived: it may be joined with others,
-    or be left out of the head.
+    That is how many have a frequent value in a given relation from which it is derived: the value may be
+    joined with others, or be left out of the head.
     """
     found: dict[str, int] = {}
     for (name, _), rows in estimates.sizes.heavy.items():

@@ -26,11 +26,10 @@ from tidelog.logic.strata import Stratum
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.values import Value
 
-# ---- Estimated sizes of derived relations, from sizes and distinct counts of those that are given.
+# ---- estimated sizes of derived relations
 #
 # Selinger, Astrahan, Chamberlin, Lorie, Price: Access Path Selection in a Relational Database Management
-# System, SIGMOD 1979, section 4: a join on a variable keeps one row of each pair in so many as the variable
-# has values.
+# System, SIGMOD 1979, section 4: a join on a variable that has n values keeps one in n pairs of rows.
 #
 # A recursive relation is estimated by some rounds of its rules. What a rule derives from one recursive atom
 # alone, such as an inverse, is taken to be known mostly: otherwise a pair of inverses would grow with each
@@ -68,13 +67,13 @@ class Sizes:
         return Sizes(
             {name: len(rows) for name, rows in facts.items()},
             {
-                (name, place): len(set(column))
+                (name, position): len(set(column))
                 for name, rows in facts.items()
-                for place, column in enumerate(zip(*rows, strict=True))
+                for position, column in enumerate(zip(*rows, strict=True))
             },
             {
-                (name, place, value): sum(row[place] == value for row in facts[name])
-                for name, place, value in constants
+                (name, position, value): sum(row[position] == value for row in facts[name])
+                for name, position, value in constants
                 if name in facts
             },
         )
@@ -83,10 +82,10 @@ class Sizes:
 def constants_of(program: Program) -> frozenset[tuple[str, int, Value]]:
     """Return the constants in bodies, each with its column: the keys of `Sizes.matching`."""
     return frozenset(
-        (atom.predicate, place, term.value)
+        (atom.predicate, position, term.value)
         for rule in program.rules
         for atom in rule.body_atoms
-        for place, term in enumerate(atom.terms)
+        for position, term in enumerate(atom.terms)
         if isinstance(term, Constant)
     )
 
@@ -153,18 +152,18 @@ class Estimates:
     def _selected(self, atom: Atom) -> float:
         """Return how many rows of a relation have the constants of an atom."""
         rows = self.relations[atom.predicate].rows
-        for place, term in enumerate(atom.terms):
+        for position, term in enumerate(atom.terms):
             if isinstance(term, Constant):
-                rows *= self._share(atom.predicate, place, term.value)
+                rows *= self._share(atom.predicate, position, term.value)
         return rows
 
-    def _share(self, predicate: str, place: int, value: Value) -> float:
+    def _share(self, predicate: str, position: int, value: Value) -> float:
         """Return the share of a relation's rows that have this value, as among its given rows."""
         given = self.given.get(predicate)
         if given is None or not given.rows:
-            return 1 / max(self.relations[predicate].distinct[place], 1.0)
-        counted = self.sizes.matching.get((predicate, place, value))
-        return 1 / max(given.distinct[place], 1.0) if counted is None else counted / given.rows
+            return 1 / max(self.relations[predicate].distinct[position], 1.0)
+        counted = self.sizes.matching.get((predicate, position, value))
+        return 1 / max(given.distinct[position], 1.0) if counted is None else counted / given.rows
 
 
 def spread(rows: float, tasks: int) -> float:
@@ -174,13 +173,13 @@ def spread(rows: float, tasks: int) -> float:
 
 def estimate(program: Program, parts: Iterable[Stratum], sizes: Sizes) -> Estimates:
     """Estimate all relations of a program, stratum by stratum; `parts` are its strata."""
-    stated = Counter(fact.predicate for fact in program.facts)
+    explicit = Counter(fact.predicate for fact in program.facts)
     given: dict[str, RelationEstimate] = {}
     for name, predicate in program.predicates.items():
-        rows = float(sizes.rows.get(name, stated[name]))
+        rows = float(sizes.rows.get(name, explicit[name]))
         rows = rows if predicate.arity else min(rows, 1.0)
         usual = rows / REPEATED if predicate.arity > 1 else rows
-        columns = (sizes.distinct.get((name, place), usual) for place in range(predicate.arity))
+        columns = (sizes.distinct.get((name, position), usual) for position in range(predicate.arity))
         given[name] = RelationEstimate(rows, tuple(min(rows, max(1.0, float(column))) for column in columns))
     known = dict(given)
     estimates = Estimates(known, sizes, given)
@@ -239,12 +238,12 @@ class _Derived:
             self.most_copied = max(self.most_copied, rows)
         else:
             self.rows += rows
-        for place, term in enumerate(rule.head.terms):
+        for position, term in enumerate(rule.head.terms):
             known = 1.0 if isinstance(term, Constant) else min(rows, matches.distinct.get(term, rows))
             if recursive:
-                self.most_distinct[place] = max(self.most_distinct[place], known)
+                self.most_distinct[position] = max(self.most_distinct[position], known)
             else:
-                self.distinct[place] += known
+                self.distinct[position] += known
 
     def relation(self, before: RelationEstimate) -> RelationEstimate:
         """Return the estimate: no more rows than combinations of values, no fewer than the round before."""
@@ -254,7 +253,7 @@ class _Derived:
         return RelationEstimate(max(rows, before.rows), tuple(distinct))
 
 
-# ---- Plans of one rule for tasks that each hold a part of the facts.
+# ---- plans of one rule for tasks that each hold a part of the facts
 #
 # A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at
 # every task. A step joins all it can; what is needed later, and no more, goes on to the key of the next step.
@@ -356,10 +355,10 @@ class _Search:
         self.tasks = tasks
         self.variables = [frozenset(literal_variables(literal)) for literal in rule.body]
         self.wanted = frozenset(term for term in target(rule) if isinstance(term, Variable))
-        self.positive = [place for place, each in enumerate(rule.body) if isinstance(each, Atom)]
+        self.positive = [position for position, each in enumerate(rule.body) if isinstance(each, Atom)]
         self.is_negating = any(isinstance(each, Negation) for each in rule.body)
         self.sizes = [self._size(literal) for literal in rule.body]
-        self.local = [self._local(place) for place in range(len(rule.body))]
+        self.local = [self._local(position) for position in range(len(rule.body))]
         self._known: dict[frozenset[int], Matches] = {}
 
     def _size(self, literal: Literal) -> float:
@@ -372,7 +371,7 @@ class _Search:
         for key in self._keys(partial):
             if key == last and partial.steps:
                 continue
-            near = [place for place in self._left(partial) if key in self._atom(place).terms]
+            near = [position for position in self._left(partial) if key in self._atom(position).terms]
             groups = (near, self._with_small(partial, near), self._left(partial))
             made = [
                 self._step(partial, key, group) for group in dict.fromkeys(map(tuple, map(sorted, groups)))
@@ -385,7 +384,9 @@ class _Search:
 
     def _is_repeatable(self) -> bool:
         """Whether every task may do all the work: at most one relation is large, and it is only scanned."""
-        return sum(self.sizes[place] > SMALL for place in self.positive if self.variables[place]) <= 1
+        return (
+            sum(self.sizes[position] > SMALL for position in self.positive if self.variables[position]) <= 1
+        )
 
     def _keys(self, partial: _Partial) -> Iterable[Term]:
         """Return the terms at whose owners the next step may run.
@@ -393,92 +394,94 @@ class _Search:
         Matches go to every task only if they are few, or if nothing that is left can be joined with them. A
         constant is a key only where one atom is read.
         """
-        left = [place for place in range(len(self.body)) if place not in partial.done]
-        joined = partial.bound & frozenset().union(*(self.variables[place] for place in left))
+        left = [position for position in range(len(self.body)) if position not in partial.done]
+        joined = partial.bound & frozenset().union(*(self.variables[position] for position in left))
         keys = sorted(joined, key=lambda variable: variable.name)
         if keys and (partial.steps[-1].rows > SMALL or len(self.positive) > LONG):
             return keys
-        terms = (term for place in self._left(partial) for term in self._atom(place).terms)
+        terms = (term for position in self._left(partial) for term in self._atom(position).terms)
         others = [term for term in terms if isinstance(term, Variable) or len(self.positive) == 1]
         return list(dict.fromkeys((*keys, *others)))
 
     def _left(self, partial: _Partial) -> list[int]:
-        return [place for place in self.positive if place not in partial.done]
+        return [position for position in self.positive if position not in partial.done]
 
-    def _atom(self, place: int) -> Atom:
-        literal = self.body[place]
+    def _atom(self, position: int) -> Atom:
+        literal = self.body[position]
         assert isinstance(literal, Atom)
         return literal
 
     def _with_small(self, partial: _Partial, near: list[int]) -> list[int]:
         """Return the atoms, and those joined to them that are cheaper to copy than the matches to send."""
         group = list(near)
-        bound = partial.bound.union(*(self.variables[place] for place in near))
+        bound = partial.bound.union(*(self.variables[position] for position in near))
         rows = self._matches(partial.done.union(near)).rows if group or partial.done else 0.0
-        for place in sorted(self._left(partial), key=self.sizes.__getitem__):
-            is_joined = not self.variables[place] or self.variables[place] & bound
-            if place not in group and is_joined and spread(self.sizes[place], self.tasks) <= rows:
-                group.append(place)
-                bound |= self.variables[place]
+        for position in sorted(self._left(partial), key=self.sizes.__getitem__):
+            is_joined = not self.variables[position] or self.variables[position] & bound
+            if position not in group and is_joined and spread(self.sizes[position], self.tasks) <= rows:
+                group.append(position)
+                bound |= self.variables[position]
         return group
 
-    def _matches(self, places: frozenset[int]) -> Matches:
+    def _matches(self, positions: frozenset[int]) -> Matches:
         """Estimate the matches of some literals, once."""
-        if places not in self._known:
-            self._known[places] = self.estimates.matches(self.body[place] for place in sorted(places))
-        return self._known[places]
+        if positions not in self._known:
+            self._known[positions] = self.estimates.matches(
+                self.body[position] for position in sorted(positions)
+            )
+        return self._known[positions]
 
     def _step(
         self, partial: _Partial, key: Term | None, group: Sequence[int], *, is_last: bool = False
     ) -> _Partial:
         """Return the partial plan with a step that joins these atoms, and applies all tests that it can."""
-        reads = {place: self._read(place, key) for place in group}
-        bound = partial.bound.union(*(self.variables[place] for place in group))
+        reads = {position: self._read(position, key) for position in group}
+        bound = partial.bound.union(*(self.variables[position] for position in group))
         rows = self._matches(partial.done.union(group)).rows
-        for place, literal in enumerate(self.body):
-            if place in partial.done or isinstance(literal, Atom) or not self._is_ready(place, bound):
+        for position, literal in enumerate(self.body):
+            if position in partial.done or isinstance(literal, Atom) or not self._is_ready(position, bound):
                 continue
-            read = self._read(place, key)
-            if not isinstance(literal, Negation) or is_last or self._is_cheap(read, place, rows):
-                reads[place] = read
-                bound |= self.variables[place] - self.local[place]
+            read = self._read(position, key)
+            if not isinstance(literal, Negation) or is_last or self._is_cheap(read, position, rows):
+                reads[position] = read
+                bound |= self.variables[position] - self.local[position]
         return self._extended(partial, key, reads, bound)
 
-    def _heavy(self, places: Iterable[int], key: Term | None) -> float:
+    def _heavy(self, positions: Iterable[int], key: Term | None) -> float:
         """Return how many rows of the atoms have heavy values where the key stands, for one task to own."""
         heavy = self.estimates.sizes.heavy
         return max(
             (
                 heavy.get((atom.predicate, at), 0)
-                for atom in (self._atom(place) for place in self.positive if place in places)
+                for atom in (self._atom(position) for position in self.positive if position in positions)
                 for at, term in enumerate(atom.terms)
                 if term == key
             ),
             default=0,
         )
 
-    def _is_ready(self, place: int, bound: frozenset[Variable]) -> bool:
+    def _is_ready(self, position: int, bound: frozenset[Variable]) -> bool:
         """Whether all is bound that a test, an assignment or a negation needs."""
-        literal = self.body[place]
-        made = {literal.variable} if isinstance(literal, Assignment) else self.local[place]
-        return self.variables[place] - made <= bound
+        literal = self.body[position]
+        made = {literal.variable} if isinstance(literal, Assignment) else self.local[position]
+        return self.variables[position] - made <= bound
 
-    def _local(self, place: int) -> frozenset[Variable]:
+    def _local(self, position: int) -> frozenset[Variable]:
         """Return the variables that occur in this negation and nowhere else."""
-        if not isinstance(self.body[place], Negation):
+        if not isinstance(self.body[position], Negation):
             return frozenset()
-        others = self.variables[:place] + self.variables[place + 1 :]
-        return self.variables[place].difference(self.wanted, *others)
+        others = self.variables[:position] + self.variables[position + 1 :]
+        return self.variables[position].difference(self.wanted, *others)
 
-    def _read(self, place: int, key: Term | None) -> StepRead:
-        literal = self.body[place]
+    def _read(self, position: int, key: Term | None) -> StepRead:
+        literal = self.body[position]
         atom = next(literal_atoms(literal), None)
         terms = () if atom is None else atom.terms
         return StepRead(literal, atom, tuple(at for at, term in enumerate(terms) if term == key))
 
-    def _is_cheap(self, read: StepRead, place: int, rows: float) -> bool:
+    def _is_cheap(self, read: StepRead, position: int, rows: float) -> bool:
         """Whether a negated atom holds the key, or is cheaper to copy than the matches to send."""
-        return bool(read.arguments) or spread(self.sizes[place], self.tasks) <= rows
+        return bool(read.arguments) or spread(self.sizes[position], self.tasks) <= rows
 
     def _extended(
         self,
@@ -490,11 +493,11 @@ class _Search:
         """Return the partial plan with a step of these reads, and what it costs."""
         done = partial.done.union(reads)
         needed = self.wanted.union(
-            *(self.variables[place] for place in range(len(self.body)) if place not in done)
+            *(self.variables[position] for position in range(len(self.body)) if position not in done)
         )
         kept = tuple(sorted(bound & needed, key=lambda variable: variable.name))
         rows = self._matches(done).projected(kept)
-        step = JoinStep(key, tuple(reads[place] for place in _in_order(self.body, reads)), kept, rows)
+        step = JoinStep(key, tuple(reads[position] for position in _in_order(self.body, reads)), kept, rows)
         moved = partial.moved
         if key is None:
             moved += sum(self.tasks * self.sizes[at] for at in self.positive if self.sizes[at] > SMALL)
@@ -512,6 +515,6 @@ class _Search:
         )
 
 
-def _in_order(body: tuple[Literal, ...], places: Iterable[int]) -> list[int]:
-    """Return the places with atoms first, so that all they bind is bound before it is tested."""
-    return sorted(places, key=lambda place: (not isinstance(body[place], Atom), place))
+def _in_order(body: tuple[Literal, ...], positions: Iterable[int]) -> list[int]:
+    """Return the positions with those of atoms first, so that all they bind is bound before it is tested."""
+    return sorted(positions, key=lambda position: (not isinstance(body[position], Atom), position))

@@ -26,8 +26,7 @@ from tidelog.logic.types import ANY, Type, type_of
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.localise_plans import Sizes
 
-# ---- Selections: atoms with constants, or that only ask whether there is a fact, get predicates of their
-# own.
+# ---- selections
 #
 # `triple(?p, rdfs:domain, ?c)` becomes `triple [?0, rdfs:domain, ?1](?p, ?c)`, and `~edge(_, _)` becomes
 # `~edge [?_0, ?_1]()`: relations that are small enough to lie at every task where the whole would not be.
@@ -91,9 +90,9 @@ class _Selecting:
         if not self._is_selected(atom, shared):
             return atom
         kept = tuple(dict.fromkeys(each for each in literal_variables(atom) if each in shared))
-        numbered = {variable: Variable(str(place)) for place, variable in enumerate(kept)}
+        numbered = {variable: Variable(str(position)) for position, variable in enumerate(kept)}
         others = dict.fromkeys(each for each in literal_variables(atom) if each not in shared)
-        numbered.update({variable: Variable(f"_{place}") for place, variable in enumerate(others)})
+        numbered.update({variable: Variable(f"_{position}") for position, variable in enumerate(others)})
         pattern = Atom(atom.predicate, tuple(_renamed(term, numbered) for term in atom.terms))
         if pattern not in self.rules:
             name = self._name(pattern)
@@ -122,12 +121,11 @@ def _shared_variables(rule: Rule) -> set[Variable]:
     """Return the variables that stand in more than one literal, the head and aggregates included."""
     literals = Counter(variable for literal in rule.body for variable in set(literal_variables(literal)))
     arguments = {term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable)}
-    asked = arguments.union(rule.group) if rule.aggregations else set(literal_variables(rule.head))
-    return asked | {variable for variable, count in literals.items() if count > 1}
+    needed = arguments.union(rule.group) if rule.aggregations else set(literal_variables(rule.head))
+    return needed | {variable for variable, count in literals.items() if count > 1}
 
 
-# ---- Partial aggregates: each task aggregates those rows of a group that it has, and the group's owner
-# merges.
+# ---- partial aggregates
 #
 # Gray, Chaudhuri, Bosworth, Layman, Reichart, Venkatrao, Pellow, Pirahesh: Data Cube, Data Mining and
 # Knowledge Discovery 1997, section 5, for the aggregates that can be computed so ("distributive").
@@ -140,7 +138,7 @@ def _shared_variables(rule: Rule) -> set[Variable]:
 #     number(?x, #sum(?n, ?task)) :- part(?x, ?task, ?n) .
 #
 # However many rows a group has, one for each task is sent, and no task has to hold all of them. A row may
-# count at one task only: the rule runs at the owner of a variable that tells rows apart, here `?y`.
+# count at one task only: the rule runs at the owner of a variable that divides rows, here `?y`.
 #
 # Invariant: the group's results are those of all its rows.
 
@@ -220,21 +218,20 @@ def _is_integer(rule: Rule, term: Term, inferred: Inferred) -> bool:
     )
 
 
-def tells_apart(rule: Rule, key: Term | None) -> bool:
+def is_divided_by(rule: Rule, key: Term | None) -> bool:
     """Whether each row that is aggregated has one value of this term only, if it may be aggregated once."""
     return isinstance(key, Variable) and all(
         each.function in REPEATABLE or key in each.arguments for each in rule.aggregations
     )
 
 
-def telling_apart(rule: Rule) -> tuple[Variable, ...]:
+def dividing_variables(rule: Rule) -> tuple[Variable, ...]:
     """Return the variables by any of which the rows that are aggregated can be divided."""
     arguments = (term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable))
-    return tuple(term for term in dict.fromkeys(arguments) if tells_apart(rule, term))
+    return tuple(term for term in dict.fromkeys(arguments) if is_divided_by(rule, term))
 
 
-# ---- Heavy keys: a rule that joins on a skewed column becomes two, one for the few values that most rows
-# have.
+# ---- heavy keys
 #
 # DeWitt, Naughton, Schneider, Seshadri: Practical Skew Handling in Parallel Joins, VLDB 1992.
 #
@@ -294,8 +291,8 @@ class _Splitting:
     def rule(self, rule: Rule) -> Iterable[Rule]:
         """Return the rules that do together what the rule does."""
         found = [rule]
-        for atom, place, variable in self._skewed_joins(rule)[:MOST_SPLIT]:
-            found = [part for each in found for part in self._parts(each, atom, place, variable)]
+        for atom, column, variable in self._skewed_joins(rule)[:MOST_SPLIT]:
+            found = [part for each in found for part in self._parts(each, atom, column, variable)]
         return found
 
     def _skewed_joins(self, rule: Rule) -> list[tuple[Atom, int, Variable]]:
@@ -307,23 +304,23 @@ class _Splitting:
             return []
         found: dict[Variable, tuple[Atom, int, Variable]] = {}
         skewed = [
-            (atom, place, term)
+            (atom, position, term)
             for atom in dict.fromkeys(rule.positive)
-            for place, term in enumerate(atom.terms)
-            if self.sizes.heavy.get((atom.predicate, place)) and isinstance(term, Variable)
+            for position, term in enumerate(atom.terms)
+            if self.sizes.heavy.get((atom.predicate, position)) and isinstance(term, Variable)
         ]
         skewed.sort(key=lambda join: -self.sizes.heavy[join[0].predicate, join[1]])
-        for atom, place, term in skewed:
+        for atom, position, term in skewed:
             if any(term in each.terms for each in rule.positive if each != atom):
-                found.setdefault(term, (atom, place, term))
+                found.setdefault(term, (atom, position, term))
         return list(found.values())
 
-    def _parts(self, rule: Rule, atom: Atom, place: int, variable: Variable) -> tuple[Rule, ...]:
+    def _parts(self, rule: Rule, atom: Atom, column: int, variable: Variable) -> tuple[Rule, ...]:
         """Return the rule for the light values of a variable, and that for the heavy ones."""
         if atom not in rule.body:  # it is filtered already
             return (rule,)
-        heavy = self._heavy(atom.predicate, place)
-        is_light = Negation(Atom(heavy, (_column(place),)))
+        heavy = self._heavy(atom.predicate, column)
+        is_light = Negation(Atom(heavy, (_column(column),)))
         light = self._filtered(f"{heavy} light", atom.predicate, is_light)
         lighter = tuple(Atom(light, atom.terms) if each == atom else each for each in rule.body)
         heavier: list[Literal] = [Atom(heavy, (variable,))]
@@ -337,11 +334,11 @@ class _Splitting:
                 heavier.append(each)
         return replace(rule, body=lighter), replace(rule, body=_atoms_first(heavier))
 
-    def _heavy(self, predicate: str, place: int) -> str:
+    def _heavy(self, predicate: str, column: int) -> str:
         """Return the predicate of the heavy values of a column."""
-        name = f"{predicate} {place + 1} heavy"
+        name = f"{predicate} {column + 1} heavy"
         self._define(name, 1)
-        self.heavy[name] = (predicate, place)
+        self.heavy[name] = (predicate, column)
         return name
 
     def _filtered(self, name: str, predicate: str, test: Atom | Negation) -> str:
@@ -361,8 +358,8 @@ class _Splitting:
         self.predicates.setdefault(name, Predicate(name, arity, (None,) * arity, types, name))
 
 
-def _column(place: int) -> Variable:
-    return Variable(f"c{place}")
+def _column(column: int) -> Variable:
+    return Variable(f"c{column}")
 
 
 def _atoms_first(body: Iterable[Literal]) -> tuple[Literal, ...]:

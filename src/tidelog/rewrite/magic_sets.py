@@ -45,7 +45,7 @@ from tidelog.rewrite.auxiliary_relations import Cost, Passing, recognise, unknow
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.renaming import Adorned, AdornedKind, relation_name, renamed_rule, with_predicates
 
-STATED = " stated"  # suffix of a derived predicate's name that denotes its explicit facts
+EXPLICIT_SUFFIX = " stated"  # suffix of a derived predicate's name that denotes its explicit facts
 FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own
 
 
@@ -188,7 +188,7 @@ class _Rewriting:
 
     def rewritten(self) -> Rewritten:
         """Return the gathered rules."""
-        names = {f"{name}{STATED}": name for name in self.source.rules_of}
+        names = {f"{name}{EXPLICIT_SUFFIX}": name for name in self.source.rules_of}
         rules = tuple(with_predicates(rule, names) for rule in self.rules)  # no head is one of explicit facts
         reasons = {name: reason for name, reason in self.in_full.items() if " " not in name}
         return Rewritten(rules, tuple(self.seeds), dict(self.relations), reasons)
@@ -265,7 +265,7 @@ class _Rewriting:
         self.rules[replace(made.rule, head=made.head, body=tuple(body))] = None
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
-        return self.options.cost(Atom(atom.predicate.removesuffix(STATED), atom.terms), bound)
+        return self.options.cost(Atom(atom.predicate.removesuffix(EXPLICIT_SUFFIX), atom.terms), bound)
 
     def _adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
         """The pattern in which an atom requests its predicate."""
@@ -379,7 +379,7 @@ def _equated(literal: Literal) -> tuple[Literal, Variable, Constant] | None:
 def reading_explicit(predicate: str, arity: int) -> Rule:
     """Return the rule that reads the explicit facts of a derived predicate."""
     terms = tuple(Variable(f"x{position}") for position in range(1, arity + 1))
-    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
+    return Rule(Atom(predicate, terms), (Atom(predicate + EXPLICIT_SUFFIX, terms),))
 
 
 def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
@@ -407,7 +407,7 @@ def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
     return blake2b(repr((tuple(body), tuple(kept))).encode(), digest_size=6).hexdigest()
 
 
-# ---- A rewritten program that can be displayed and parsed again.
+# ---- a rewritten program that can be displayed and parsed again
 #
 # Invariant: read back and run, the program gives the answers to the queries.
 

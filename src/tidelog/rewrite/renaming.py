@@ -24,7 +24,7 @@ from tidelog.logic.program import (
     Variable,
 )
 
-# ---- Rules with other names for their variables and predicates.
+# ---- rules with other names for their variables and predicates
 
 Names = Mapping[Variable, Term]
 
@@ -120,7 +120,7 @@ def _term(term: Term, names: Names) -> Term:
     return names.get(term, term) if isinstance(term, Variable) else term
 
 
-# ---- The relations that a rewritten program adds, and their names.
+# ---- relations that a rewritten program adds
 #
 # The names have a space, which no predicate's has; `magic_sets.readable` replaces them by names that can be
 # parsed.
@@ -142,7 +142,7 @@ class Adorned:
     kind: AdornedKind
     predicate: str
     adornment: str
-    key: str = ""  # tells supplementary relations apart
+    key: str = ""  # distinguishes supplementary relations
 
     @property
     def name(self) -> str:

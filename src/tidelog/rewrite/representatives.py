@@ -48,7 +48,7 @@ from tidelog.logic.values import ColumnType, Value
 from tidelog.rewrite.auxiliary_relations import DIGEST_BYTES
 from tidelog.rewrite.renaming import assigned_or_tested, renamed_body
 
-# ---- Rules that make everything equal that shares a key, such as those of functional properties.
+# ---- rules that make equal what shares a key
 #
 # `?x = ?y :- passport(?x, ?n), passport(?y, ?n)` finds n² equalities among n holders of one passport; n - 1
 # would do. Its body consists of two halves that differ in names only, and of what they share. One half gives
@@ -127,7 +127,7 @@ def _renamed(atom: Atom, other: Atom, names: dict[Term, Term]) -> dict[Term, Ter
     return found
 
 
-# ---- Stored relations.
+# ---- stored relations
 
 ALIAS = "= alias"  # (member, representative) of constants that do not represent themselves
 MARK = " ≈"  # a name with a space is no predicate's
@@ -173,7 +173,7 @@ def _predicate(name: str, arity: int) -> Predicate:
     return Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
 
 
-# ---- which rules equality depends on
+# ---- rules that equality depends on
 
 
 def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:

@@ -19,7 +19,7 @@ from tidelog.show.chart_lanes import Axis, Chart, End, Lane, LaneSpan, RelationL
 from tidelog.show.picture_formats import document
 from tidelog.temporal.timed_relation import PeriodicRelation, TimedRelation
 
-# ---- Charts as self-contained SVG: no network, no scripts, light and dark.
+# ---- charts as self-contained SVG
 #
 # Few lanes have room for a label each, and circles at their ends: filled if the bound is included. Many
 # lanes are as thin as can be distinguished: their labels are thinned, or name groups, and bars fade before
@@ -234,8 +234,8 @@ def _section(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[
         yield from _group_labels(section, layout, y)
     else:
         yield from _thinned_labels(section, layout, y)
-    for place, lane in enumerate(section.lanes):
-        yield from _lane(lane, layout, y + (place + 0.5) * layout.pitch)
+    for position, lane in enumerate(section.lanes):
+        yield from _lane(lane, layout, y + (position + 0.5) * layout.pitch)
     rest = f"… {section.left_out:,} more" if section.left_out else ""
     if rest or not section.lanes:
         bottom = y + len(section.lanes) * layout.pitch
@@ -251,14 +251,18 @@ def _groups(section: RelationLanes) -> list[tuple[int, int]]:
     """The first lane of each group, and that behind its last one."""
     lanes = section.lanes
     starts = [
-        place for place in range(len(lanes)) if not place or lanes[place].group != lanes[place - 1].group
+        position
+        for position in range(len(lanes))
+        if not position or lanes[position].group != lanes[position - 1].group
     ]
     return list(zip(starts, [*starts[1:], len(lanes)], strict=True))
 
 
 def _stripes(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
     """A ground for every other lane, or group of lanes, that leads the eye from the label to the right."""
-    stretches = [(place, place + 1) for place in range(len(section.lanes))] if layout.is_roomy else []
+    stretches = (
+        [(position, position + 1) for position in range(len(section.lanes))] if layout.is_roomy else []
+    )
     if not layout.is_roomy and _has_groups(section):
         stretches = _groups(section)
     for start, stop in stretches[::2]:
@@ -267,9 +271,9 @@ def _stripes(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[
 
 
 def _labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
-    for place, lane in enumerate(section.lanes):
+    for position, lane in enumerate(section.lanes):
         label = shortened(lane.label, _MOST_LABEL)
-        yield _right(layout.left - 10, y + (place + 0.5) * layout.pitch + 4, label)
+        yield _right(layout.left - 10, y + (position + 0.5) * layout.pitch + 4, label)
 
 
 def _group_labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
@@ -286,9 +290,9 @@ def _group_labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iter
 def _thinned_labels(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
     """As many labels as there is room for, each with a line to its lane."""
     step = -(-_ROOMY // layout.pitch)
-    for place in range(0, len(section.lanes), int(step)):
-        middle = y + (place + 0.5) * layout.pitch
-        label = shortened(section.lanes[place].label, _MOST_LABEL)
+    for position in range(0, len(section.lanes), int(step)):
+        middle = y + (position + 0.5) * layout.pitch
+        label = shortened(section.lanes[position].label, _MOST_LABEL)
         yield _right(layout.left - 10, middle + 3.5, label, "tide-thin")
         yield f'<path class="tide-grid" d="M{layout.left - 7:.1f} {middle:g}H{layout.left:.1f}"/>'
 
@@ -354,7 +358,7 @@ def _middle(x: float, y: float, text: str, name: str) -> str:
     return f'<text class="{name}" x="{x:.1f}" y="{y:g}" text-anchor="middle">{escape(text)}</text>'
 
 
-# ---- Charts as lines of text: `[━━━)` as intervals are written, `◀` and `▶` where they never end.
+# ---- charts as lines of text
 
 _LEFT = {End.CLOSED: "[", End.OPEN: "(", End.INFINITE: "◀", End.CUT: "‹"}
 _RIGHT = {End.CLOSED: "]", End.OPEN: ")", End.INFINITE: "▶", End.CUT: "›"}
@@ -397,7 +401,7 @@ def _ruler(axis: Axis, columns: int) -> Iterator[str]:
     for texts in ([tick.date for tick in ticks], [tick.text for tick in ticks]):
         if any(texts):
             yield _text_labels(zip(at, texts, strict=True), columns)
-    yield "".join("┬" if place in at else "─" for place in range(columns))
+    yield "".join("┬" if position in at else "─" for position in range(columns))
 
 
 def _text_labels(labels: Iterable[tuple[int, str]], columns: int) -> str:
@@ -438,7 +442,7 @@ def _draw(span: LaneSpan, cells: list[str]) -> None:
     cells[left : right + 1] = marks
 
 
-# ---- Drawings: charts of relations in every output format.
+# ---- drawings
 
 Time = int | Fraction | Decimal | datetime | date | str
 FORMS = (".svg", ".html")
@@ -523,7 +527,7 @@ class Drawing:
 
 
 def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> TimedRelation:
-    """The relation, what repeats as often as it is seen; raises ProgramError if it has no times."""
+    """Return the relation, what repeats as often as it is seen; raise ProgramError if it has no times."""
     if isinstance(relation, PeriodicRelation):
         return relation.unrolled(start, end)
     if not isinstance(relation, TimedRelation):
@@ -534,7 +538,7 @@ def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> 
 
 
 def _point(time: Time) -> Fraction:
-    """The time point that a number, a dateTime or a text is; raises ProgramError."""
+    """Return the time point that a number, a dateTime or a text is; raise ProgramError."""
     if isinstance(time, int | Fraction | Decimal):
         return Fraction(time)
     try:

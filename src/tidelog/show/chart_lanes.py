@@ -20,7 +20,7 @@ from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Integers, Timeline
 from tidelog.temporal.timed_relation import TimedRelation
 
-# ---- The axis of a chart: the window of time that is shown, and ticks at round numbers and calendar units.
+# ---- axis of a chart
 
 _DAY = 86_400
 _MINUTES = (1, 2, 5, 10, 15, 30)
@@ -202,7 +202,7 @@ def _with_apart_dates(ticks: Sequence[Tick], axis: Axis, characters: int) -> lis
     return kept[::-1]
 
 
-# ---- Charts as data: a lane for each fact, with the spans of time at which it holds. Drawn by others.
+# ---- charts as data
 
 MARGIN, MARGIN_OF_INFINITY = Fraction(3, 100), Fraction(8, 100)  # of the window, beyond all bounds
 _ALONE = {False: Fraction(1), True: Fraction(60)}  # around a single point: a unit, or a minute

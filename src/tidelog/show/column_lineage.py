@@ -191,8 +191,8 @@ class _Found:
         for name in inputs:
             self.tables[name] = frozenset({name})
             predicate = program.predicates.get(name)
-            for place in range(predicate.arity if predicate else 0):
-                self.columns[name, place] = frozenset({((name, place), How.IDENTITY)})
+            for position in range(predicate.arity if predicate else 0):
+                self.columns[name, position] = frozenset({((name, position), How.IDENTITY)})
         unknown: dict[str, Columns] = {
             name: (ANY,) * program.predicates[name].arity
             for name in inputs.difference(transfer.predicate for transfer in program.imports)
@@ -221,11 +221,11 @@ class _Found:
         tables = self.tables.get(name, frozenset()).union(*(self.tables.get(one, ()) for one in rule.reads))
         is_new = rows != self.rows.get(name) or tables != self.tables.get(name)
         self.rows[name], self.tables[name] = rows, tables
-        for place, term in enumerate(rule.head.terms):
-            before = self.columns.get((name, place), _NONE)
+        for position, term in enumerate(rule.head.terms):
+            before = self.columns.get((name, position), _NONE)
             after = before | (rule.origins(term) if isinstance(term, Variable) else _NONE)
             is_new |= after != before
-            self.columns[name, place] = after
+            self.columns[name, position] = after
         return is_new
 
     def lineage(self) -> Lineage:
@@ -233,8 +233,8 @@ class _Found:
         equal = self._of_equality()
         columns: dict[PredicateColumn, tuple[ColumnOrigin, ...]] = {}
         for predicate in self.program.predicates.values():
-            for place, name in enumerate(predicate.names):
-                own = self.columns.get((predicate.name, place), _NONE)
+            for position, name in enumerate(predicate.names):
+                own = self.columns.get((predicate.name, position), _NONE)
                 origins = own | self.rows.get(predicate.name, _NONE) | equal
                 columns[PredicateColumn(predicate.name, name)] = tuple(sorted(self._named(origins)))
         both = self.tables.get(EQUAL, frozenset())
@@ -267,9 +267,9 @@ class _RuleLineage:
             if isinstance(literal, Assignment):
                 self.assigned[literal.variable] = literal.expression
             for atom in _positive(literal):
-                for place, term in enumerate(atom.terms):
+                for position, term in enumerate(atom.terms):
                     if isinstance(term, Variable):
-                        self.places.setdefault(term, []).append((atom.predicate, place))
+                        self.places.setdefault(term, []).append((atom.predicate, position))
         self.uses = Counter(variable for literal in rule.body for variable in literal_variables(literal))
         self.reads = rule.read
 
@@ -334,8 +334,8 @@ class _RuleLineage:
         """Return the columns of an atom that are compared with something."""
         found = _NONE
         within = Counter(atom.terms)
-        for place, term in enumerate(atom.terms):
-            column = self.found.columns.get((atom.predicate, place), _NONE)
+        for position, term in enumerate(atom.terms):
+            column = self.found.columns.get((atom.predicate, position), _NONE)
             if isinstance(term, Constant):
                 found |= _as(How.FILTER, column)
             elif self.uses[term] > within[term] and self._is_joined(term, atom):
@@ -368,8 +368,8 @@ class _RuleLineage:
         """
         found = _NONE
         for atom in atoms_of(metric):
-            for place, term in enumerate(atom.terms):
-                column = self.found.columns.get((atom.predicate, place), _NONE)
+            for position, term in enumerate(atom.terms):
+                column = self.found.columns.get((atom.predicate, position), _NONE)
                 found |= _as(How.FILTER if isinstance(term, Constant) else How.WINDOW, column)
                 if isinstance(term, Variable) and self._is_joined(term, atom):
                     found |= _as(How.JOIN, column) | self._tested(How.JOIN, [term])
@@ -378,7 +378,7 @@ class _RuleLineage:
     def _tested(self, how: How, variables: Iterable[Variable]) -> _Origins:
         return _as(how, self._of_all(variables))
 
-    # ---- what always has a value
+    # ---- columns that always have a value
 
     def _is_total(self, expression: Expression) -> bool:
         return not isinstance(expression, Apply) or self._is_exact(expression)

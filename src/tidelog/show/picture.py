@@ -25,7 +25,7 @@ from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Named, Writing, unnamed
 from tidelog.rewrite.auxiliary_relations import recognise
 
-# ---- Plans as trees: which operator reads which part of which relation, by which index.
+# ---- plans as trees
 
 Bound = frozenset[Variable]
 
@@ -81,7 +81,7 @@ def show_strata(
     """
     numbers = {id(rule): number for number, rule in enumerate(rules)}
     shown = []
-    for place, stratum in enumerate(strata, 1):
+    for position, stratum in enumerate(strata, 1):
         planned = tuple(
             ShownRule(
                 numbers[id(rule)] + 1,
@@ -96,7 +96,7 @@ def show_strata(
         names = tuple(map(writing.predicate, stratum.predicates))
         module = recognise(stratum) if modules and timed.isdisjoint(stratum.predicates) else None
         kind = "" if module is None else module.kind.value
-        shown.append(ShownStratum(place, names, stratum.recursive, planned, kind))
+        shown.append(ShownStratum(position, names, stratum.recursive, planned, kind))
     return tuple(shown)
 
 
@@ -111,10 +111,10 @@ def _plans(
         return
     yield "all facts", show_plan(full_plan(rule, number, statistics), writing, statistics)
     recursive = stratum.predicates if stratum.recursive else ()
-    own = [place for place, atom in enumerate(rule.positive, 1) if atom.predicate in recursive]
-    for place, plan in zip(own, delta_plans(rule, number, recursive, statistics), strict=True):
+    own = [position for position, atom in enumerate(rule.positive, 1) if atom.predicate in recursive]
+    for position, plan in zip(own, delta_plans(rule, number, recursive, statistics), strict=True):
         assert isinstance(plan.pivot, Scan)
-        which = f", atom {place}" if len(own) > 1 else ""
+        which = f", atom {position}" if len(own) > 1 else ""
         purpose = f"new facts of {writing.predicate(plan.pivot.relation)}{which}"
         yield purpose, show_plan(plan, writing, statistics)
 
@@ -237,8 +237,8 @@ def tree_lines(tree: Tree) -> Iterator[str]:
     └─ scan q(?x)
     """
     yield _line(tree)
-    for place, below in enumerate(tree.inputs, 1):
-        is_last = place == len(tree.inputs)
+    for position, below in enumerate(tree.inputs, 1):
+        is_last = position == len(tree.inputs)
         for number, line in enumerate(tree_lines(below)):
             lead = "   " if is_last else "│  "
             yield (("└─ " if is_last else "├─ ") if number == 0 else lead) + line
@@ -268,7 +268,7 @@ def stratum_title(stratum: ShownStratum, count: int) -> str:
     return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"
 
 
-# ---- Pictures as data: boxes, arrows and the sections they are in. `picture_formats` turns them into text.
+# ---- pictures as data
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +375,7 @@ def dependencies(strata: Sequence[Stratum], writing: Writing) -> PictureGraph:
     """The predicates, and which of them are derived from which."""
     boxes: dict[str, Box] = {}
     arrows: dict[Arrow, None] = {}
-    stratum_of = {name: place for place, stratum in enumerate(strata, 1) for name in stratum.predicates}
+    stratum_of = {name: position for position, stratum in enumerate(strata, 1) for name in stratum.predicates}
     for stratum in strata:
         for rule in stratum.rules:
             for name in _names(rule):

@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.show.picture import Arrow, Box, Figure, Picture, PictureEntry, PictureGraph, PictureSection
 from tidelog.syntax.printer import PLAIN, highlight
 
-# ---- The positions of the boxes and arrows of a graph, in layers from top to bottom.
+# ---- positions of the boxes and arrows of a graph
 #
 # Sugiyama, Tagawa, Toda: Methods for Visual Understanding of Hierarchical System Structures, IEEE
 # Transactions on Systems, Man, and Cybernetics 1981: arrows that close cycles are reversed, boxes get
@@ -292,7 +292,7 @@ def _longest_paths(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]
     return layer
 
 
-# ---- Pictures as text for Graphviz and Mermaid.
+# ---- pictures as text for Graphviz and Mermaid
 
 _SHAPES: Final = {"given": "box", "derived": "box", "recursive": "box", "rule": "ellipse"}
 _COLOURS: Final = {
@@ -415,7 +415,7 @@ def _caption(title: str, figure: Figure) -> str:
     return f"{title} ({figure.caption})" if figure.caption else title
 
 
-# ---- Pictures as a self-contained page of HTML: no network, no scripts, light and dark.
+# ---- pictures as a self-contained page of HTML
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 # Widths of a character of the style sheet's fonts, in pixels; monospaced fonts have 0.6 of their size.
@@ -427,7 +427,7 @@ _TIP: Final = 5.0
 
 def html_text(picture: Picture) -> str:
     """The picture as a page."""
-    sections = "".join(_section(section, place) for place, section in enumerate(picture.sections, 1))
+    sections = "".join(_section(section, position) for position, section in enumerate(picture.sections, 1))
     head = f"{_legend(picture)}{_navigation(picture)}"
     return document(picture.title, picture.summary, sections, head)
 
@@ -460,8 +460,8 @@ def _navigation(picture: Picture) -> str:
     if len(picture.sections) < 4:
         return ""
     links = (
-        f'<a href="#part-{place}">{escape(", ".join(section.names) or section.title)}</a>'
-        for place, section in enumerate(picture.sections, 1)
+        f'<a href="#part-{position}">{escape(", ".join(section.names) or section.title)}</a>'
+        for position, section in enumerate(picture.sections, 1)
     )
     return f"<nav>{''.join(links)}</nav>\n"
 

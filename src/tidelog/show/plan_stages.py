@@ -138,12 +138,12 @@ def _predicate_lines(program: Program) -> Iterator[str]:
     derived: dict[str, list[str]] = {}
     for number, rule in enumerate(program.rules, 1):
         derived.setdefault(rule.head.predicate, []).append(str(number))
-    stated = {fact.predicate for fact in program.facts}
+    with_facts = {fact.predicate for fact in program.facts}
     imported = {transfer.predicate for transfer in program.imports}
     width = max((len(_signature(item)) for item in program.predicates.values()), default=0)
     for predicate in program.predicates.values():
         sources = [
-            *(["stated"] if predicate.name in stated else []),
+            *(["stated"] if predicate.name in with_facts else []),
             *(["imported"] if predicate.name in imported else []),
             *([_rules(derived[predicate.name])] if predicate.name in derived else []),
         ]
@@ -187,9 +187,9 @@ def stratified(program: Program, name: str) -> Stage:
     numbers = {id(rule): number for number, rule in enumerate(program.rules, 1)}
     lines: list[str] = []
     sections = []
-    for place, stratum in enumerate(layers, 1):
+    for position, stratum in enumerate(layers, 1):
         names = tuple(map(writing.predicate, stratum.predicates))
-        shown = ShownStratum(place, names, stratum.recursive, ())
+        shown = ShownStratum(position, names, stratum.recursive, ())
         lines += ["", stratum_title(shown, len(layers))] if lines else [stratum_title(shown, len(layers))]
         lines += [f"  {line}" for line in _dependency_lines(stratum, writing)]
         lines += [f"  rule {numbers[id(rule)]}  {writing.rule(rule)}" for rule in stratum.rules]
@@ -197,7 +197,7 @@ def stratified(program: Program, name: str) -> Stage:
             PictureEntry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules
         )
         sections.append(
-            PictureSection(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries)
+            PictureSection(f"Stratum {position}", names, "recursive" if stratum.recursive else "", entries)
         )
     whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
     picture = Picture(f"{name}: strata", _summary(program), (whole, *sections))

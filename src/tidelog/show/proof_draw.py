@@ -19,8 +19,8 @@ _OPEN: Final = 3  # levels of a page that are open from the beginning
 
 def text_lines(proofs: Sequence[ProofNode], words: Words, depth: int | None = None) -> Iterator[str]:
     """The lines of proofs, an empty one between two; a step that was shown before is not shown again."""
-    for place, proof in enumerate(proofs):
-        if place:
+    for position, proof in enumerate(proofs):
+        if position:
             yield ""
         yield from _tree_lines(proof, words, depth)
 
@@ -62,11 +62,11 @@ def _below(node: ProofNode, depth: int | None, level: int) -> list[ProofNode | s
 def records(proofs: Sequence[ProofNode], words: Words) -> dict[str, object]:
     """The nodes as a list, in which proofs and children are places."""
     nodes = list(walk(proofs))
-    places = {id(node): place for place, node in enumerate(nodes)}
+    positions = {id(node): position for position, node in enumerate(nodes)}
     return {
-        "proofs": [places[id(proof)] for proof in proofs],
+        "proofs": [positions[id(proof)] for proof in proofs],
         "nodes": [
-            _record(node, words) | {"children": [places[id(child)] for child in node.children]}
+            _record(node, words) | {"children": [positions[id(child)] for child in node.children]}
             for node in nodes
         ],
     }

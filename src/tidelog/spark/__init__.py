@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs pyspark when it is first asked for."""
+    """Import what needs pyspark when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"tidelog.spark.{_MODULES.get(name, 'derivation')}"), name)

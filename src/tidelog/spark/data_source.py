@@ -71,7 +71,7 @@ class TidelogSource(datasource.DataSource):
         return NAME
 
     def schema(self) -> spark_types.StructType:
-        """Return the columns of the predicate that is asked for."""
+        """Return the columns of the requested predicate."""
         with errors_as_text():
             return ReadOptions.of(self.options).schema()
 
@@ -170,7 +170,7 @@ class ReadOptions:
         return Published(self.path, storage=self.storage)
 
     def table(self, published: Published, version: PublishedVersion) -> str:
-        """Return the name of the table that is asked for."""
+        """Return the name of the requested table."""
         if self.predicate is None:
             raise _no_predicate(version.tables)
         return self.predicate
@@ -185,7 +185,7 @@ class ReadOptions:
         version = published.version(self.version if self.ending is None else self.ending)
         table = self.table(published, version)
         if table not in version.tables:
-            published.files(table, version)  # which says that it is not there
+            published.files(table, version)  # which says that it does not exist
         whole = spark_types.StructType.fromJson(
             json.loads(published_schemas.to_json(version.tables[table].schema))
         )
@@ -391,7 +391,7 @@ def _file_rows(
 
 
 def stored(options: ReadOptions) -> tuple[StoredReasoner, OutputSchema]:
-    """Return a store that is opened to read, and the columns of the predicate that is asked for."""
+    """Return a store that is opened to read, and the columns of the requested predicate."""
     # Spark imports this module in many processes, and few of them read a store.
     from tidelog.logic.type_inference import infer
     from tidelog.reasoner.storing import open_store
@@ -432,7 +432,7 @@ def stored_rows(options: ReadOptions) -> Iterator[pa.RecordBatch]:
 class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the changes of a table: an offset is the number of the last version that was read.
 
-    Without `startingVersion` all rows of the version that is there come first, as insertions.
+    Without `startingVersion` all rows of the current version come first, as insertions.
     """
 
     options: ReadOptions

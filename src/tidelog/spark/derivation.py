@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import StructType
 
@@ -37,7 +37,7 @@ from tidelog.reasoner.explaining import MOST_ANSWERS
 from tidelog.rewrite.delete_rederive import MaintenanceProgram, NotMaintainable, afterwards, maintenance
 from tidelog.spark.frames import SPECIAL, Derived, quoted
 from tidelog.spark.schemas import NullSettings, share_columns
-from tidelog.spark.shipping import telling
+from tidelog.spark.shipping import translated_errors
 from tidelog.spark.stages import (
     ANSWERS,
     STRING,
@@ -70,9 +70,9 @@ FAITHFUL: Final = frozenset(
 )
 
 
-# What applying a change costs beside what it reads, as measured: see docs/decisions/0066.
+# What applying a change costs in addition to what it reads, as measured: see docs/decisions/0066.
 COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
-FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of its share in what is derived
+FOLLOWED: Final = 50  # facts read for each one deleted, as a multiple of its share in what is derived
 # Frames by predicate, or one for several predicates; `check` takes schemas, too.
 Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
 
@@ -97,8 +97,8 @@ def derive(
     """Return the frames that a program derives from others, by predicate. Nothing runs yet.
 
     Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
-    columns `start` and `end`, or `interval`, beside them say when a fact holds. One frame may hold the rows
-    of several predicates, `{("flight", "train"): connections}`: its column `predicate` tells them apart, and
+    columns `start` and `end`, or `interval`, next to them say when a fact holds. One frame may hold the rows
+    of several predicates, `{("flight", "train"): connections}`: its column `predicate` separates them, and
     it is read once.
     `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
     `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
@@ -181,7 +181,7 @@ def explain(
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = FactExplanation(fact, options, shared.of["explanation"][0])
     found = bound.rows(ask, frames, shared, OnError.FAIL, needed_for(query, bound.program))
-    with telling():
+    with translated_errors():
         (row,) = Derived(lambda: found, {}, shared).only("explanation", ["form"]).collect()
     return explanation_of(json.loads(row.form), bound.program)
 

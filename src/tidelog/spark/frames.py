@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.storagelevel import StorageLevel
@@ -40,7 +40,7 @@ from tidelog.spark.schemas import (
     share_columns,
 )
 from tidelog.spark.session import scratch_folder
-from tidelog.spark.shipping import Shipped, ship, telling
+from tidelog.spark.shipping import Shipped, ship, translated_errors
 from tidelog.spark.worker import (
     COLUMNS,
     COUNTS,
@@ -276,7 +276,7 @@ class Derived(Mapping[str, DataFrame]):
             layout = {name: tuple(each.values()) for name, each in self.layout.items()}
             rows = self._facts(self._rows, self._derived, with_passing=False)
             files = rows.mapInArrow(Shipped(WriteRows(target, TAG, layout)), FILES_SCHEMA)
-        with telling():
+        with translated_errors():
             return [(row.predicate, row.file, row.rows) for row in files.collect()]
 
     def _is_one_of(self, names: Sequence[str]) -> Any:
@@ -351,7 +351,7 @@ class Observed:
         self._nulls = list(nulls)
 
     def of_tasks(self, rows: DataFrame, shared: SharedColumns) -> DataFrame:
-        """Return rows among which each task has one that tells what it has counted."""
+        """Return rows among which each task has one with what it has counted."""
         told = F.when(F.col(TAG) == COUNTS, F.col(quoted(shared.of[COUNTS][0])))
         return rows.observe(self._observation, F.collect_list(told).alias(COUNTS))
 
@@ -401,7 +401,7 @@ def filled(columns: Mapping[str, str], types: Mapping[str, spark_types.DataType]
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of several frames, by a plan that is low: Spark looks at all of it with each step."""
+    """Return the rows of several frames, by a plan that is low: Spark traverses all of it with each step."""
     if len(frames) == 1:
         return frames[0]
     middle = len(frames) // 2
@@ -471,10 +471,10 @@ class Saving:
         """Write, and return how many rows there are of each predicate."""
         commit = CommitFiles(self.target, self.is_overwriting)
         try:
-            with telling():
+            with translated_errors():
                 rows = files.repartition(1).mapInArrow(Shipped(commit), FILES_SCHEMA).collect()
         except BaseException:
-            with telling():
+            with translated_errors():
                 one = files.sparkSession.range(1)
                 one.repartition(1).mapInArrow(Shipped(AbortFiles(self.target)), FILES_SCHEMA).collect()
             raise
@@ -559,7 +559,7 @@ def _folder(path: str) -> Path:
 
 
 def fetch_few(frame: DataFrame, most: int) -> Any | None:
-    """Return the rows of a frame, at once; None if there are more than so many."""
+    """Return the rows of a frame, at once; None if there are more than a limit."""
     table = frame.limit(most + 1).toArrow()
     return table if table.num_rows <= most else None
 
@@ -615,5 +615,5 @@ def write_rows(frame: DataFrame, target: FileTarget) -> dict[str, int]:
     columns = tuple(str(place) for place, _ in enumerate(frame.columns))
     rows = frame.toDF(*columns).withColumn(TAG, F.lit(ROWS))
     files = rows.mapInArrow(Shipped(WriteRows(target, TAG, {ROWS: columns})), FILES_SCHEMA)
-    with telling():
+    with translated_errors():
         return {each.file: each.rows for each in files.collect()}

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data import decode
@@ -250,7 +250,7 @@ class Joins:
         return frame.mapInArrow(task, output.schema)
 
     def add(self, name: str, frame: DataFrame) -> None:
-        """Add given facts, which may repeat those that are there."""
+        """Add given facts, which may repeat existing ones."""
         known = self.frames.get(name)
         self.frames[name] = frame.distinct() if known is None else known.union(frame).distinct()
 
@@ -447,7 +447,7 @@ class _RuleBody:
 
 
 def _copying(columns: int) -> Program:
-    """Return the program whose `rows after` are the `rows before`, of so many columns."""
+    """Return the program whose `rows after` are the `rows before`, with this number of columns."""
     terms = tuple(Variable(f"x{place}") for place in range(columns))
     return _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
 

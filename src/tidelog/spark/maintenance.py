@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.dictionary import Dictionary
@@ -104,7 +104,7 @@ def maintain(
 ) -> Maintained:
     """Return what maintains the derived facts of a program in a store; a function for `foreachBatch`, too.
 
-    Without a program it is that of the store, which is there.
+    Without a program it is that of the store, which must exist.
     `inputs` are the schemas of predicates that the program does not declare. Batches of a stream are rows of
     one `predicate`, or of several `predicates`, each with a function that selects its rows of a batch. The
     column `op` says of a row that it comes (`+`, `insert`, `update_postimage`) or goes (`-`, `delete`,
@@ -168,8 +168,8 @@ def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
         message = f"the two versions of the table differ in the columns {listed(different)}"
         raise ProgramError(Diagnostic(codes.NOT_COMPARABLE, message, help="select the same columns of both"))
     current = current.select(*map(quoted, columns))
-    came = current.subtract(previous).withColumn(CHANGE_TYPE, F.lit(INSERT))
-    return came.unionAll(previous.subtract(current).withColumn(CHANGE_TYPE, F.lit(DELETE)))
+    inserted = current.subtract(previous).withColumn(CHANGE_TYPE, F.lit(INSERT))
+    return inserted.unionAll(previous.subtract(current).withColumn(CHANGE_TYPE, F.lit(DELETE)))
 
 
 @dataclass(frozen=True)
@@ -462,9 +462,9 @@ class Maintained:
             F.col(column).try_cast(to).alias(key) for column, to, key in zip(columns, of, keys, strict=True)
         ]
         rows = frame.select(*columns, *casts)
-        came = rows.join(held, keys, "left_anti").select(*columns).distinct()
-        went = held.join(rows.select(*keys), keys, "left_anti")
-        return [_Source(replace(shape, inserts=True), came), _Source(shape, went)], others
+        inserted = rows.join(held, keys, "left_anti").select(*columns).distinct()
+        deleted = held.join(rows.select(*keys), keys, "left_anti")
+        return [_Source(replace(shape, inserts=True), inserted), _Source(shape, deleted)], others
 
     @property
     def reasoner(self) -> StoredReasoner:
@@ -574,7 +574,7 @@ def _timed(message: str, span: Span | None = None) -> ProgramError:
 
 
 def _stream_of(frame: DataFrame) -> str:
-    """Return which stream a batch is of, where Spark tells; Connect does not."""
+    """Return which stream a batch is of, where Spark reports it; Connect does not."""
     context = getattr(frame.sparkSession, "sparkContext", None)
     return "" if context is None else str(context.getLocalProperty(QUERY) or "")
 

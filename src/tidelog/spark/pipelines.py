@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pyspark import pipelines as declarative
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.errors import Diagnostic, ProgramError, codes
@@ -109,7 +109,7 @@ def _declared(program: Program, inputs: Mapping[str, Source]) -> dict[str, spark
     for name in inputs:
         predicate = program.find(name)
         if predicate is None:
-            found[name] = spark_types.StructType()  # which is told with all other faults of inputs
+            found[name] = spark_types.StructType()  # which is reported with all other faults of inputs
             continue
         faults += _undeclared(predicate)
         types = map(spark_type, inferred.schema(predicate))

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.types import is_decimal, is_struct
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.arrow import fields_of
@@ -516,8 +516,8 @@ def passes_through(program: Program, each: InputSchema, output: OutputSchema) ->
     """Whether the rows of an input are those of the output: no rule, fact or conversion has a say in them."""
     name = each.predicate.name
     read = {name for rule in program.rules for name in rule.read}
-    stated = {fact.predicate for fact in program.facts}
-    if name in program.derived | read | stated | program.timed or has_equality(program.predicates):
+    explicit = {fact.predicate for fact in program.facts}
+    if name in program.derived | read | explicit | program.timed or has_equality(program.predicates):
         return False
     if Nulls.VALUE in each.nulls:
         return False  # Spark has no such value

@@ -149,7 +149,7 @@ OTHER_SESSION: Final = "E626"
 NOT_STARTED: Final = "E627"
 _HERE: Final = re.compile(r"local\b|spark://(?:127\.[\d.]+|localhost|\[::1\])[:,]")
 _GIGABYTE: Final = 1 << 30
-# Failed tasks come back as exceptions, with their reasons: they need not be told twice. The level of the
+# Failed tasks come back as exceptions, with their reasons: they need not be reported twice. The level of the
 # gateway's logger becomes that of all, with a notice if it is another one.
 _LOGGING: Final = """\
 rootLogger.level = error
@@ -332,7 +332,7 @@ def _environment(is_here: bool, submitted: bool) -> Iterator[None]:
 
 
 def load_pyspark() -> type[SparkSession]:
-    """The class of sessions; raises `TidelogError` if pyspark is not installed."""
+    """Return the class of sessions; raise `TidelogError` if pyspark is not installed."""
     # Arrow, not pandas, is at our border.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:

@@ -44,7 +44,7 @@ _ONE: Final = re.compile(
 
 
 @contextmanager
-def telling() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield
@@ -60,10 +60,10 @@ def telling() -> Iterator[None]:
 def error_of(error: Exception) -> TidelogError:
     """Return the error of tidelog that Spark raises an exception for.
 
-    >>> text = "[X] DataError: error[E504]: bad\\n  --> p\\n  help: mend it SQLSTATE: P0001"
-    >>> told = error_of(RuntimeError(text))
-    >>> type(told).__name__, told.diagnostics[0].place, told.diagnostics[0].help
-    ('DataError', 'p', 'mend it')
+    >>> text = "[X] DataError: error[E504]: bad\\n  --> p\\n  help: fix it SQLSTATE: P0001"
+    >>> error = error_of(RuntimeError(text))
+    >>> type(error).__name__, error.diagnostics[0].place, error.diagnostics[0].help
+    ('DataError', 'p', 'fix it')
     """
     other = _PYTHON.search(str(error))
     if other is not None:
@@ -78,7 +78,7 @@ def error_of(error: Exception) -> TidelogError:
 
 
 def _reason(text: str) -> str:
-    """Return why Java failed: what a task raised, else the last cause if some are told, else the first line.
+    """Return why Java failed: what a task raised, else the last cause if some are named, else the first line.
 
     >>> _reason("x failed\\n\\tat A.b(C)\\nCaused by: java.io.IOException: no file\\nf.csv\\n\\tat D.e(F)\\n")
     'no file f.csv'
@@ -231,7 +231,7 @@ def _members() -> Iterator[tuple[str, bytes]]:
 
 
 class Shipped:
-    """A task on its way to a worker, where it is checked that all is there that the task needs.
+    """A task on its way to a worker, where it is checked that everything exists that the task needs.
 
     Pickled, it is a function that needs nothing but Python, and the bytes that this opens.
     """
@@ -296,7 +296,7 @@ def _opener() -> Callable[[bytes, str, str, bytes], Any]:
                         "install that there, or let PYSPARK_PYTHON name a Python that has it",
                     )
         if archive and "tidelog" not in sys.modules:
-            with tempfile.TemporaryDirectory() as folder:  # the archive unpacks itself elsewhere
+            with tempfile.TemporaryDirectory() as folder:  # the archive unpacks itself in another process
                 path = Path(folder, "tidelog.zip")
                 path.write_bytes(archive)
                 sys.path.insert(0, str(path))

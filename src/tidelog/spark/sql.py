@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn
@@ -49,14 +49,14 @@ def register(session: SparkSession, name: str = NAME) -> None:
     """
     ship(session, scratch_folder())
     limit = limit_of(session, EMPTY, 1)
-    limit = MemoryLimit(limit.size, limit.told, undivided=UNDIVIDED)
+    limit = MemoryLimit(limit.size, limit.source, undivided=UNDIVIDED)
     function: Any = F.udtf(_function(limit))
     session.udtf.register(name, function)
 
 
 @dataclass
 class AnalysedCall(AnalyzeResult):
-    """What Spark is told of a call, and what its task does."""
+    """What Spark knows of a call, and what its task does."""
 
     evaluate: Callable[[list[Any]], Iterator[tuple[Any, ...]]] | None = None
 
@@ -66,7 +66,7 @@ def _function(limit: MemoryLimit) -> type:
 
     It is a class that is pickled whole: processes of Spark may have no tidelog, and say so.
     """
-    analyse = Shipped(partial(_analysed_or_told, limit))
+    analyse = Shipped(partial(_analysed_or_error, limit))
 
     class Tidelog:
         def __init__(self, found: Any) -> None:
@@ -105,7 +105,7 @@ def analysed(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeAr
     return AnalysedCall(schema, withSinglePartition=True, select=columns, evaluate=call.evaluation(limit))
 
 
-def _analysed_or_told(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
+def _analysed_or_error(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
     """Return what is known of a call, or the text of what is wrong with it."""
     try:
         return analysed(limit, *arguments, **named)
@@ -151,7 +151,7 @@ def _tables(
 
 @dataclass(frozen=True)
 class _Call:
-    """A program, its inputs, all of one table, and the output that is asked for."""
+    """A program, its inputs, all of one table, and the requested output."""
 
     given: BoundProgram
     output: OutputSchema

@@ -16,7 +16,7 @@ from secrets import token_bytes
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.relation import column_names
@@ -531,7 +531,7 @@ def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]
 
 
 def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
-    """Return the predicates that are asked for."""
+    """Return the requested predicates."""
     if outputs is None:
         return [program.predicates[name] for name in program.output_predicates if name != BOTTOM]
     found, faults = [], []

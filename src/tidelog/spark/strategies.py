@@ -1,6 +1,6 @@
 """Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
 
-`choose` decides on the driver, from what is asked for, the settings of the session and the size of the inputs
+`choose` decides on the driver, from what is requested, the settings of the session and the size of the inputs
 (`budget` is the memory of a task). `MemoryLimit.within` sees to it in the task that it takes no more, and
 says otherwise how many tasks would do; `MemoryWatch` measures. Sizes are bytes of the anonymous memory of a
 Python worker, in which a task runs.
@@ -41,8 +41,8 @@ ASSUMED: Final = 4 << 30  # of a task, where no setting says anything and its ma
 # Bytes that a task takes for each byte of its inputs: measured, see docs/spark-at-scale.md.
 PER_BYTE: Final = 8.0
 NEAR: Final = 0.9  # of the memory that a task may take: it ends before it has all of it
-PERIOD: Final = 0.01  # seconds between two looks at the memory that is used
-MARGIN: Final = 32 << 20  # that is left below a limit of Spark's own, so that an error can be told
+PERIOD: Final = 0.01  # seconds between two checks of the memory that is used
+MARGIN: Final = 32 << 20  # that is left below a limit of Spark's own, so that an error can be reported
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?")
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DIVIDED: Final = 8  # tasks up to which the memory of each was measured to fall with their square root
@@ -56,12 +56,12 @@ class MemoryBudget:
     """What a task may take, and what says so; `limit` is None if only its machine limits it."""
 
     size: int
-    told: str
+    source: str
     limit: int | None = None
     is_shared: bool = False  # by all tasks: there is one machine
 
     def tasks_for(self, need: int) -> int | None:
-        """Return how few tasks can take what needs so many bytes in one; None if no number of them can."""
+        """Return how few tasks can take what needs `need` bytes in one; None if no number of them can."""
         if need <= self.size:
             return 1
         return None if self.is_shared else divided_by(need / self.size)
@@ -87,9 +87,9 @@ def _ratio(tasks: int) -> float:
 
 def budget(setting: Setting) -> MemoryBudget:
     """Return what the settings of a session say that each task may take."""
-    asked = _bytes(setting, TASK_MEMORY, "")
-    if asked is not None:
-        return MemoryBudget(asked, f"{shown(asked)} for each task ({TASK_MEMORY})", asked)
+    requested = _bytes(setting, TASK_MEMORY, "")
+    if requested is not None:
+        return MemoryBudget(requested, f"{shown(requested)} for each task ({TASK_MEMORY})", requested)
     master = setting("spark.master", "")
     local = re.match(r"local(?:\[(\d+|\*))?", master)
     for key, size, share in (
@@ -112,7 +112,7 @@ def budget(setting: Setting) -> MemoryBudget:
 
 
 def _overhead(setting: Setting, master: str) -> int | None:
-    """Return what a container has beside the heap; outside of containers nothing is set aside by default."""
+    """Return what a container has besides the heap; outside of containers nothing is set aside by default."""
     known = _bytes(setting, OVERHEAD, "", unit="m")
     factor = FACTORS.get(master.partition(":")[0])
     if known is not None or factor is None:
@@ -147,8 +147,8 @@ class MemoryWatch:
     """Limits what this process maps, again and again, so that it takes no more than so many bytes. Mutable.
 
     The system limits what is mapped, which may be much more than what is used: allocators and tables reserve
-    memory that they never touch. So a thread looks at what is used, and allows as much more as is left.
-    Tables, which may reserve much in a moment, have that looked at when they are refused.
+    memory that they never touch. So a thread checks what is used, and allows as much more as is free.
+    Tables, which may reserve much in a moment, have that checked when they are refused.
     """
 
     def __init__(self, size: int) -> None:
@@ -160,7 +160,7 @@ class MemoryWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """In the block, look at what is used while the limit is on."""
+        """In the block, check what is used while the limit is on."""
         thread = Thread(target=self._keep_looking, daemon=True)
         before = REFUSAL.answer
         REFUSAL.answer = self._look
@@ -255,7 +255,7 @@ class MemoryLimit:
     """What a task may take, and what its error says if that does not suffice; sent to workers."""
 
     size: int | None = None  # else most of what its machine has left
-    told: str = ""  # what says so
+    source: str = ""  # what says so
     tasks: int = 1
     slots: int | None = None  # how many tasks can run at once, if that is known
     undivided: str = ""  # why more tasks do not help, if so
@@ -311,10 +311,10 @@ class MemoryLimit:
         return Diagnostic(codes.NO_MEMORY, message, help=self._advice(wanted if read.rows else 0))
 
     def _advice(self, tasks: int) -> str:
-        """Return what to do, with so many tasks or, if these are none, without dividing the facts."""
+        """Return what to do, with a number of tasks or, if these are none, without dividing the facts."""
         more = f"give each task more memory, by `{TASK_MEMORY}`"
-        if self.told:
-            more = f"{more}, which is now {self.told}"
+        if self.source:
+            more = f"{more}, which is now {self.source}"
         if not tasks:
             return f"{more}: Python and tidelog alone take about 100 MB"
         if self.undivided:
@@ -370,21 +370,21 @@ def choose(
     columns: Mapping[str, int],
     time: TimeSettings = USUAL,
 ) -> StrategyChoice:
-    """Choose from what is asked for, the settings of the session, and how large the inputs are, about.
+    """Choose from what is requested, the settings of the session, and how large the inputs are, about.
 
     `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
     """
-    asked = _asked(session)
+    requested = _requested(session)
     if partitions is not None and partitions < 1:
         raise ValueError(f"a program is run by one task at least, not by {partitions}")
-    if partitions == 1 or (asked == TASK and partitions is None):
+    if partitions == 1 or (requested == TASK and partitions is None):
         return StrategyChoice()
-    if asked == JOINS and partitions is None:
+    if requested == JOINS and partitions is None:
         _check(check_localisable, program)
         return StrategyChoice(JOINS, 0, BY_JOINS)
-    if asked in (TASK, JOINS):
-        raise _error(f"{STRATEGY}={asked} has no {partitions} tasks", "leave out one of the two")
-    if partitions is not None or asked == EXCHANGE:
+    if requested in (TASK, JOINS):
+        raise _error(f"{STRATEGY}={requested} has no {partitions} tasks", "leave out one of the two")
+    if partitions is not None or requested == EXCHANGE:
         found = partitions or _slots(session) or 2
         _check(partial(check_divisible, settings=time), program)
         _check_slots(session, found)
@@ -397,29 +397,31 @@ def choose(
 
 def check_one_task(session: Any, what: str) -> None:
     """Raise if the session asks for another strategy than one task, where there is no other."""
-    asked = _asked(session)
-    if asked in (EXCHANGE, JOINS):
+    requested = _requested(session)
+    if requested in (EXCHANGE, JOINS):
         help = (
             f"set {STRATEGY} to `{AUTO}` or `{TASK}`; or derive the predicates that it asks for, "
             "by `derive(…, outputs=…)`, and filter their frames"
         )
-        raise _error(f"{what} runs in one task, but {STRATEGY}={asked}", help)
+        raise _error(f"{what} runs in one task, but {STRATEGY}={requested}", help)
 
 
-def _asked(session: Any) -> str:
+def _requested(session: Any) -> str:
     """Return the strategy that the session asks for."""
-    asked = _setting(session, STRATEGY, AUTO)
-    if asked not in STRATEGIES:
-        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
-    return asked
+    requested = _setting(session, STRATEGY, AUTO)
+    if requested not in STRATEGIES:
+        raise _error(f"there is no strategy `{requested}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
+    return requested
 
 
 def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> StrategyChoice:
-    """Choose as few tasks as take inputs of so many bytes."""
+    """Choose as few tasks as can take the inputs."""
     allowed = budget(partial(_setting, session))
     need = int(PER_BYTE * (size or 0))
     tasks = allowed.tasks_for(need)
-    told = f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.told}"
+    told = (
+        f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.source}"
+    )
     if tasks == 1:
         reason = ONE_TASK if size is None else f"{ONE_TASK}. It has {told}"
         return StrategyChoice(reason=reason, is_small=size is not None and size <= SMALL)
@@ -455,7 +457,7 @@ def _check(check: Callable[[Program], None], program: Program) -> None:
 
 
 def _check_slots(session: Any, tasks: int) -> None:
-    """Raise why so many tasks cannot run at once."""
+    """Raise why this number of tasks cannot run at once."""
     if _setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         message = "tasks that exchange facts run all at once, for which dynamic allocation has no executors"
         raise _error(message, "set spark.dynamicAllocation.enabled=false, or leave out `partitions`")
@@ -468,14 +470,14 @@ def _check_slots(session: Any, tasks: int) -> None:
 
 
 def limit_of(session: Any, program: Program, tasks: int) -> MemoryLimit:
-    """Return what each of so many tasks may take, and what an error says that it does not suffice."""
+    """Return what each of these tasks may take, and what an error says that it does not suffice."""
     allowed = budget(partial(_setting, session))
     undivided = ""
     try:
         check_divisible(program)
     except NotLocalisable as reason:
         undivided = f"the program runs in one task, since {reason}"
-    return MemoryLimit(allowed.limit, allowed.told, tasks, _slots(session), undivided)
+    return MemoryLimit(allowed.limit, allowed.source, tasks, _slots(session), undivided)
 
 
 def is_encrypted(session: Any) -> bool:
@@ -502,7 +504,7 @@ def _setting(session: Any, key: str, otherwise: str) -> str:
 def _data_bytes(
     frames: Iterable[Any], sizes: Mapping[str, int] | None, columns: Mapping[str, int]
 ) -> int | None:
-    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if it is not known."""
+    """Return the size of inputs: from their rows, else as Catalyst estimates it; None if it is not known."""
     if sizes is not None:
         return sum(rows * columns.get(name, 1) * VALUE for name, rows in sizes.items())
     found = [estimate(frame) for frame in frames]

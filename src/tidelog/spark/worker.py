@@ -54,7 +54,7 @@ from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_relation import BOUNDS, PeriodicRelation, TimedRelation
 
 TAG = "predicate"  # the column that says which input, or output, a row is of
-NONE = ""  # the tag of a row that is there so that the task runs even where no input has rows
+NONE = ""  # the tag of a row that makes the task run even where no input has rows
 NO_PREDICATE = " none"  # the tag of a row that is of no predicate
 # Outputs that are no predicates: no name of a predicate begins with a space.
 REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
@@ -139,7 +139,7 @@ class OutputRows(NamedTuple):
 
 @dataclass(frozen=True)
 class DerivationTask:
-    """A program, how its facts come in, and what is asked of it; sent to the workers as it is."""
+    """A program, how its facts come in, and what is requested of it; sent to the workers as it is."""
 
     program: Program
     inputs: Mapping[str, InputColumns]
@@ -161,7 +161,7 @@ class DerivationTask:
         yield from self.emit(self._derive(read), read)
 
     def _derive(self, batches: Iterable[Any]) -> Iterator[OutputRows]:
-        """Load the inputs into a reasoner, and yield what it is asked for."""
+        """Load the inputs into a reasoner, and yield what is requested of it."""
         rejects = CollectedRejects(self.on_error)
         settings = {"threads": 1, "allow_read": (), "allow_write": (), **self.settings}
         state = None if self.target is None else self.target.state
@@ -389,7 +389,7 @@ def _load_part(deriving: ExchangingTask, columns: InputColumns, batches: Iterato
 
 
 def _checked(batches: Iterator[Batch], rejects: CollectedRejects) -> Iterator[Batch]:
-    """Yield the batches, then raise if rows could not be read: what loads them tells the other tasks."""
+    """Yield the batches, then raise if rows could not be read: what loads them notifies the other tasks."""
     yield from batches
     rejects.check()
 
@@ -512,7 +512,7 @@ class FactExplanation:
 def output_rows(relation: Relation, output: OutputColumns) -> Iterator[OutputRows]:
     """Yield the rows of a relation in columns of the output's types, some rows at a time.
 
-    Values take much more memory than the ids that stand for them, so that not all are there at once. There is
+    Values take much more memory than the ids that represent them, so that not all exist at once. There is
     one part at least, which may have no rows.
     """
     count = len(output.types)

@@ -24,13 +24,13 @@ from tidelog.logic.program import Program
 from tidelog.query.kept_queries import KeptQuery
 from tidelog.temporal.temporal import TimeState
 
-# ---- What a store holds, as values between its parts.
+# ---- contents of a store
 
 
 class BatchId(NamedTuple):
     """A transaction as its sender counts it: the application, and the number, which only grows.
 
-    `stream` tells one stream of an application from another, whose numbers begin again; empty if unknown.
+    `stream` distinguishes the streams of an application, whose numbers begin again; empty if unknown.
     """
 
     app: str
@@ -76,7 +76,7 @@ class StoredState:
     batches: Mapping[str, BatchId] = field(default_factory=dict)  # the last of each application
 
 
-# ---- What forms of JSON must look like, so that whatever a file says can be read without surprises.
+# ---- checks of JSON that is read
 #
 # A shape is a function that is given a form and where it stands, and raises `FormError` if the form is
 # another.
@@ -149,8 +149,8 @@ def many(shape: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not list:
             raise wrong(form, at, "a list")
-        for place, each in enumerate(form):
-            shape(each, f"{at}[{place}]")
+        for position, each in enumerate(form):
+            shape(each, f"{at}[{position}]")
 
     return check
 
@@ -161,8 +161,8 @@ def row(*shapes: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not list or len(form) != len(shapes):
             raise wrong(form, at, f"a list of {len(shapes)}")
-        for place, (shape, each) in enumerate(zip(shapes, form, strict=True)):
-            shape(each, f"{at}[{place}]")
+        for position, (shape, each) in enumerate(zip(shapes, form, strict=True)):
+            shape(each, f"{at}[{position}]")
 
     return check
 
@@ -230,7 +230,7 @@ def loaded(data: bytes, shape: Shape) -> Any:
     return form
 
 
-# ---- Arrays of whole numbers as bytes: as many bytes a number as the range needs, none if all are equal.
+# ---- arrays of whole numbers as bytes
 #
 # Ids, flags, counters and ranks are small numbers in wide arrays.
 
@@ -316,7 +316,7 @@ def unpacked(section: FileSection, data: bytes | memoryview) -> Array:
     return numbers
 
 
-# ---- Errors about files of a store that cannot be written, or are damaged.
+# ---- errors about files of a store that cannot be written
 
 
 @contextmanager
@@ -359,7 +359,7 @@ def is_newer(error: DataError) -> bool:
     return error.diagnostics[0].code == codes.NEWER
 
 
-# ---- One writer at a time.
+# ---- one writer at a time
 
 
 def writer_lock(path: Path) -> FileLock:

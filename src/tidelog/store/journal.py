@@ -51,13 +51,13 @@ from tidelog.store.json_forms import (
     surroundings_to_json,
     with_rules,
 )
-from tidelog.store.snapshot import ASKED, asked_of, asked_to_json
+from tidelog.store.snapshot import KEPT_QUERY, kept_query_of, kept_query_to_json
 from tidelog.store.state_checks import check_program
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Timeline
 from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate
 
-# ---- Journals: the records of transactions, one after the other, each with checksums.
+# ---- journals
 #
 #     header  magic, version of the format, checksum of both; number of the first record, checksum of all
 #             records before it, a random number, checksum of these
@@ -127,7 +127,7 @@ class JournalContents:
 
 
 def read(path: Path) -> JournalContents:
-    """Read the records of a journal; raises `DataError` if there is a bad one before a whole one."""
+    """Read the records of a journal; raise `DataError` if there is a bad one before a whole one."""
     data = path.read_bytes()
     found = _read_whole(path, data)
     behind = next(_whole_records(data, found.end.end), None)
@@ -268,7 +268,7 @@ class StoreJournal:
             if self._is_durable:
                 durable.sync(self._descriptor)
         except BaseException:
-            # After a fault of `sync` it is unknown what is on the disk, and another `sync` does not tell.
+            # After a fault of `sync` it is unknown what is on the disk, and another `sync` does not find out.
             self._is_broken = is_written
             self._cut()
             raise
@@ -315,7 +315,7 @@ def broken(path: Path) -> DataError:
     return DataError(Diagnostic(codes.CLOSED, message, place=str(path), help=help))
 
 
-# ---- The content of records: normalised transactions, and queries kept or forgotten.
+# ---- content of records
 #
 # JSON, facts as columns of exact terms, rules as `program_form` writes them. Ids are not in it: each
 # process that replays a record gives its own.
@@ -336,14 +336,14 @@ SHAPES = {
             "batch": BATCH,
         },
     ),
-    KEEP: fields({"asked": ASKED}),
+    KEEP: fields({"asked": KEPT_QUERY}),
     FORGET: fields({"name": text}),
 }
 FEW = 32  # rows that are written one by one: more are faster as columns
 
 
 def change_record(
-    stated: Update,
+    update: Update,
     times: TimedUpdate,
     before: Program,
     after: Program,
@@ -353,7 +353,7 @@ def change_record(
 ) -> bytes:
     """A transaction that leads from one program to another."""
     form: dict[str, Any] = {"is": CHANGE, "commit": commits}
-    for sign, facts in (("-", stated.removed), ("+", stated.added)):
+    for sign, facts in (("-", update.removed), ("+", update.added)):
         if facts:
             form[sign] = {name: _rows_to_json(rows, dictionary) for name, rows in facts.items()}
     for sign, timed in (("-", times.removed), ("+", times.added)):
@@ -361,7 +361,7 @@ def change_record(
             form[f"{sign} times"] = [[name, *_timed_to_json(rows, dictionary)] for name, rows in timed]
     if times.advance is not None:
         form["advance"] = interval_to_json(times.advance)
-    for sign, rules in (("- rules", stated.rules_removed), ("+ rules", stated.rules_added)):
+    for sign, rules in (("- rules", update.rules_removed), ("+ rules", update.rules_added)):
         if rules:
             form[sign] = [rule_to_json(rule) for rule in rules]
     if after is not before:
@@ -371,14 +371,14 @@ def change_record(
     return _written(form)
 
 
-def keep_record(asked: KeptQuery) -> bytes:
+def keep_record(query: KeptQuery) -> bytes:
     """That a query is kept from now on."""
-    return _written({"is": KEEP, "asked": asked_to_json(asked)})
+    return _written({"is": KEEP, "asked": kept_query_to_json(query)})
 
 
-def forget_record(asked: KeptQuery) -> bytes:
+def forget_record(query: KeptQuery) -> bytes:
     """That a query is kept no longer."""
-    return _written({"is": FORGET, "name": asked.name})
+    return _written({"is": FORGET, "name": query.name})
 
 
 def _written(form: Mapping[str, Any]) -> bytes:
@@ -389,7 +389,7 @@ class RecordContent:
     """The content of a record, decoded on use."""
 
     def __init__(self, record: JournalRecord) -> None:
-        """Read a record; raises `FormError` if it is not what records are."""
+        """Read a record; raise `FormError` if it is not what records are."""
         self.number = record.number
         self._form: dict[str, Any] = loaded(record.content, fields({"is": one_of(CHANGE, KEEP, FORGET)}))
         SHAPES[self._form["is"]](self._form, "")
@@ -412,7 +412,7 @@ class RecordContent:
     @property
     def asked(self) -> KeptQuery:
         """The query that is kept."""
-        return asked_of(self._form["asked"])
+        return kept_query_of(self._form["asked"])
 
     @property
     def name(self) -> str:
@@ -447,10 +447,10 @@ class RecordContent:
         """The program afterwards, if this is the one before."""
         if "program" not in self._form:
             return before
-        gone = [rule_of(form) for form in self._form.get("- rules", ())]
+        removed = [rule_of(form) for form in self._form.get("- rules", ())]
         added = tuple(rule_of(form) for form in self._form.get("+ rules", ()))
-        rules = _without(before.rules, gone)
-        same = not gone and not added
+        rules = _without(before.rules, removed)
+        same = not removed and not added
         program = with_rules(self._form["program"], before.rules if same else (*rules, *added))
         check_program(program)
         return program
@@ -463,9 +463,9 @@ def _check_arity(name: str, rows: Rows, program: Program) -> None:
         raise FormError(f"there is no predicate `{name}` of {counted(len(rows.columns), 'column')}")
 
 
-def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
+def _without(rules: tuple[Rule, ...], removed: list[Rule]) -> tuple[Rule, ...]:
     """Return the rules except the deleted ones, each of these once."""
-    left = list(gone)
+    left = list(removed)
     kept = []
     for rule in rules:
         if rule in left:
@@ -511,8 +511,8 @@ def _rows_of(form: list[Any], dictionary: Dictionary, is_timed: bool = False) ->
     """Rows as they are written; those with times may differ in these alone."""
     count, *columns = form
     natural(count, "a number of rows")
-    for place, column in enumerate(columns):
-        many(text)(column, f"column {place + 1}")
+    for position, column in enumerate(columns):
+        many(text)(column, f"column {position + 1}")
         if len(column) != count:
             raise FormError(f"a column has {counted(len(column), 'row')} instead of {count}")
     if not columns and count > 1 and not is_timed:

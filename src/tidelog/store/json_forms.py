@@ -57,7 +57,7 @@ from tidelog.temporal.interval_table import Timeline
 from tidelog.temporal.periodic import RetentionWindow
 from tidelog.temporal.temporal import TimedTableState, TimeSettings, TimeState
 
-# ---- Programs as JSON: what they mean, not how they were written, and read back as the very same.
+# ---- programs as JSON
 #
 # The text of a rule after resolution does not always read back as the same rule, and what it reads back as
 # may change with the language. This form is of what rules consist of, and holds for all of them. A term is a
@@ -344,7 +344,7 @@ def not_storable(message: str, help: str | None = None) -> DataError:
     return DataError(Diagnostic(codes.NOT_STORABLE, message, help=help or "use a reasoner without a store"))
 
 
-# ---- Facts with times in a snapshot: sections of numbers, and JSON with their positions.
+# ---- facts with times in a snapshot
 
 Write = Callable[[Array], list[Json]]  # writes an array, and says where it stands
 Read = Callable[[list[Json], str], Array]  # reads it, given what it is called
@@ -469,8 +469,8 @@ def _table_of(form: Mapping[str, Json], which: str, read: Read) -> TimedTableSta
 
 def _sections(form: Mapping[str, Json]) -> Iterator[tuple[str, list[Json]]]:
     """The sections of a table, and what they are called."""
-    for place, section in enumerate(form["columns"], 1):
-        yield f"column {place}", section
+    for position, section in enumerate(form["columns"], 1):
+        yield f"column {position}", section
     for name in LISTS:
         yield name, form[name]
 
@@ -494,7 +494,7 @@ def given_only(form: Mapping[str, Json], is_right: Callable[[list[Json]], bool])
     return {**form, GIVEN: whole, ALL: [], "outcome": None, "dropped": []}
 
 
-# ---- Explanations as JSON that is read back: node by node, for a proof may be higher than Python's stack.
+# ---- explanations as JSON that is read back
 #
 # What the program says is not repeated: rules are given by their numbers, and the reader of the form has
 # the same program.

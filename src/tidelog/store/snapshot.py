@@ -83,7 +83,7 @@ MAGIC, END = b"TIDESNAP", b"TIDEDONE"
 HEADER = struct.Struct("<8sII")
 TRAILER = struct.Struct("<QQII8s")
 DICTIONARY = ("kind", "payload", "extent", "extra", "heap")
-ASKED = fields({"name": text, "query": QUERY, "parameters": many(text)})
+KEPT_QUERY = fields({"name": text, "query": QUERY, "parameters": many(text)})
 TABLE = fields(
     {
         "name": text,
@@ -112,13 +112,13 @@ INDEX = fields(
         "settings": fields({"equality": one_of(*TREATMENTS), "unique_names": truth}),
         "beside": fields({}, {"time": TIME, "batches": many(row(text, natural, text))}),
         "program": PROGRAM,
-        "asked": many(ASKED),
+        "asked": many(KEPT_QUERY),
         "engine": ENGINE,
         "dictionary": fields(dict.fromkeys(DICTIONARY, SECTION)),
         "tables": many(TABLE),
     }
 )
-KNOWN_BESIDE = frozenset({"time", "batches"})  # what this version understands in addition to the engine
+KNOWN_ADDITIONAL = frozenset({"time", "batches"})  # what this version understands in addition to the engine
 
 
 # ---- writing
@@ -170,9 +170,9 @@ class _Writer:
             "loaded": state.loaded,
             "derived": state.derived,
             "settings": dict(state.settings),
-            "beside": self._beside(state),
+            "beside": self._additional(state),
             "program": program_to_json(state.program),
-            "asked": [asked_to_json(asked) for asked in state.asked],
+            "asked": [kept_query_to_json(query) for query in state.asked],
             "engine": {
                 "counters": engine.counters.value,
                 "clock": engine.clock,
@@ -187,7 +187,7 @@ class _Writer:
             "tables": [self._table(table) for table in engine.tables],
         }
 
-    def _beside(self, state: StoredState) -> dict[str, Any]:
+    def _additional(self, state: StoredState) -> dict[str, Any]:
         """What only some states have."""
         found: dict[str, Any] = {}
         if state.time is not None:
@@ -208,13 +208,13 @@ class _Writer:
         }
 
 
-def asked_to_json(asked: KeptQuery) -> dict[str, Any]:
-    """A live or prepared query."""
-    parameters = [variable.name for variable in asked.parameters]
-    return {"name": asked.name, "query": query_to_json(asked.query), "parameters": parameters}
+def kept_query_to_json(query: KeptQuery) -> dict[str, Any]:
+    """Return the form of a live or prepared query."""
+    parameters = [variable.name for variable in query.parameters]
+    return {"name": query.name, "query": query_to_json(query.query), "parameters": parameters}
 
 
-def asked_of(form: Mapping[str, Any]) -> KeptQuery:
+def kept_query_of(form: Mapping[str, Any]) -> KeptQuery:
     """The live or prepared query of a form."""
     parameters = tuple(Variable(name) for name in form["parameters"])
     return KeptQuery(form["name"], query_of(form["query"]), parameters)
@@ -284,7 +284,7 @@ class Snapshot:
         with forms.understood(self.path):
             form: dict[str, Any] = loaded(index, anything)
             if isinstance(form, dict) and isinstance(form.get("beside"), dict):
-                _check_beside(self.path, form["beside"])
+                _check_additional(self.path, form["beside"])
             INDEX(form, "")
             for part in _parts(form):
                 part.section.check(place)
@@ -303,7 +303,7 @@ class Snapshot:
         return memoryview(self._data)[section.offset : section.offset + section.size]
 
     def array(self, form: list[Any], what: str) -> Array:
-        """The array of a section; raises `DataError` if it is damaged."""
+        """Return the array of a section; raise `DataError` if it is damaged."""
         section = FileSection(*form)
         if not self.is_right(section):
             raise forms.damaged(self.path, f"the snapshot is damaged: {what}")
@@ -320,7 +320,7 @@ class Snapshot:
         with forms.understood(self.path), reading("the index"):
             state = StoredState(
                 program_of(index["program"]),
-                tuple(map(asked_of, index["asked"])),
+                tuple(map(kept_query_of, index["asked"])),
                 self._engine(index),
                 index["sequence"],
                 index["commits"],
@@ -334,11 +334,13 @@ class Snapshot:
         return state
 
     def _without_tables(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        beside = dict(index["beside"])
-        if "time" in beside:
-            beside["time"] = given_only(beside["time"], lambda section: self.is_right(FileSection(*section)))
+        additional = dict(index["beside"])
+        if "time" in additional:
+            additional["time"] = given_only(
+                additional["time"], lambda section: self.is_right(FileSection(*section))
+            )
         engine = {**index["engine"], "closed": []}
-        return {**index, "asked": [], "tables": [], "engine": engine, "beside": beside}
+        return {**index, "asked": [], "tables": [], "engine": engine, "beside": additional}
 
     def _time(self, form: Mapping[str, Any] | None) -> TimeState | None:
         return None if form is None else time_of(form, self.array)
@@ -372,8 +374,8 @@ class Snapshot:
         return TableState(
             name,
             tuple(
-                self.array(section, f"column {place} of `{name}`")
-                for place, section in enumerate(form["columns"], 1)
+                self.array(section, f"column {position} of `{name}`")
+                for position, section in enumerate(form["columns"], 1)
             ),
             self.array(form["flags"], f"flags of `{name}`"),
             {
@@ -394,8 +396,8 @@ def _parts(index: Mapping[str, Any]) -> Iterator[SnapshotPart]:
         yield SnapshotPart(None, name, FileSection(*index["dictionary"][name]))
     for table in index["tables"]:
         is_made = is_rederived(table["name"])
-        for place, section in enumerate(table["columns"], 1):
-            yield SnapshotPart(table["name"], f"column {place}", FileSection(*section), is_made)
+        for position, section in enumerate(table["columns"], 1):
+            yield SnapshotPart(table["name"], f"column {position}", FileSection(*section), is_made)
         yield SnapshotPart(table["name"], "flags", FileSection(*table["flags"]), is_made)
         for name, section in table["counters"].items():
             yield SnapshotPart(table["name"], name, FileSection(*section))
@@ -434,8 +436,8 @@ def _check_sizes(index: Mapping[str, Any]) -> None:
 def check_state(state: StoredState) -> None:
     """Raise `FormError` if this cannot be the state of a reasoner."""
     check_program(state.program)
-    for asked in state.asked:
-        check_asked(asked, state.program)
+    for query in state.asked:
+        check_asked(query, state.program)
     check_engine(state.engine)
     if state.time is not None:
         check_times(state.time, state.program, len(state.engine.dictionary.kind))
@@ -446,9 +448,9 @@ def is_rederived(relation: str) -> bool:
     return is_auxiliary(relation) or relation == ALIAS
 
 
-def _check_beside(path: Path, beside: Mapping[str, Any]) -> None:
+def _check_additional(path: Path, additional: Mapping[str, Any]) -> None:
     """Raise DataError if the store holds additional data of an unknown kind."""
-    unknown = sorted(beside.keys() - KNOWN_BESIDE)
+    unknown = sorted(additional.keys() - KNOWN_ADDITIONAL)
     if unknown:
         message = f"the store holds {', '.join(unknown)}, of which this tidelog knows nothing"
         help = "open it with a newer tidelog"

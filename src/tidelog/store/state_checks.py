@@ -1,7 +1,8 @@
 """Whether what a file says can be the state of a reasoner: rules, and numbers of values, rows and times.
 
-Checksums find what a disk has changed. What somebody has written with checksums that are right is looked at
-here, before an engine or a kernel is given it. Every function raises `FormError` with what is wrong.
+Checksums find what a disk has changed. Files that were written with the right checksums, but other content,
+are checked here before their content goes to an engine or a kernel. Every function raises `FormError` with
+what is wrong.
 """
 
 from __future__ import annotations
@@ -195,19 +196,19 @@ def _check_expression(expression: Expression, what: str) -> None:
             _check_expression(argument, what)
 
 
-def check_asked(asked: KeptQuery, program: Program) -> None:
+def check_asked(query: KeptQuery, program: Program) -> None:
     """Check a live or prepared query."""
     check_rule(
-        asked.query.rule, {name: each.arity for name, each in program.predicates.items()}, "a kept query"
+        query.query.rule, {name: each.arity for name, each in program.predicates.items()}, "a kept query"
     )
-    head = [term for term in asked.query.rule.head.terms if isinstance(term, Variable)]
-    require(set(asked.parameters) <= set(head), "a kept query has parameters that it does not use")
+    head = [term for term in query.query.rule.head.terms if isinstance(term, Variable)]
+    require(set(query.parameters) <= set(head), "a kept query has parameters that it does not use")
 
 
-def arities_of(program: Program, asked: Iterable[KeptQuery]) -> dict[str, int]:
+def arities_of(program: Program, queries: Iterable[KeptQuery]) -> dict[str, int]:
     """Return the columns of all relations that a program and kept queries need, auxiliary ones too."""
     arities = {name: each.arity for name, each in program.predicates.items()}
-    for rule in split_rules((*program.rules, *(each.rule for each in asked))):
+    for rule in split_rules((*program.rules, *(each.rule for each in queries))):
         atoms = (rule.head, *(temporary_relations(rule) if rule.aggregations else ()))
         arities |= {atom.predicate: len(atom.terms) for atom in atoms}
     return arities
@@ -323,8 +324,8 @@ def check_table(table: TableState, values: int) -> None:
     """Check that the rows of a relation are of values that there are, and that what is said of them fits."""
     name, rows = table.name, len(table.flags)
     require(table.flags.dtype == np.uint8, f"flags of `{name}` have numbers of another width")
-    for place, column in enumerate(table.columns, 1):
-        _check_ids(column, rows, values, f"column {place} of `{name}`")
+    for position, column in enumerate(table.columns, 1):
+        _check_ids(column, rows, values, f"column {position} of `{name}`")
     for counter, numbers in table.counters.items():
         require(numbers.dtype == np.int32, f"{counter} of `{name}` has numbers of another width")
         require(
@@ -385,8 +386,8 @@ def _check_timed(table: TimedTableState, arity: int, values: int) -> None:
         len(table.columns) == arity,
         f"`{name}` at times has {counted(len(table.columns), 'column')} instead of {arity}",
     )
-    for place, column in enumerate(table.columns, 1):
-        _check_ids(column, rows, values, f"column {place} of `{name}` at times")
+    for position, column in enumerate(table.columns, 1):
+        _check_ids(column, rows, values, f"column {position} of `{name}` at times")
     require(arity or rows <= 1, f"`{name}` at times is more than one fact")
     left, right, count = table.left, table.right, table.count
     for part in (left, right, count):

@@ -1,5 +1,5 @@
 """A store open for writing: its files, the superblock that names them, records appended, snapshots now and
-then. Mutates itself.
+then. Mutable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.store.forms import StoredState, writer_lock
 from tidelog.store.journal import HEADER, JournalContents, JournalRecord, Position, StoreJournal, broken
 from tidelog.store.snapshot import Snapshot
 
-# ---- The superblock: which files are the store, and up to which record they were acknowledged.
+# ---- the superblock
 #
 # Two copies of the same few numbers, in blocks of their own, written in turn, each with a checksum: while one
 # is being written the other counts. What a file is for is decided here and nowhere else: a snapshot or a
@@ -33,8 +33,8 @@ from tidelog.store.snapshot import Snapshot
 #
 # `switch` goes to the disk, twice, before anything is deleted that the superblock named before. `confirm` is
 # left to the operating system, so that a commit costs no second wait for the disk: after the death of a
-# process all of it is there, after a power cut perhaps less. Only what is on the disk already is confirmed,
-# so that no more is expected of a journal than it must hold.
+# process all of it exists, after a power cut perhaps less. Only what is on the disk already is confirmed, so
+# that no more is expected of a journal than it must hold.
 
 NAME = "superblock.tide"
 VERSION = 3
@@ -68,7 +68,7 @@ NOT_FINISHED = Root(0, 0, 0, Position(0, 0, 0))
 
 
 def read(path: Path) -> Root:
-    """Read a superblock; raises `DataError` if neither copy is whole, or a newer tidelog wrote one."""
+    """Read a superblock; raise `DataError` if neither copy is whole, or a newer tidelog wrote one."""
     for _ in range(ATTEMPTS):
         found = [root for root in copies(path) if root is not None]
         if found:
@@ -165,7 +165,7 @@ class Superblock:
             os.close(descriptor)
 
 
-# ---- The files of a store, by their numbers, and what can be read of them at one moment.
+# ---- files of a store
 #
 # The superblock names the snapshot and the journals that count. Snapshot N holds everything up to a record,
 # journal N begins with the next one. Journal N + 1 begins when snapshot N + 1 is begun; when that is whole,
@@ -224,7 +224,7 @@ class StoreFolder:
         return sorted(int(name[2]) for name in named if name is not None and name[1] == kind)
 
     def root(self) -> Root | None:
-        """Return what the superblock says, None if there is none; raises `DataError` if it is damaged."""
+        """Return what the superblock says, None if there is none; raise `DataError` if it is damaged."""
         try:
             return read(self.superblock)
         except (FileNotFoundError, NotADirectoryError):
@@ -297,7 +297,7 @@ class StoreFolder:
         help = "give a program to make one: `tl.open(DIR, program)`, `tidelog run PROGRAM --store DIR`"
         return DataError(Diagnostic(codes.NO_STORE, message, place=str(self.path), help=help))
 
-    # ---- what is left over
+    # ---- leftover files
 
     def check_free(self) -> None:
         """Raise `DataError` if no store can be created here; what an unfinished creation left may stay."""
@@ -371,7 +371,7 @@ def check_confirmed(root: Root, last: JournalContents) -> None:
     raise forms.damaged(last.path, "the journal is not the one that belongs to the store")
 
 
-# ---- A store open for writing: records are appended, and now and then a snapshot is written. Mutates itself.
+# ---- a store open for writing
 #
 # Invariant: the files hold exactly what was acknowledged, and at most one record more, whole, if the process
 # ended between the disk's answer and ours.

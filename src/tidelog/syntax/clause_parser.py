@@ -87,7 +87,7 @@ from tidelog.syntax.syntax_errors import (
     explain,
 )
 
-# ---- Tokens to expressions: the part of the parser that heads, bodies and options share.
+# ---- tokens to expressions
 #
 # `ExpressionParser` changes as it reads: `index` is the next token. Trees are at most `DEEPEST` levels high,
 # so that no later stage that walks them runs out of stack.
@@ -424,7 +424,7 @@ _TERMS: Final[dict[str, Callable[[ExpressionParser, str, Span], Expression]]] = 
 }
 
 
-# ---- Tokens to heads and bodies: atoms, negation, comparison, metric operators and intervals.
+# ---- tokens to heads and bodies
 
 _BOXES: Final = ("boxminus", "boxplus")
 _TIME_WORDS: Final = ("at", "during", "ever")

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidelog.errors import Diagnostic, SourceText, Span, codes
 
-# ---- The kinds of tokens, and the tokens of a statement.
+# ---- kinds of tokens
 #
 # Kinds are single characters, so that the kinds of a statement spell a word that patterns can be tried on.
 
@@ -94,7 +94,7 @@ class Tokens:
     """Whether a fault in it has been reported already, so that it is not parsed."""
 
 
-# ---- Escapes in quoted text, both ways: `unquote(quote(text)) == text`.
+# ---- escapes in quoted text
 #
 # The escapes are SPARQL's: `\t \b \n \r \f \" \' \\`, `\uXXXX` and `\UXXXXXXXX`.
 
@@ -122,7 +122,7 @@ class BadEscapeError(ValueError):
 
 
 def unescape(text: str) -> str:
-    r"""The text with every escape replaced by its character; raises `BadEscapeError`.
+    r"""Return the text with every escape replaced by its character; raise `BadEscapeError`.
 
     >>> unescape(r"a\tb\u00e9")
     'a\tbé'
@@ -171,7 +171,7 @@ def _escape_character(character: str) -> str:
     return f"\\u{point:04X}" if point <= 0xFFFF else f"\\U{point:08X}"
 
 
-# ---- Errors in the characters of a program: what is wrong, and where reading continues.
+# ---- errors in the characters of a program
 #
 # Most are the syntax of other languages, so their help says what this one has instead.
 
@@ -350,7 +350,7 @@ def _line_end(text: str, start: int, end: int) -> int:
     return end if found < 0 else found
 
 
-# ---- Text to tokens, one statement at a time.
+# ---- text to tokens
 #
 # The tokens are those of the grammar, with its priorities. Two of them depend on the token before, so the
 # lexer looks one token back:

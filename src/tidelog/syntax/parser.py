@@ -70,7 +70,7 @@ from tidelog.syntax.lexer import (
 )
 from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
 
-# ---- Which comment belongs to what, so that the formatter can write each near its former place.
+# ---- which comment belongs to what
 
 
 class StatementParts(TypedDict):
@@ -138,7 +138,7 @@ def _note(
     return Note(literal + (comment.index == following), written, is_behind=False)
 
 
-# ---- Plain facts, read by one pattern: the fast path for files of many facts.
+# ---- plain facts
 #
 # A plain fact is a name and constants, perhaps with a time: `edge(1, 2) .`, `+ name(alice, "Alice") .`,
 # `hot(s1)@[0, 10) .` What the patterns do not match takes the slow path through lexer and parser, which gives
@@ -214,7 +214,7 @@ def _term(source: SourceText, found: re.Match[str]) -> Expression:
             return IriNode(text[1:-1], span=span)
 
 
-# ---- Tokens to the tree of a program, by recursive descent.
+# ---- tokens to the tree of a program
 #
 # An error ends the parsing of its statement only; `parse` raises all errors of a text together.
 #
@@ -229,7 +229,7 @@ _MOST_READ_AGAIN: Final = 200_000
 
 
 def parse(source: SourceText) -> DocumentNode:
-    """The tree of a program; raises `ProgramError` with all its syntax errors."""
+    """Return the tree of a program; raise `ProgramError` with all its syntax errors."""
     document = parse_with_errors(source)
     if document.faults:
         raise ProgramError(document.faults)
@@ -239,7 +239,7 @@ def parse(source: SourceText) -> DocumentNode:
 def parse_with_errors(source: SourceText) -> DocumentNode:
     """The tree of what can be read of a program, and its syntax errors, for callers that check further.
 
-    A statement that only lacks its full stop is there.
+    A statement that only lacks its full stop is included.
     """
     # Trees have no cycles: looking for some while a large one grows takes a third of the time.
     was_enabled = gc.isenabled()

@@ -343,7 +343,7 @@ def _format_text(text: str, is_triple: bool) -> str:
     return written.replace('\\"', "\\u0022") if is_triple else written
 
 
-# ---- The class of each piece of a program's text, for colours in terminals and on pages.
+# ---- class of each piece of a program's text
 
 # The classes of pieces, as style sheets name them.
 PLAIN: Final = "plain"

@@ -315,12 +315,12 @@ def head_facts(
     return store.tables[rule.head].number(facts.columns, len(facts)), facts.lists
 
 
-# ---- Inconsistencies over time: found as data, by one process or by tasks, and reported by one function.
+# ---- inconsistencies over time
 
 INCONSISTENT = "E601"
 MOST = 10  # rules that are reported
 SHOWN = 3  # intervals
-STATED = Diagnostic(INCONSISTENT, "inconsistent: bottom() is stated")
+EXPLICIT_BOTTOM = Diagnostic(INCONSISTENT, "inconsistent: bottom() is stated")
 WHY = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says why"
 
 
@@ -389,7 +389,7 @@ def merge_violations(violations: Sequence[TimedViolation]) -> TimedViolation:
 
 def report_violations(violations: Iterable[TimedViolation], program: Program) -> list[Diagnostic]:
     """A diagnostic for each violation; if there is none, `bottom()` is explicit."""
-    return [_diagnostic(each, program.rules[each.rule]) for each in violations] or [STATED]
+    return [_diagnostic(each, program.rules[each.rule]) for each in violations] or [EXPLICIT_BOTTOM]
 
 
 def _diagnostic(violation: TimedViolation, rule: Rule) -> Diagnostic:

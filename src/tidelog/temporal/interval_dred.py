@@ -239,7 +239,7 @@ class ComponentTask:
         gained = self.transaction.gained.get(leaf.predicate)
         if self.step.is_insertion:  # the table holds NEW, and held OLD ∪ NEW
             return _united(lists, numbers, lost if is_before else None)
-        # The table holds MID: it held OLD, and holds OLD ∪ NEW as far as rules can tell.
+        # The table holds MID: it held OLD, and to rules it appears to hold OLD ∪ NEW.
         return _united(_united(lists, numbers, lost), numbers, None if is_before else gained)
 
 

@@ -468,7 +468,7 @@ class TimedTable:
         return self.lists.united(self.change, numbers, positions)
 
     def gain(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Add points to distinct facts; returns the facts that gained some, and which."""
+        """Add points to distinct facts; return the facts that gained some, and which."""
         new = lists.without(self.lists, lists.numbers, numbers)
         changed = np.flatnonzero(new.count > 0)
         numbers, new = numbers[changed], new.take(changed)
@@ -476,7 +476,7 @@ class TimedTable:
         return numbers, new
 
     def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Delete points of distinct facts; returns the facts that lost some, and which."""
+        """Delete points of distinct facts; return the facts that lost some, and which."""
         lost = lists.intersected(self.lists, lists.numbers, numbers)
         changed = np.flatnonzero(lost.count > 0)
         numbers, lost = numbers[changed], lost.take(changed)

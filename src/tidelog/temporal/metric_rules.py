@@ -97,7 +97,7 @@ def since_intervals(
 def evaluate_metric(
     operator: str, interval: Interval, operands: Sequence[IntervalLists], timeline: Timeline
 ) -> IntervalLists:
-    """The lists of a metric operator over lists, or over pairs of lists; no lists stand for empty ones."""
+    """Return the lists of a metric operator over lists, or over pairs of lists; no lists mean empty ones."""
     if len(operands) == 1:
         return operands[0].shifted(timeline.operator(operator, interval))
     first, second = operands

@@ -394,7 +394,7 @@ def _options(atom: Atom, key: Term | None, arity: int, is_head: bool) -> list[Pl
     """Return the homes with which an atom lies where a rule with this key runs."""
     if not arity:
         return [EVERYWHERE] if key is None or not is_head else []
-    return [place for place, term in enumerate(atom.terms) if key is not None and term == key]
+    return [position for position, term in enumerate(atom.terms) if key is not None and term == key]
 
 
 def _division(groups: Sequence[_Group], search: _Search) -> Division:

@@ -448,7 +448,7 @@ GROWTH, SWEPT_FROM = 2, 4096
 
 
 def looked_back(program: Program) -> Mapping[str, Fraction | None]:
-    """How far back rules look at each predicate; None if unbounded, for predicates without times only.
+    """Return how far back rules read each predicate; None if unbounded, for predicates without times only.
 
     Raises ProgramError if a rule looks ahead, or back without bound at temporal facts.
     """
@@ -494,7 +494,7 @@ class RetentionWindow:
     weight: int = 0  # of all tables when facts were forgotten last
 
     def advanced(self, point: Interval, program: Program) -> RetentionWindow:
-        """The window after time has advanced to a point; raises ProgramError if it cannot."""
+        """Return the window after time has advanced to a point; raise ProgramError if it cannot."""
         to, is_calendar = point.start, point.is_calendar
         assert to is not None, "a point is finite"
         if self.time is not None and to < self.time:

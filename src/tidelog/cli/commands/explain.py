@@ -28,7 +28,7 @@ from tidelog.reasoner.reasoner import Reasoner
 from tidelog.show.chart import WIDTH, Drawing
 from tidelog.show.picture_formats import code, document
 
-# ---- `tidelog profile`: the work of each rule in each phase, its join order, and the memory of indexes.
+# ---- `tidelog profile`
 
 _COUNTS: Final = ("attempts", "given", "matches", "new", "duplicates", "no_value", "seconds")
 
@@ -52,7 +52,7 @@ def profile(options: Namespace) -> int:
     return 0
 
 
-# ---- the profile as plain values
+# ---- profiles as plain values
 
 
 def _record(work: LoadedProgram, found: Profile, commits: int) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _cells(tag: str, texts: Iterable[str]) -> str:
     return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
 
 
-# ---- `tidelog timeline`: when the answers to queries hold, as lanes of text or as a picture.
+# ---- `tidelog timeline`
 
 LANES = 1_000
 
@@ -270,7 +270,7 @@ def _lanes(options: Namespace) -> int | None:
     return ROWS_ON_TERMINAL if options.output is None and sys.stdout.isatty() else LANES
 
 
-# ---- `tidelog explain`: why facts hold, why one does not, what a change would change.
+# ---- `tidelog explain`
 
 
 def explain(options: Namespace) -> int:
@@ -288,8 +288,8 @@ def explain(options: Namespace) -> int:
 
 def _check(options: Namespace) -> None:
     """Raise UsageError if options are missing, incompatible or out of range."""
-    asked = (options.query, options.why_not, options.what_if)
-    if sum(each is not None for each in asked) != 1:
+    requested = (options.query, options.why_not, options.what_if)
+    if sum(each is not None for each in requested) != 1:
         raise UsageError("explain takes one of QUERY, --why-not FACT and --what-if CHANGES")
     form = format_of(options)
     if options.query is None and form not in ("text", "json"):

@@ -17,7 +17,7 @@ from tidelog.errors import SourceText
 from tidelog.logic.equality_axioms import axiomatise, has_equality
 from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
-from tidelog.plan.join_order import ASSUMED, StatedFacts, expected_growth
+from tidelog.plan.join_order import ASSUMED, ProgramStatistics, expected_growth
 from tidelog.rewrite.magic_sets import MagicOptions, readable, rewrite
 from tidelog.rewrite.representatives import over_representatives
 from tidelog.show.picture_formats import dot_text, html_text, mermaid_text
@@ -77,7 +77,7 @@ def _stage(options: Namespace, source: SourceText | None, messages: Messages) ->
         case "rewritten":
             return _rewritten(program, name, query, messages)
     note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
-    return planned(program, name, StatedFacts(program), query, note, options.modules)
+    return planned(program, name, ProgramStatistics(program), query, note, options.modules)
 
 
 def _stored(options: Namespace) -> Program:
@@ -98,7 +98,7 @@ def _over_representatives(program: Program, name: str, options: Namespace) -> St
         case "rewritten":
             return resolved(made, name, None, "rewritten")
     note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
-    return planned(made, name, StatedFacts(made), None, note, options.modules)
+    return planned(made, name, ProgramStatistics(made), None, note, options.modules)
 
 
 def _rewritten(program: Program, name: str, query: Query | None, messages: Messages) -> Stage:
@@ -107,9 +107,11 @@ def _rewritten(program: Program, name: str, query: Query | None, messages: Messa
     if not queries:
         messages.say("nothing is asked for, so nothing is rewritten: give a --query")
         return resolved(program, name, None, "rewritten")
-    stated = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
-    options = MagicOptions(frozenset(stated), expected_growth(StatedFacts(program)))
-    made = rewrite(program.rules, [_answering(each, place) for place, each in enumerate(queries, 1)], options)
+    explicit = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
+    options = MagicOptions(frozenset(explicit), expected_growth(ProgramStatistics(program)))
+    made = rewrite(
+        program.rules, [_answering(each, position) for position, each in enumerate(queries, 1)], options
+    )
     for predicate, reason in made.in_full.items():
         messages.say(f"`{program.predicates[predicate].written}` is derived in full: {reason}")
     return resolved(readable(program, made), name, None, "rewritten")

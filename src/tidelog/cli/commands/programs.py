@@ -49,7 +49,7 @@ def reformat(options: Namespace) -> int:
 
 
 def formatted(source: SourceText) -> str:
-    """The program in the one layout; raises `TidelogError` if it does not parse."""
+    """Return the program in the one layout; raise `TidelogError` if it does not parse."""
     document = parse(source)
     text = print_document(document)
     if parse(SourceText(source.name, text)) != document:

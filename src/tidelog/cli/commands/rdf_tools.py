@@ -21,7 +21,7 @@ from tidelog.io.sparql import Answer, SparqlStore
 from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.ontology.schema_closure import TRIPLE
 
-# ---- `tidelog ontology`.
+# ---- `tidelog ontology`
 
 
 def ontology(options: Namespace) -> int:
@@ -57,7 +57,7 @@ def _counted(counts: Counter[str]) -> list[str]:
     return [f"  {name:<{width}}  {count:>6,}" for name, count in sorted(counts.items())]
 
 
-# ---- `tidelog sparql`.
+# ---- `tidelog sparql`
 
 GRAPHS: Final = ("nt", "ttl")
 _STATEMENTS: Final = Form("nt")
@@ -91,15 +91,15 @@ def _statements(work: LoadedProgram) -> list[pa.Table]:
     return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in known]
 
 
-def _form(answer: Answer, asked: str | None) -> str:
+def _form(answer: Answer, requested: str | None) -> str:
     """The format of an answer; a usage error if it cannot have the requested one."""
     if answer.is_graph:
-        if asked not in (None, *GRAPHS):
-            raise UsageError(f"a graph cannot be written as {asked}", "choose --format nt or ttl")
-        return asked or GRAPHS[0]
-    if asked in GRAPHS:
-        raise UsageError(f"rows cannot be written as {asked}", "choose --format table, csv, tsv or json")
-    return "text" if answer.is_truth and asked in (None, "table") else asked or "table"
+        if requested not in (None, *GRAPHS):
+            raise UsageError(f"a graph cannot be written as {requested}", "choose --format nt or ttl")
+        return requested or GRAPHS[0]
+    if requested in GRAPHS:
+        raise UsageError(f"rows cannot be written as {requested}", "choose --format table, csv, tsv or json")
+    return "text" if answer.is_truth and requested in (None, "table") else requested or "table"
 
 
 def _print_table(answer: Answer) -> None:

@@ -133,8 +133,8 @@ class Session:
         with self.work.showing_progress(), self.work.reasoner.change() as change:
             change.take(document, unsigned="+", folder=folder or Path())
         # Here rules often come before their facts.
-        doubts = [item for item in change.program.warnings if item.code != EMPTY_PREDICATE]
-        self.work.messages.diagnose(doubts)
+        warned = [item for item in change.program.warnings if item.code != EMPTY_PREDICATE]
+        self.work.messages.diagnose(warned)
         self._print_delta(change.delta)
 
     def _print_delta(self, delta: Delta) -> None:

@@ -118,8 +118,8 @@ def _query(work: LoadedProgram, form: Form) -> None:
     work.warn(about_unused=False)
     with work.showing_progress(), work.keeping_rejects():
         work.read()
-        asked = (options.query, options.strategy)
-        explained = work.reasoner.explain_strategy(*asked) if options.explain_strategy else ""
+        arguments = (options.query, options.strategy)
+        explained = work.reasoner.explain_strategy(*arguments) if options.explain_strategy else ""
         answers = work.reasoner.query(options.query, options.strategy, limit=options.limit)
     work.report_rejects()
     work.report_completeness()

@@ -30,7 +30,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.updates import STANDARD_INPUT
-from tidelog.cli.work import HEADERS, faults_of, parameters, told_of_nulls
+from tidelog.cli.work import HEADERS, describe_nulls, faults_of, parameters
 from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, TidelogError, counted
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tidelog.spark.stages import BoundProgram
 
 
-# ---- `tidelog run` and `tidelog query` with `--engine spark`: files become frames, and frames files.
+# ---- `tidelog run` and `tidelog query` with `--engine spark`
 
 # Options that only a reasoner in this process has.
 REFUSED = {
@@ -73,7 +73,7 @@ ONE_QUERY = StrategyChoice(
 def run(options: Namespace) -> int:
     """The exit code of `tidelog run --engine spark`."""
     from tidelog.spark.reading.folders import write_frame
-    from tidelog.spark.shipping import telling
+    from tidelog.spark.shipping import translated_errors
     from tidelog.spark.stages import ANSWERS
 
     start = perf_counter()
@@ -99,7 +99,7 @@ def run(options: Namespace) -> int:
     if program.queries and choice.strategy != ONE_QUERY.strategy:
         messages.say(f"queries of the program on Spark by {ONE_QUERY.strategy}: {ONE_QUERY.reason}")
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
-    with telling(), files.rejecting(), derived.persist():
+    with translated_errors(), files.rejecting(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
             messages.say(f"wrote {export.path}")
@@ -117,7 +117,7 @@ def run(options: Namespace) -> int:
         if options.stats is not None:
             facts = {name: derived[name].count() for name in derived}
         for query in program.queries:
-            answers = given.query(frames, _body(query.text), "skip", _told_before)[ANSWERS]
+            answers = given.query(frames, _body(query.text), "skip", _ignore_warnings)[ANSWERS]
             results.append(_result(query_name(query.text), answers, "query"))
         skipped = _report_rejects(files, derived, options, messages)
     if results:
@@ -128,7 +128,7 @@ def run(options: Namespace) -> int:
 
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query --engine spark`."""
-    from tidelog.spark.shipping import telling
+    from tidelog.spark.shipping import translated_errors
     from tidelog.spark.stages import ANSWERS, needed_for, resolved
 
     start = perf_counter()
@@ -136,8 +136,8 @@ def query(options: Namespace) -> int:
     form.check_mixed()
     check_printable(1, form)
     program, messages = _program(options), Messages(options.quiet)
-    asked = needed_for(resolved(options.query, program), program)
-    files = _files(options, program, asked)
+    needed_program = needed_for(resolved(options.query, program), program)
+    files = _files(options, program, needed_program)
     given, frames = replace(files.given, mixed=form.mixed), files.frames
     _warn(given, options, messages)
     given.check_one_task(frames, "a query")
@@ -145,7 +145,7 @@ def query(options: Namespace) -> int:
     answers = derived[ANSWERS]
     if options.limit is not None:
         answers = answers.limit(options.limit)
-    with telling(), files.rejecting(), derived.persist():
+    with translated_errors(), files.rejecting(), derived.persist():
         found = _result(" ".join(options.query.split()), answers, "query")
         rows = answers.count() if options.stats is not None else 0
         skipped = _report_rejects(files, derived, options, messages)
@@ -256,7 +256,7 @@ def _warn(given: BoundProgram, options: Namespace, messages: Messages) -> None:
     messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
 
 
-def _told_before(doubts: object) -> None:
+def _ignore_warnings(warnings: object) -> None:
     """Print nothing: queries of the program are checked with its rules."""
 
 
@@ -279,7 +279,7 @@ def _relation(name: str, table: pa.Table) -> Relation:
     columns = [
         column.cast(pa.string()).fill_null("") if column.null_count else column for column in table.columns
     ]
-    names = [f"c{place}" for place in range(len(columns))]
+    names = [f"c{position}" for position in range(len(columns))]
     types = ["string" if pa.types.is_string(column.type) else "any" for column in columns]
     declared = ", ".join(f"{name}: {of}" for name, of in zip(names, types, strict=True))
     reasoner = Reasoner(f"@declare rows({declared}) .")
@@ -303,10 +303,10 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
     Spark rejects most of them as it reads files, and tasks some that only they understand.
     """
     for shown, column, rows in files.left_out():
-        messages.say(told_of_nulls(shown, column, Nulls.DROP_ROW.value, rows))
+        messages.say(describe_nulls(shown, column, Nulls.DROP_ROW.value, rows))
     for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
         if is_counted_apart(row["nulls"]):
-            messages.say(told_of_nulls(*row))
+            messages.say(describe_nulls(*row))
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
         return 0
@@ -322,8 +322,7 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
     return faults.skipped
 
 
-# ---- `tidelog stream --engine spark`: files of changes come by Structured Streaming, and a store follows
-# them.
+# ---- `tidelog stream --engine spark`
 #
 # Each micro-batch is one transaction of the store, applied exactly once: its number is kept there, and in a
 # checkpoint next to the store.
@@ -411,7 +410,7 @@ def _follow(
 ) -> int:
     """Apply all batches, until there are no more or Ctrl-C; the exit code of the worst that happened."""
     from tidelog.spark.reading.folders import selections
-    from tidelog.spark.shipping import telling
+    from tidelog.spark.shipping import translated_errors
 
     working = Lock()  # held while a batch is applied, in a thread of Spark's
     faults: list[BaseException] = []
@@ -422,7 +421,7 @@ def _follow(
         with working:
             try:
                 start = perf_counter()
-                with telling():
+                with translated_errors():
                     changes = maintained.apply(changes=selections(selected, frame), batch_id=batch_id)
                 batches.record(changes, batch_id, perf_counter() - start)
             except BaseException as error:  # noqa: BLE001 - Spark would only keep its text
@@ -435,7 +434,7 @@ def _follow(
     writer = whole.writeStream.foreachBatch(apply)
     writer = writer.option("checkpointLocation", str(checkpoint_of(options.store)))
     writer = writer.trigger(processingTime=POLL) if options.follow else writer.trigger(availableNow=True)
-    with telling(), interrupted() as has_ended:
+    with translated_errors(), interrupted() as has_ended:
         query = writer.start()
         try:
             while not has_ended.wait(LOOK) and query.isActive:
@@ -448,7 +447,7 @@ def _follow(
             batches.messages.say("interrupted while waiting: the stream ends here")
         except Exception:
             if faults:
-                batches.tell_failure()
+                batches.report_failure()
                 raise faults[0] from None
             raise
     return worst
@@ -511,7 +510,7 @@ class BatchReport:
         self.seconds.append(seconds)
         self.messages.say(f"batch {batch_id}: {changes.delta}  {duration(seconds)}")
 
-    def tell_failure(self) -> None:
+    def report_failure(self) -> None:
         """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         self.messages.say(f"stopped after {counted(done, 'batch', 'batches')}: the next one failed")

@@ -33,9 +33,9 @@ from tidelog.reasoner.store_repair import examine, export, repair
 from tidelog.reasoner.storing import open_store
 from tidelog.store.store import StoreFolder
 
-# ---- `tidelog pipeline`.
+# ---- `tidelog pipeline`
 
-TOLD = (
+REPORTED = (
     "Spark",
     "everything anew",
     "read",
@@ -113,8 +113,8 @@ def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = Fal
         step = f"{steps[-1].name} {steps[-1].detail}" if steps else "looking at the inputs"
         return f"{job.stages or step} · {seconds:.1f} s"
 
-    def tell(step: Step) -> None:
-        if step.name in TOLD:
+    def report(step: Step) -> None:
+        if step.name in REPORTED:
             with progress.aside():
                 messages.say(f"{step.name} {step.detail}")
 
@@ -124,12 +124,12 @@ def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = Fal
                 messages.say(event.text)
 
     with ProgressLine(line, messages.quiet, logged) as progress:
-        job.listeners.append(tell)
+        job.listeners.append(report)
         job.reasoning.append(notice)
         try:
             yield progress
         finally:
-            job.listeners.remove(tell)
+            job.listeners.remove(report)
             job.reasoning.remove(notice)
 
 
@@ -146,15 +146,15 @@ def _with_options(settings: Settings, options: Namespace) -> Settings:
 
 
 def _stream(job: Job, messages: Messages, steps: list[Step], options: Namespace) -> int:
-    """Follow the job's stream until Ctrl-C, or until all that is there has been taken; the exit code."""
+    """Follow the job's stream until Ctrl-C, or until all existing data is read; return the exit code."""
     with _showing(job, messages, steps) as progress:
 
-        def told(manifest: Manifest) -> None:
+        def report(manifest: Manifest) -> None:
             with progress.aside():
                 messages.say(_batch(manifest))
 
         try:
-            follow(job, told, available_now=options.available_now)
+            follow(job, report, available_now=options.available_now)
         except KeyboardInterrupt:
             with progress.aside():
                 messages.say("interrupted while waiting: the stream ends here")
@@ -183,8 +183,8 @@ def report(messages: Messages, job: Job, run: Run) -> None:
 def _by_predicate(manifest: Manifest) -> str:
     if not manifest.feed or manifest.parent is None:
         return ""
-    told = ", ".join(f"{name} {counts(feed.added, feed.removed)}" for name, feed in manifest.feed.items())
-    return f" ({told})"
+    changes = ", ".join(f"{name} {counts(feed.added, feed.removed)}" for name, feed in manifest.feed.items())
+    return f" ({changes})"
 
 
 def _batch(manifest: Manifest) -> str:
@@ -200,8 +200,8 @@ def _batch(manifest: Manifest) -> str:
     odd = "".join(f", {number:,} {name}" for name, number in oddities.items() if number)
     changed = counts(manifest.added, manifest.removed)
     mark = "" if batch.watermark is None else f"; watermark {batch.watermark}"
-    told = f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}"
-    return f"{told}; version {manifest.version}: {changed}{mark}"
+    read = f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}"
+    return f"{read}; version {manifest.version}: {changed}{mark}"
 
 
 def timetable(steps: list[Step]) -> list[str]:
@@ -215,7 +215,7 @@ def timetable(steps: list[Step]) -> list[str]:
     return lines
 
 
-# ---- `tidelog versions`, `diff`, `rollback`, `vacuum` and `convert`.
+# ---- `tidelog versions`, `diff`, `rollback`, `vacuum` and `convert`
 
 
 def versions(options: Namespace) -> int:
@@ -237,11 +237,11 @@ def versions(options: Namespace) -> int:
 def diff(options: Namespace) -> int:
     """The exit code of `tidelog diff`."""
     store = _store(options.target)
-    asked = (options.first, options.second)
-    if asked == (FAILED, None):
-        asked = (None, FAILED)  # what would have changed
-    second = store.find(asked[1])
-    first = asked[0] if asked[0] is not None else second.parent
+    requested = (options.first, options.second)
+    if requested == (FAILED, None):
+        requested = (None, FAILED)  # what would have changed
+    second = store.find(requested[1])
+    first = requested[0] if requested[0] is not None else second.parent
     if first is None:
         message = f"version {second.version} is the first one in `{store.shown}`"
         raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=store.shown))
@@ -275,10 +275,10 @@ def vacuum(options: Namespace) -> int:
     store.manifest()
     numbers = store.numbers()
     files, size = store.published.vacuum(options.keep)
-    gone = numbers[: -options.keep]
-    store.remove_rejects(gone)
+    expired = numbers[: -options.keep]
+    store.remove_rejects(expired)
     Messages(options.quiet).say(
-        f"removed {counted(len(gone), 'version')}, {counted(files, 'file')}, {size:,} bytes"
+        f"removed {counted(len(expired), 'version')}, {counted(files, 'file')}, {size:,} bytes"
     )
     return 0
 
@@ -310,7 +310,7 @@ def _store(target: Path | str) -> Store:
 
 
 def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:
-    """The predicates to report; raises `ProgramError` if one of them is unknown."""
+    """Return the predicates to report; raise `ProgramError` if one of them is unknown."""
     if wanted is None:
         return delta.predicates
     return tuple(delta[name].predicate for name in wanted)
@@ -337,18 +337,18 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
         )
         for manifest in found
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(len(row[position]) for row in rows) for position in range(len(rows[0]))]
     lines = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         cells = [
             text.rjust(width) if column > 2 else text.ljust(width)
             for column, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-        if predicates and place:
-            lines += _tables(found[place - 1])
-        if place:
-            lines += [f"    {line}" for each in found[place - 1].failures for line in each.splitlines()]
+        if predicates and position:
+            lines += _tables(found[position - 1])
+        if position:
+            lines += [f"    {line}" for each in found[position - 1].failures for line in each.splitlines()]
     return lines
 
 
@@ -387,7 +387,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
     }
 
 
-# ---- `tidelog store`: inspecting, checking and repairing a store.
+# ---- `tidelog store`
 
 
 def store(options: Namespace) -> int:

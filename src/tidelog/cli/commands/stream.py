@@ -25,7 +25,7 @@ from tidelog.reasoner.delta import Delta, counts
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 from tidelog.rewrite.representatives import MARK
 
-# ---- The work of transactions in each stratum, as a table and as JSON.
+# ---- work of transactions in each stratum
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
@@ -94,12 +94,12 @@ def _cells(names: list[str], maintainer: str, done: StratumStatistics) -> tuple[
 def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
     """Words to the left, numbers to the right."""
     return [
-        cell.ljust(width) if place < 2 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if position < 2 else cell.rjust(width)
+        for position, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
 
 
-# ---- `tidelog stream` itself.
+# ---- `tidelog stream`
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
 APPLICATIONS = {
@@ -184,7 +184,7 @@ def _take_all(work: LoadedProgram, updates: Updates, commits: Commits) -> int:
             return worst
         except TidelogError as error:
             if not work.options.keep_going or isinstance(error, Interrupted):
-                commits.tell_failure(work)
+                commits.report_failure(work)
                 raise
             work.messages.diagnose(error.diagnostics)
             worst = max(worst, error.exit_code)
@@ -231,16 +231,20 @@ class Commits:
         """Renumber the counts after rules were inserted or deleted, and drop those of deleted rules."""
         if before is after:
             return
-        places = {id(rule): place for place, rule in enumerate(after)}
+        positions = {id(rule): position for position, rule in enumerate(after)}
         rules = self.tally.rules
-        kept = {places.get(id(rule), -1): rules[place] for place, rule in enumerate(before) if place in rules}
+        kept = {
+            positions.get(id(rule), -1): rules[position]
+            for position, rule in enumerate(before)
+            if position in rules
+        }
         kept.pop(-1, None)
         # Counts of the present transaction have the new numbers already, for rules that came with it.
-        new = {place: counted for place, counted in rules.items() if place >= len(before)}
+        new = {position: counted for position, counted in rules.items() if position >= len(before)}
         rules.clear()
         rules.update({**new, **kept})
 
-    def tell_failure(self, work: LoadedProgram) -> None:
+    def report_failure(self, work: LoadedProgram) -> None:
         """Print what was committed before the stream ended with an error."""
         done = len(self.seconds)
         work.messages.say(f"stopped after {counted(done, 'commit')}: the next one failed")
@@ -303,7 +307,7 @@ def _applied(tally: Tally) -> str:
 
 
 def _marked(tally: Tally, keeps_closures: bool) -> str:
-    """How many updates were marked, why others were not, and what marking costs elsewhere.
+    """Return how many updates were marked, why others were not, and whether marking keeps closures by rules.
 
     >>> from tidelog.engine.events import MarkingDecided
     >>> made = {MarkingDecided(True, "it pays"): 3, MarkingDecided(False, "few facts"): 1}

@@ -62,7 +62,7 @@ class WatchedFiles:
 
 
 class ProgramWatch:
-    """The files that a reasoner's program and facts come from, as they last were good. Mutates itself."""
+    """The files that a reasoner's program and facts come from, as they last were good. Mutable."""
 
     def __init__(self, work: LoadedProgram, show: Callable[[Delta | None], None]) -> None:
         self.work = work
@@ -94,7 +94,7 @@ class ProgramWatch:
         self._seen = now
 
     def _stamps(self) -> Stamps:
-        """When each file that matters was written; one that is not there has no stamp."""
+        """Return when each file that matters was written; a missing one has no stamp."""
         named = [Path(self.work.options.program), *self._sources, *self.work.options.data]
         imported = [path for _, path in _imported(self._good.program)]
         stamps = {}
@@ -139,8 +139,8 @@ class ProgramWatch:
         before = self._good.program
         known = {name: replace(before.predicates[name], span=None) for name in _outputs(before)}
         program = load_program(options.program, parameters(options), known, sandbox_of(options))
-        stated = {fact.predicate for fact in program.facts}
-        filled = {*program.derived, *stated, *(transfer.predicate for transfer in program.imports)}
+        explicit = {fact.predicate for fact in program.facts}
+        filled = {*program.derived, *explicit, *(transfer.predicate for transfer in program.imports)}
         left = [item for name, item in known.items() if name not in filled and name in _outputs(program)]
         self.work.messages.diagnose([_empty(predicate) for predicate in left])
         return program
@@ -180,12 +180,12 @@ class ProgramWatch:
         work.replace(now)
         return added, removed
 
-    # ---- what has been edited
+    # ---- edits
 
     def _edited(self, after: WatchedFiles) -> list[str]:
-        """The predicates whose facts the program or some file states otherwise than before."""
+        """Return the predicates whose facts differ from before in the program or some file."""
         before = self._good
-        old, new = _stated(before.program), _stated(after.program)
+        old, new = _explicit_facts(before.program), _explicit_facts(after.program)
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         # A file that another import reads, or that was not read before, counts as changed.
         read_before, read_now = set(_read(before)), set(_read(after))
@@ -195,17 +195,17 @@ class ProgramWatch:
             for item in (read_before & read_now)
             if before.stamps.get(item[1]) != after.stamps.get(item[1])
         ]
-        gone = [item for item in before.program.imports if item not in after.program.imports]
-        come = [item for item in after.program.imports if item not in before.program.imports]
-        names += [item.predicate for item in (*gone, *come)]
+        deleted = [item for item in before.program.imports if item not in after.program.imports]
+        added = [item for item in after.program.imports if item not in before.program.imports]
+        names += [item.predicate for item in (*deleted, *added)]
         return list(dict.fromkeys(names))
 
     def _batches(self, name: str, files: WatchedFiles) -> Iterator[Batch]:
-        """All facts that the program and the files state of a predicate."""
+        """Yield all facts of a predicate in the program and the files."""
         program, faults = files.program, self.work.reasoner.faults
-        stated = _stated(program).get(name)
-        if stated:
-            yield Batch(tuple(map(column_of_values, zip(*stated, strict=True))), len(stated))
+        explicit = _explicit_facts(program).get(name)
+        if explicit:
+            yield Batch(tuple(map(column_of_values, zip(*explicit, strict=True))), len(explicit))
         for transfer in program.imports:
             if transfer.predicate == name:
                 yield from read_import(transfer, program.predicates[name], faults)
@@ -225,8 +225,8 @@ def _empty(predicate: Predicate) -> Diagnostic:
     return Diagnostic(EMPTY_PREDICATE, message, severity=Severity.WARNING)
 
 
-def _stated(program: Program) -> dict[str, list[tuple[Value, ...]]]:
-    """The facts that a program states, by predicate."""
+def _explicit_facts(program: Program) -> dict[str, list[tuple[Value, ...]]]:
+    """Return the explicit facts of a program, by predicate."""
     grouped = facts_by_predicate(program.facts)
     return {name: [fact.values for fact in facts] for name, facts in grouped.items()}
 

@@ -86,7 +86,7 @@ class ParcelRows:
 
 
 class Values:
-    """The values of a dictionary by their hashes, and which of them other tasks have been told."""
+    """The values of a dictionary by their hashes, and which of them other tasks know."""
 
     def __init__(self, dictionary: Dictionary, tasks: int, seed: int, bits: int = 64) -> None:
         self.dictionary = dictionary
@@ -97,11 +97,11 @@ class Values:
         self._width = (tasks + 7) // 8
         self.hashes: npt.NDArray[np.int64] = memory.empty(FIRST_CAPACITY, np.int64)
         self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the parcel in the making
-        self._is_told = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
+        self._is_sent = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
         self._slots: Ids = memory.zeros(2 * FIRST_CAPACITY, np.int32)
 
     def know(self, more: int = 0) -> None:
-        """Hash what has come to the dictionary, with room for about so many values more; raises Collision."""
+        """Hash new values of the dictionary, with room for about `more` more; raise Collision."""
         count = len(self.dictionary)
         if count > self._known:
             self._grow(count)
@@ -110,16 +110,16 @@ class Values:
             self._enter(count, more)
 
     def _grow(self, count: int) -> None:
-        """Make room for so many values."""
+        """Make room for values."""
         if count > len(self.hashes):
             size = 2 * count
-            told = memory.zeros(size * self._width, np.uint8)
-            told[: len(self._is_told)] = self._is_told
-            self.hashes, self._is_told = memory.grown(self.hashes, self._known, size), told
+            sent = memory.zeros(size * self._width, np.uint8)
+            sent[: len(self._is_sent)] = self._is_sent
+            self.hashes, self._is_sent = memory.grown(self.hashes, self._known, size), sent
             self._numbers = memory.zeros(size, np.int32)  # no parcel is in the making
 
     def _enter(self, count: int, more: int = 0) -> None:
-        """Index the first `count` values by hash, with about `more` to follow; raises Collision."""
+        """Index the first `count` values by hash, with about `more` to follow; raise Collision."""
         first = self._known
         if count > LOAD * len(self._slots):
             self._slots = memory.zeros(1 << (2 * (count + more)).bit_length(), np.int32)
@@ -148,7 +148,7 @@ class Values:
         return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
 
     def pack(self, several: Sequence[ParcelRows], task: int | None) -> tuple[Any, ...]:
-        """Return the parcel for a task, which knows then what it is told; one for all tells everything.
+        """Return the parcel for a task, which then knows the values in it; one for all describes every value.
 
         The hashes of all values are known.
         """
@@ -166,7 +166,7 @@ class Values:
                 place += rows.count
         listed = self._with_qualifiers(listed[:count], task)
         new = self._new(listed, task)
-        parcel = heads, numbers, self.hashes[listed], *self._tell(listed, new)
+        parcel = heads, numbers, self.hashes[listed], *self._describe(listed, new)
         self._numbers[listed] = 0
         if task is not None:
             self._mark(listed[new], task)
@@ -178,12 +178,12 @@ class Values:
             new = np.arange(len(listed))
         else:
             at, bit = task >> 3, 1 << (task & 7)
-            new = np.flatnonzero((self._is_told[listed.astype(np.int64) * self._width + at] & bit) == 0)
+            new = np.flatnonzero((self._is_sent[listed.astype(np.int64) * self._width + at] & bit) == 0)
         qualified = IS_QUALIFIED[self.dictionary.kind[listed[new]]]
         return np.concatenate((new[~qualified], new[qualified])) if qualified.any() else new
 
     def _with_qualifiers(self, listed: Ids, task: int | None) -> Ids:
-        """Return the values and the qualifiers that are told with them, all numbered."""
+        """Return the values and the qualifiers that are sent with them, all numbered."""
         if not IS_QUALIFIED[self.dictionary.kind[listed]].any():
             return listed
         new = listed[self._new(listed, task)]
@@ -192,26 +192,26 @@ class Values:
         self._numbers[missing] = 1 + np.arange(len(listed), len(listed) + len(missing), dtype=np.int32)
         return np.concatenate((listed, missing))
 
-    def _tell(self, listed: Ids, new: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+    def _describe(self, listed: Ids, new: npt.NDArray[np.int64]) -> tuple[Any, ...]:
         """Return what values at these places of the list are."""
         words, ids = self.dictionary.words, listed[new]
         kinds, extras = np.empty(len(ids), np.uint8), np.empty(len(ids), np.int32)
-        told, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
-        owner_kernels.describe(words, ids, kinds, extras, told, offsets)
+        sent, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
+        owner_kernels.describe(words, ids, kinds, extras, sent, offsets)
         qualified = IS_QUALIFIED[kinds]
         if qualified.any():
             extras[qualified] = self._numbers[extras[qualified]] - 1
         texts = np.empty(int(offsets[-1]), np.uint8)
         gather_texts(words, ids, offsets, texts.ctypes.data)
         self.told += len(ids)
-        return new.astype(np.int32), kinds, extras, told, texts
+        return new.astype(np.int32), kinds, extras, sent, texts
 
     def _mark(self, ids: Ids, task: int) -> None:
         """Note that a task knows these values."""
-        self._is_told[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
+        self._is_sent[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
 
     def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[ParcelRows]:
-        """Yield the rows of a parcel, as ids of the dictionary; a task that told values knows them, if named.
+        """Yield the rows of a parcel, as ids of the dictionary; a task that sent values knows them, if named.
 
         Raises Collision.
         """
@@ -235,7 +235,7 @@ class Values:
             yield ParcelRows(relation, columns, count)
 
     def _learn(self, parcel: Sequence[Any], places: Ids, hashes: Any, ids: Ids) -> None:
-        """Give ids to the values that a parcel tells."""
+        """Give ids to the values that a parcel describes."""
         kinds = np.frombuffer(parcel[KINDS], np.uint8)
         extras = np.frombuffer(parcel[EXTRAS], np.int32)
         words = np.frombuffer(parcel[WORDS], np.int64)
@@ -297,10 +297,10 @@ class Counting:
         self.names = sorted(program.predicates)
         read = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
         self.columns: list[PredicateColumn] = [
-            (name, place)
+            (name, position)
             for name in self.names
             if name in read
-            for place in range(program.predicates[name].arity)
+            for position in range(program.predicates[name].arity)
         ]
         self.needs_kinds = has_sums(program)
         self.constants = sorted(constants_of(program), key=lambda each: (each[0], each[1], repr(each[2])))

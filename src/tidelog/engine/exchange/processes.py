@@ -86,7 +86,7 @@ def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
         "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
-        "start_new_session": True,  # Ctrl-C is for the calling process, which tells the others
+        "start_new_session": True,  # Ctrl-C is for the calling process, which stops the others
     }
     processes = [subprocess.Popen([sys.executable, "-c", CODE], **settings) for _ in range(count)]
     listener = Listener()

@@ -42,8 +42,8 @@ from tidelog.errors import Diagnostic, TidelogError, codes
 
 PATIENCE: Final = 60.0  # seconds
 BEATS: Final = 4  # heartbeats within the patience of others
-LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
-FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
+LOOK: Final = 0.2  # seconds between two checks of the limits while waiting
+FAREWELL: Final = 0.05  # seconds between two attempts to report a failure to others
 STEP: Final = 1 << 20  # bytes that are sent at once
 PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
 MAGIC: Final = b"tidelog1"
@@ -51,7 +51,7 @@ HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
 HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
 DIGEST: Final = 32
 DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
-WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
+WELCOME, LATE, STRANGER = range(3)  # replies to a newcomer
 
 Bytes = npt.NDArray[np.uint8]
 Connection = socket.socket | ssl.SSLSocket
@@ -282,7 +282,7 @@ class _Peer:
         self._part: Bytes = np.empty(size, np.uint8)
         self._view, self._filled = memoryview(self._part.data), 0
 
-    def tell(self, kind: int, frame: Frame) -> int:
+    def enqueue(self, kind: int, frame: Frame) -> int:
         """Queue a frame for sending; return the size of its parts in bytes."""
         # What is empty has no bytes to show, if it has more than one dimension.
         views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
@@ -305,7 +305,7 @@ class _Peer:
                 self.outgoing[0] = view[sent:]
 
     def receive(self) -> None:
-        """Receive what is there; raises ConnectionError at the end."""
+        """Receive what has arrived; raise ConnectionError at the end."""
         while True:
             try:
                 size = self.connection.recv_into(self._view[self._filled :])
@@ -381,13 +381,13 @@ class Mesh:
     def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
         """Send each task its frame, an empty one where there is none; return those of all others.
 
-        Raises `Lost` if a task is gone, `Told` if one says that it has failed.
+        Raises the error of `lost` if a task is gone, `PeerFailed` if one says that it has failed.
         """
         with self._lock:
             for number, peer in self._peers.items():
                 if peer.has_left:
                     raise lost(f"task {number} has ended before the others")
-                self.sent += peer.tell(DATA, frames.get(number, NOTHING))
+                self.sent += peer.enqueue(DATA, frames.get(number, NOTHING))
                 self._send(peer)
             begun = monotonic()
             while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
@@ -407,27 +407,27 @@ class Mesh:
             self._looked = monotonic()
 
     def _leave(self) -> None:
-        """Tell all others that this task needs them no more, and read what they have sent meanwhile.
+        """Notify all others that this task needs them no more, and read what they have sent meanwhile.
 
         A connection that is closed before that loses what was sent last.
         """
         with self._lock:
             for peer in self._peers.values():
                 if not peer.is_closed:
-                    peer.tell(LEFT, NOTHING)
+                    peer.enqueue(LEFT, NOTHING)
                     with suppress(OSError, PeerFailed):
                         peer.send()
                         peer.receive()
 
     def fail(self, frame: Frame) -> None:
-        """Tell all others that this task has failed, as far as they still listen.
+        """Notify all others that this task has failed, as far as they still listen.
 
         A connection that is closed before all was received loses what was sent last: so others end it.
         """
         with self._lock:
             end = monotonic() + PROVING
             for peer in self._peers.values():
-                peer.tell(FAULT, frame)
+                peer.enqueue(FAULT, frame)
             while monotonic() < end and self._say(FAREWELL):
                 pass
 
@@ -519,7 +519,7 @@ class Mesh:
                 try:
                     for peer in self._peers.values():
                         if not peer.outgoing and not self._closed.is_set():
-                            peer.tell(BEAT, NOTHING)
+                            peer.enqueue(BEAT, NOTHING)
                             with suppress(OSError, ValueError):  # the task finds out when it next looks
                                 peer.send()
                 finally:

@@ -52,7 +52,7 @@ MOST_PASSES: Final = 64  # … unless these passes do not suffice: then it sends
 LARGEST_PASS: Final = 1 << 22  # … but no more than this
 COUNTED, AGREED, GIVEN, DERIVED, COLLECTED, SHUFFLED, BROADCAST, GATHERED = range(8)  # stages of a run
 TO_LAST: Final = -1  # the task behind the owners
-Extended = tuple[Sequence[Ids], Sequence[Integers], int]  # columns of ids, integers beside them, and rows
+Extended = tuple[Sequence[Ids], Sequence[Integers], int]  # columns of ids, columns of integers, and rows
 
 
 class ExchangeTask:
@@ -116,7 +116,7 @@ class ExchangeTask:
 
     @property
     def dictionary(self) -> Dictionary:
-        """What the ids of derived facts stand for."""
+        """The values of the ids of derived facts."""
         return self._engine.storage.dictionary
 
     def translated(self, part: IdRows, values: Values) -> IdRows:
@@ -183,7 +183,7 @@ class ExchangeTask:
 
     def _make_plan(self) -> dict[PredicateColumn, Ids]:
         """Make the plan that all tasks make; return the frequent values of columns."""
-        # What a task keeps in its dictionary of the values that others send: it owns one in so many.
+        # The part of the values sent by others that a task keeps in its dictionary: it owns one in `tasks`.
         shares = self._read is self._values and self.owners > 1
         self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
@@ -424,7 +424,7 @@ class ExchangeTask:
             return [[(columns, count) for columns, _, count in several] for several in found]
 
     def shuffle_with_integers(self, parts: Sequence[Extended], place: Place) -> list[list[Extended]]:
-        """Send rows of ids and of integers beside them; return those that belong here.
+        """Send rows of ids, with columns of integers; return those that belong here.
 
         They go to the owners of a column, to all of them, or, with `TO_LAST`, to the task behind the owners.
         Before `run`, ids are those of given facts. Every task gives as many parts as the others, perhaps
@@ -456,7 +456,7 @@ class ExchangeTask:
                 knows = task if values is self._values else None
                 rows = list(self._values.unpack(frame.parts[:PARTS], knows))
                 arrived.append((rows, [np.frombuffer(part, np.int64) for part in frame.parts[PARTS:]]))
-        return _by_part(arrived, [len(beside) for _, beside, _ in parts])
+        return _by_part(arrived, [len(added) for _, added, _ in parts])
 
     def owned_rows(self, column: Ids) -> Ids:
         """Return the numbers of the rows whose value this task owns, once all is derived."""
@@ -598,15 +598,15 @@ def _by_part(
         left = iter(integers)
         for rows in several:
             ids = [_select(column, rows.chosen) for column in rows.columns]
-            beside = [next(left) for _ in range(widths[rows.relation])]
-            found[rows.relation].append((ids, beside, rows.count))
+            added = [next(left) for _ in range(widths[rows.relation])]
+            found[rows.relation].append((ids, added, rows.count))
     return found
 
 
 def _passes(values: int) -> int:
-    """Return in how many passes tasks send given facts, of which none has more than so many values.
+    """Return in how many passes tasks send given facts, none of which has more values than fit.
 
-    Small passes take little memory beside the facts; each costs a round.
+    Small passes take little memory in addition to the facts; each costs a round.
     """
     return max(1, min(MOST_PASSES, -(-values // PASS)), -(-values // LARGEST_PASS))
 

@@ -13,7 +13,7 @@ from tidelog.logic.functions.numbers import double_mean, fraction, of_quotient, 
 from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
 from tidelog.logic.values import FALSE, NUMBERS, TRUE, XSD, Kind, Value, order_key
 
-# ---- Aggregates over the distinct rows of arguments of one group; the first argument is what is aggregated.
+# ---- aggregates over the distinct rows of arguments of one group
 #
 # The result does not depend on the order of the rows: sums and means are exact, and rounded once.
 
@@ -97,7 +97,7 @@ AGGREGATES: dict[str, Callable[[Rows], Result]] = {
 }
 
 
-# ---- The built-in functions and aggregates of the language, by name.
+# ---- the built-in functions and aggregates of the language
 #
 # A function without a value gives None, and the literal that it is in fails; arithmetic that leaves 64
 # bits raises `Overflow`. Names are found in whatever case, as in Nemo and SPARQL; the casts also by the IRIs
@@ -135,11 +135,11 @@ def lookup(name: str) -> Function | None:
     return FUNCTIONS.get(ALIASES.get(upper, upper))
 
 
-# ---- The value of an expression, one binding of its variables at a time.
+# ---- value of an expression
 
 
 def evaluate(expression: Expression, binding: Mapping[Variable, Value]) -> Value | None:
-    """The expression's value, None if it has none; raises Overflow where arithmetic leaves 64 bits."""
+    """Return the expression's value, None if it has none; raise Overflow where arithmetic leaves 64 bits."""
     match expression:
         case Constant(value):
             return value

@@ -80,7 +80,7 @@ class Function:
         return f"{count} argument{'' if count.endswith('1') and 'or' not in count else 's'}"
 
     def call(self, arguments: Sequence[Result]) -> Result:
-        """The function's value for the arguments; raises Overflow where the result leaves 64 bits."""
+        """Return the function's value for the arguments; raise Overflow where the result leaves 64 bits."""
         if not self.lazy and None in arguments:
             return None
         return self.implementation(*arguments)

@@ -30,7 +30,7 @@ _WORD = 2**64
 
 
 def are_numbers(operation: str, operands: Sequence[Value]) -> bool:
-    """Whether all operands are numbers; raises Overflow if they are, but one is beyond 64 bits."""
+    """Return whether all operands are numbers; raise Overflow if they are, but one is beyond 64 bits."""
     kinds = {operand.kind for operand in operands}
     if not kinds <= NUMBERS:
         return False
@@ -96,7 +96,7 @@ def _rounded_quotient(quotient: Fraction) -> Result:
 
 
 def _checked(operation: str, operands: Sequence[Value], result: Result) -> Value:
-    """The result; raises Overflow if there is none."""
+    """Return the result; raise Overflow if there is none."""
     if result is None:
         raise Overflow(operation, operands)
     return result

@@ -161,7 +161,7 @@ def after(whole: Value, part: Value) -> Result:
 
 
 def _partition(text: str, part: str) -> tuple[str, bool, str]:
-    """What stands before the part, whether it is there, and what stands after."""
+    """Return the text before the part, whether it occurs, and the text after it."""
     place = text.find(part)
     return (text[:place], True, text[place + len(part) :]) if place >= 0 else ("", False, "")
 
@@ -232,8 +232,8 @@ def _count_edits(first: str, second: str) -> int:
     if not first:
         return len(second)
     places: dict[str, int] = {}
-    for place, character in enumerate(first):
-        places[character] = places.get(character, 0) | 1 << place
+    for position, character in enumerate(first):
+        places[character] = places.get(character, 0) | 1 << position
     full, last = (1 << len(first)) - 1, 1 << (len(first) - 1)
     more, less, distance = full, 0, len(first)
     for character in second:

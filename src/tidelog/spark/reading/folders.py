@@ -14,7 +14,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.errors import DataError, Diagnostic, Span, codes, counted
@@ -66,7 +66,7 @@ class ProgramFrames:
                 raise
             faults = RejectedRows(OnError.FAIL)
             rows = union([each.rejects.select("place", "line", "code", "reason") for each in self._readings])
-            found = rows.limit(MOST_COUNTED).collect()  # no more of them are told of
+            found = rows.limit(MOST_COUNTED).collect()  # no more of them are reported
             for row in sorted(found, key=lambda row: (row.place.partition(":")[0], row.line or 0)):
                 faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), ""))
             faults.check()
@@ -238,7 +238,7 @@ def _predicate(path: Path, program: Program) -> Predicate:
 
 
 def _first(path: Path) -> Path:
-    """Return the file that tells the format and the columns of all others."""
+    """Return the file that has the format and the columns of all others."""
     files = [path]
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.typed_columns import PRECISION, SCALE
@@ -264,7 +264,7 @@ _EXTENSIONS: Final = {
     ".txt": "text",
 }
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-_LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process looks at itself; executors look at more
+_LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process reads itself; executors read more
 _MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -456,7 +456,7 @@ def _listed_here(path: Path, has_magic: bool, source: FactSource) -> tuple[str, 
 
 
 def _base(path: str) -> str:
-    """Return the address of the folder before the first part of a path that stands for many files."""
+    """Return the address of the folder before the first part of a path that matches many files."""
     parts = path.split("/")
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return address_of("/".join(parts[:first]))
@@ -513,7 +513,7 @@ def _no_files(source: FactSource, written: str, local: Path | None, error: Excep
 
 
 def format_of(source: FactSource, files: Sequence[FoundFile]) -> str:
-    """Return the format of a source's files; raise `DataError` if it is not told, or if there are several."""
+    """Return the format of a source's files; raise `DataError` if it is unknown, or if there are several."""
     if source.format is not None:
         return canonical_format(source.format, Path(files[0].path) if source.format == "rdf" else None)
     found = {each.format for each in files}
@@ -528,7 +528,7 @@ def format_of(source: FactSource, files: Sequence[FoundFile]) -> str:
 
 
 def escaped(path: str) -> str:
-    """Return a path in which no character stands for many files."""
+    """Return a path in which no character is a wildcard."""
     return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
 
 

@@ -1,7 +1,7 @@
 """Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with why.
 
 Begin with `read_source`. Nothing runs before a frame is used, but that files are listed and the first lines
-of delimited text are looked at. Formats with a schema (Parquet, ORC, Avro, tables) are read by it, delimited
+of delimited text are read. Formats with a schema (Parquet, ORC, Avro, tables) are read by it, delimited
 text as lines (`source_rows.DelimitedFiles`); tidelog's own readers run in tasks for JSON and RDF.
 `combine_sources` reads several sources in one scan where it can; `filtered` applies the filter of a source.
 """
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -241,7 +241,7 @@ TABLES: Final = ("jdbc", "table")
 BY_LINES: Final = ("jsonl", "ntriples", "nquads")  # each line is a row, so that Spark can split the files
 FORMATS: Final = (*DELIMITED, *TYPED, *sorted(JSON), *sorted(RDF), "text", *TABLES)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
-_AT, _KNOWN = "_tidelog_file", "_tidelog_known"  # columns beside those of a table of others
+_AT, _KNOWN = "_tidelog_file", "_tidelog_known"  # columns in addition to those of a foreign table
 _GIVEN: Final = "_given"  # columns as the data has them
 _LONG: Final = spark_types.LongType()
 _DOUBLE: Final = spark_types.DoubleType()
@@ -298,7 +298,7 @@ def _read(
 class CombinedSources:
     """Sources that are read together: a program's inputs, and the frames that have their rows.
 
-    Files that Spark reads in the same way are one frame, in one scan: its rows are told apart by the
+    Files that Spark reads in the same way are one frame, in one scan: its rows are separated by the
     addresses of the files, each of which is an input then.
     """
 
@@ -364,7 +364,7 @@ def _sharing_scans(
     for name, reading in readings.items():
         scan = reading.scan
         key: Hashable = name
-        # A file that is read for two predicates is read twice: its address tells only one of them.
+        # A file that is read for two predicates is read twice: its address shows only one of them.
         if (
             scan is not None
             and reading.source.filter is None
@@ -390,7 +390,7 @@ def _parsed(
     types = without_skipped(wanted, name)
     carried = {file.address: wanted.carried(file, name) for file in files}
     shape = shape_of(wanted.columns, types)
-    # Without names, the first object of a file tells the order of its columns.
+    # Without names, the first object of a file shows the order of its columns.
     is_split = name in RDF or (None not in wanted.names and len(wanted.names) == len(types))
     is_split &= name in BY_LINES and source.limit is None
 
@@ -481,7 +481,7 @@ def _files_of_table(session: SparkSession, source: FactSource, folder: Path) -> 
         raise _not_readable(source, error) from None
     if not partitions:
         return frame.select(*map(quoted, schema.names))
-    # The constants of each file, of which there may be many: a small table beside them.
+    # The constants of each file, of which there may be many: a small table of their own.
     fields = [pa.field(_AT, pa.string()), *(found.schema.field(name) for name in partitions)]
     columns: list[list[Any]] = [[_at(each) for each in addresses]]
     columns += [[each.partition.get(name) for each in files] for name in partitions]
@@ -622,7 +622,7 @@ class _Table:
         """Return what makes `rejects` of rejected rows."""
         wanted = self.wanted
         types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
-        asked = arrow_files.ColumnRequest(
+        request = arrow_files.ColumnRequest(
             tuple(names.index(name) for name in chosen),
             (*types, *(ColumnType.ANY for _ in wanted.source.times)),
             tuple(chosen),
@@ -631,7 +631,7 @@ class _Table:
             len(wanted.source.times),
             wanted.nulls,
         )
-        task = Shipped(RejectedTableReader(asked, {file.address: file.shown for file in self.files}))
+        task = Shipped(RejectedTableReader(request, {file.address: file.shown for file in self.files}))
 
         def located(rows: DataFrame) -> DataFrame:
             given = [F.col(f"{_GIVEN}{place}").alias(name) for place, name in enumerate(chosen)]
@@ -640,7 +640,7 @@ class _Table:
         return located
 
     def _chosen(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of the predicate: by their names if all are there, else in order."""
+        """Return the columns of the predicate: by their names if all exist, else in order."""
         wanted = self.wanted
         if all(name in names for name in wanted.names):
             return [str(name) for name in wanted.names]

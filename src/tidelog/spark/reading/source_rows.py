@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812 - as Spark users call them
 from pyspark.sql import types as spark_types
 
 from tidelog.data.columns import HOLD_EMPTY_TEXT, policy
@@ -58,7 +58,7 @@ from tidelog.spark.worker import NULLARY
 BAD: Final = "_bad"  # whether a row is no fact
 REJECTED: Final = "a row that tidelog cannot read"  # what a job fails with that must read all rows
 _MARK: Final = f"pmod(xxhash64({RAW}), {1 << 16})"  # of a line, by which rejected ones are found again
-_MOST_MARKS: Final = 1 << 12  # beyond that, all lines are looked at again
+_MOST_MARKS: Final = 1 << 12  # beyond that, all lines are read again
 _BOOLEAN: Final = spark_types.BooleanType()
 _OF_ARROW: Final = {pa.string(): STRING, pa.int64(): spark_types.LongType()}
 REJECTS_SCHEMA: Final = spark_types.StructType(
@@ -83,7 +83,7 @@ class FileScan:
     """How Spark reads some files, if it may read those of other sources with them: `key` is equal then."""
 
     key: Hashable
-    files: tuple[str, ...]  # their addresses, which tell their rows apart
+    files: tuple[str, ...]  # their addresses, which separate their rows
     rows: Callable[[Sequence[FileScan]], DataFrame] = field(
         repr=False, compare=False
     )  # of several such scans
@@ -96,7 +96,7 @@ class SourceRows:
 
     source: FactSource
     input: InputSchema  # how tasks read the columns of `frame`
-    checked: DataFrame  # all rows: values, NULL where there is none, and what tells facts from others
+    checked: DataFrame  # all rows: values, NULL where there is none, and what separates facts from others
     columns: tuple[str, ...]  # what the data calls its columns, sorted; with types where it has some
     located: Callable[[DataFrame], DataFrame] = field(repr=False)  # rejected rows of `checked`, as `rejects`
     warnings: tuple[Diagnostic, ...] = ()
@@ -334,7 +334,7 @@ def locating(task: RejectedLineReader) -> Callable[[DataFrame], DataFrame]:
     """Return what makes `rejects` of rejected rows of files."""
 
     def located(rows: DataFrame) -> DataFrame:
-        # All rows of a file go to one task, which looks at the file again.
+        # All rows of a file go to one task, which reads the file again.
         given = rows.select(FILE, RAW, FAULT).repartition(FILE)
         return given.mapInArrow(Shipped(task), REJECTS_SCHEMA)
 
@@ -499,7 +499,7 @@ class DelimitedFiles:
         line = F.col("value")
         is_row = line != ""
         if group.header is not None:
-            # No other line of the file is like the header, as far as files can be looked at.
+            # No other line of the file is like the header, as far as files can be read here.
             is_header = line.cast("binary") == F.lit(bytearray(group.header))
             is_row &= ~(is_header & (F.col(ROW) == 0))
         cells = cells_of(line, self._delimiter, group.has_quotes).alias("cells")

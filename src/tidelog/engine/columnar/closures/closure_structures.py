@@ -41,13 +41,13 @@ NO_PAIRS: Pairs = (NOTHING, NOTHING)
 
 
 def columns(count: int) -> Pairs:
-    """Two columns for so many pairs."""
+    """Return two columns for `count` pairs."""
     return memory.empty(count, np.int32), memory.empty(count, np.int32)
 
 
 @dataclass(slots=True)
 class PairChange:
-    """One call within a transaction: external pairs inserted or deleted, and its effect, if it got so far."""
+    """One call within a transaction: external pairs inserted or deleted, and its effect once it has ended."""
 
     added: bool
     external: Pairs
@@ -63,7 +63,7 @@ class ExternalPairs(ABC):
         self.pools = [NOTHING, NOTHING]
         self.journal: list[PairChange] | None = None
         self.count = 0
-        self.check: Check = proceed  # told how many pairs come, and called while they are written
+        self.check: Check = proceed  # called while pairs are written, with how many are new so far
         self.tidied = FIRST_NODES
         self._make_vectors(FIRST_NODES)
         self._grow_pools()
@@ -89,7 +89,7 @@ class ExternalPairs(ABC):
         return self.words.nbytes + self.vectors.nbytes + self.slots.nbytes + pools
 
     def externals(self) -> Pairs:
-        """The external pairs."""
+        """Return the external pairs."""
         left, right = columns(self.edges)
         kernels.write_externals(self.words, left, right)
         return left, right
@@ -111,7 +111,7 @@ class ExternalPairs(ABC):
         self.journal = None
 
     def roll_back(self) -> None:
-        """End the transaction, and let external pairs and closure be what they were when it began."""
+        """End the transaction, and restore external pairs and closure as they were when it began."""
         changes, self.journal = self.journal or [], None
         for change in reversed(changes):
             if change.added:
@@ -125,7 +125,7 @@ class ExternalPairs(ABC):
         """Restore the closure of the external pairs, which are already those before the changes."""
 
     def _note(self, added: bool, sources: Ids, targets: Ids) -> None:
-        """Enter into the journal, if one is kept, that external pairs have come or gone."""
+        """Enter into the journal, if there is one, that external pairs were inserted or deleted."""
         if self.journal is not None:
             ids = self.vectors[kernels.IDS]
             self.journal.append(PairChange(added, (ids[sources], ids[targets])))
@@ -138,7 +138,7 @@ class ExternalPairs(ABC):
     # ---- external pairs
 
     def _enter(self, left: Ids, right: Ids, check: Check) -> Pairs:
-        """Enter pairs of ids; the numbers of those that are new."""
+        """Enter pairs of ids; return the numbers of those that are new."""
         sources, targets = columns(len(left))
         words = self.words
         words[kernels.KEPT] = done = 0
@@ -149,16 +149,16 @@ class ExternalPairs(ABC):
                     self._grow()
                 check(0)
         finally:  # also for a lack of memory: the journal knows what was entered until then
-            kept = words[kernels.KEPT]
-            self._note(True, sources[:kept], targets[:kept])
-        return sources[:kept], targets[:kept]
+            entered = words[kernels.KEPT]
+            self._note(True, sources[:entered], targets[:entered])
+        return sources[:entered], targets[:entered]
 
     def _remove(self, left: Ids, right: Ids) -> Pairs:
-        """Remove pairs of ids; the numbers of those that were there."""
+        """Remove pairs of ids; return the numbers of those that existed."""
         sources, targets = columns(len(left))
-        kept = kernels.remove_pairs(self.words, left, right, sources, targets)
-        self._note(False, sources[:kept], targets[:kept])
-        return sources[:kept], targets[:kept]
+        removed = kernels.remove_pairs(self.words, left, right, sources, targets)
+        self._note(False, sources[:removed], targets[:removed])
+        return sources[:removed], targets[:removed]
 
     # ---- growing
 
@@ -170,7 +170,7 @@ class ExternalPairs(ABC):
             self._grow_pools()
 
     def _make_vectors(self, capacity: int) -> None:
-        """Larger vectors, and slots that stay half empty."""
+        """Allocate larger vectors, and slots that stay half empty."""
         count, used = len(self.vectors), self.nodes
         vectors = memory.zeros(count * capacity, np.int32).reshape(count, capacity)
         vectors[:, :used] = self.vectors[:, :used]
@@ -201,9 +201,9 @@ class ExternalPairs(ABC):
     def _refresh(self, check: Check) -> None:
         """Write the whole closure again, from the external pairs."""
 
-    def _forget_nodes(self, kept: int) -> None:
-        """Forget the nodes numbered last, which have no pairs, until no more than `kept` are left."""
-        self.words[kernels.NODES] = min(self.nodes, kept)
+    def _forget_nodes(self, most: int) -> None:
+        """Forget the nodes numbered last, which have no pairs, until no more than `most` remain."""
+        self.words[kernels.NODES] = min(self.nodes, most)
         self.slots[:] = 0
         kernels.enter_nodes(self.words)
 
@@ -211,7 +211,7 @@ class ExternalPairs(ABC):
         """Set what is not 0 for nodes to come."""
 
     def _grow_pools(self) -> None:
-        """Larger pools for whichever lists are short of room."""
+        """Allocate larger pools for the lists that are short of room."""
         for side, pool in enumerate(self.pools):
             base = kernels.ABREAST * side
             top = int(self.words[kernels.POOL_TOP + base])
@@ -223,13 +223,13 @@ class ExternalPairs(ABC):
 
 
 def proceed(count: int) -> None:
-    """The check that never stops anything."""
+    """Stop nothing: the check where there is no limit."""
 
 
 MOST_MATRIX_BYTES = 256 << 20
 BYTES_PER_PAIR = 1 << 11  # a matrix much larger than its pairs is mostly empty: rules need less
-FEW_PAIRS = 1 << 12  # so few are never too few
-SEARCHES = 4  # how often searches after a deletion may look at each pair, before they are given up
+FEW_PAIRS = 1 << 12  # the size of a matrix for these is always allowed
+SEARCHES = 4  # how often searches after a deletion may read each pair, before they are given up
 FEW_COLUMNS = 64  # nodes that a deletion may lose before rows are written again
 
 Words = npt.NDArray[np.int64]
@@ -265,7 +265,7 @@ class TransitiveClosure(ExternalPairs):
         return super().bytes + self.matrix.nbytes + self.total.nbytes
 
     def add(self, left: Ids, right: Ids) -> Pairs:
-        """The pairs that became true by adding external pairs."""
+        """Add external pairs; return the pairs that became true."""
         sources, targets = self._enter(left, right, self.check)
         self._fit_matrix()
         missing = len(sources)
@@ -282,7 +282,7 @@ class TransitiveClosure(ExternalPairs):
         return gained
 
     def delete(self, left: Ids, right: Ids) -> Pairs:
-        """The pairs that ceased to be true by deleting external pairs."""
+        """Delete external pairs; return the pairs that ceased to be true."""
         sources, targets = self._remove(left, right)
         budget = SEARCHES * (self.edges + self.nodes)
         broken = reach_kernels.keep_broken(self.words, sources, targets, len(sources), budget)
@@ -292,12 +292,12 @@ class TransitiveClosure(ExternalPairs):
         return lost
 
     def pairs(self) -> Pairs:
-        """All pairs of the closure."""
+        """Return all pairs of the closure."""
         listed = reach_kernels.list_all(self.words)
         return self._written(reach_kernels.write_gained, listed, NO_WORDS, self.count, are_new=False)
 
     def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
-        """For each pair whether it is in the closure."""
+        """Return for each pair whether it is in the closure."""
         found = np.empty(len(left), np.bool_)
         reach_kernels.contains_pairs(self.words, left, right, found)
         return found
@@ -305,11 +305,11 @@ class TransitiveClosure(ExternalPairs):
     # ---- changing rows
 
     def _most_single(self) -> int:
-        """How many pairs are added one by one, each at most a pass over the nodes, and not in one search."""
+        """Return how many pairs are added one by one, each at most a pass over the nodes."""
         return 4 + 4 * self.edges // self.nodes + self.matrix.shape[1]
 
     def _extend_each(self, sources: Ids, targets: Ids) -> Pairs:
-        """Add pairs one by one to the rows; what becomes true."""
+        """Add pairs one by one to the rows; return what becomes true."""
         steps: list[Pairs] = []
         known = 0  # pairs of the steps before
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -318,22 +318,22 @@ class TransitiveClosure(ExternalPairs):
         return steps[0] if len(steps) == 1 else _joined(steps)
 
     def _extend(self, source: int, target: int, known: int) -> Pairs:
-        """Add one pair to the rows; what becomes true."""
+        """Add one pair to the rows; return what becomes true."""
         listed, gained, low, high = reach_kernels.extend(self.words, source, target)
         self.check(known + gained)
         if gained == 0:
             return NO_PAIRS
         left, right = columns(gained)
-        place = count = 0
-        while place < listed:
-            place, count = reach_kernels.write_extended(
-                self.words, listed, low, high, left, right, place, count, count + PART
+        position = count = 0
+        while position < listed:
+            position, count = reach_kernels.write_extended(
+                self.words, listed, low, high, left, right, position, count, count + PART
             )
             self.check(known + count)
         return left, right
 
     def _rewrite(self, sources: Ids) -> Pairs:
-        """Add many pairs by writing the rows of all that reach their sources again; what becomes true."""
+        """Add many pairs by writing all rows that reach their sources again; return what becomes true."""
         listed, old_words, _ = reach_kernels.list_reaching(self.words, sources, len(sources))
         old = memory.empty(old_words, np.int64)
         gained, _ = self._recompute(listed, old, self.check)
@@ -341,7 +341,7 @@ class TransitiveClosure(ExternalPairs):
         return self._written(reach_kernels.write_gained, listed, old, gained, are_new=True)
 
     def _recompute(self, listed: int, old: Words, check: Check) -> tuple[int, int]:
-        """Write the listed rows again and the old ones into `old`; how many pairs are gained and lost."""
+        """Write the listed rows again and the old ones into `old`; count the pairs gained and lost."""
         reach_kernels.keep_rows(self.words, listed, old)
         reach_kernels.begin_closing(self.words, listed)
         index = visited = depth = top = 0
@@ -356,7 +356,7 @@ class TransitiveClosure(ExternalPairs):
     def _written(
         self, write: Callable[..., Any], listed: int, old: Words, pairs: int, are_new: bool
     ) -> Pairs:
-        """The pairs, so many, in which the listed rows differ from the old ones, as a kernel writes them."""
+        """Return the pairs in which the listed rows differ from the old ones, as a kernel writes them."""
         left, right = columns(pairs)
         index = offset = count = 0
         while index < listed:
@@ -367,9 +367,9 @@ class TransitiveClosure(ExternalPairs):
         return left, right
 
     def _break(self, sources: Ids, targets: Ids) -> Pairs:
-        """Take what hung on broken pairs out of the rows; what ceases to be true.
+        """Delete from the rows what depended on broken pairs; return what ceases to be true.
 
-        Column by column if few nodes are lost and searches for them are cheap, else, or for the rest, by
+        Column by column if few nodes are lost and searches for them are cheap; else, or for the rest, by
         writing the rows of all that reached the sources again.
         """
         words = self.words
@@ -449,7 +449,7 @@ class EquivalenceClosure(ExternalPairs):
         return True
 
     def add(self, left: Ids, right: Ids) -> Pairs:
-        """The pairs that became true by adding external pairs."""
+        """Add external pairs; return the pairs that became true."""
         sources, targets = self._enter(left, right, self.check)
         gained = closure_kernels.merge(self.words, sources, targets, len(sources))
         self.check(gained)
@@ -457,7 +457,7 @@ class EquivalenceClosure(ExternalPairs):
         return self._write_changed(gained, are_new=True)
 
     def delete(self, left: Ids, right: Ids) -> Pairs:
-        """The pairs that ceased to be true by deleting external pairs."""
+        """Delete external pairs; return the pairs that ceased to be true."""
         sources, targets = self._remove(left, right)
         budget = SEARCHES * (self.edges + self.nodes)
         lost = closure_kernels.split(self.words, sources, targets, len(sources), budget)
@@ -465,19 +465,19 @@ class EquivalenceClosure(ExternalPairs):
         return self._write_changed(lost, are_new=False)
 
     def pairs(self) -> Pairs:
-        """All pairs of the closure."""
+        """Return all pairs of the closure."""
         left, right = columns(self.count)
         closure_kernels.write_pairs(self.words, left, right)
         return left, right
 
     def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
-        """For each pair whether it is in the closure."""
+        """Return for each pair whether it is in the closure."""
         found = np.empty(len(left), np.bool_)
         closure_kernels.contains_pairs(self.words, left, right, found)
         return found
 
     def _write_changed(self, count: int, are_new: bool) -> Pairs:
-        """The pairs that change, written out; the journal learns which nodes have changed."""
+        """Return the pairs that change, and enter the changed nodes into the journal."""
         if count == 0:
             self._note_effect(NOTHING)
             return NO_PAIRS
@@ -485,10 +485,10 @@ class EquivalenceClosure(ExternalPairs):
             members = self.vectors[kernels.LISTED, : self.words[kernels.MEMBERS]]
             self._note_effect(self.vectors[kernels.IDS][members])
         left, right = columns(count)
-        place = piece = group = written = 0
+        position = piece = group = written = 0
         while written < count:
-            place, piece, group, written = closure_kernels.write_changed(
-                self.words, left, right, place, piece, group, written, written + PART
+            position, piece, group, written = closure_kernels.write_changed(
+                self.words, left, right, position, piece, group, written, written + PART
             )
             self.check(written if are_new else 0)
         return left, right
@@ -512,10 +512,10 @@ class EquivalenceClosure(ExternalPairs):
 
 
 def _steps(words: int, pairs: int) -> int:
-    """What it costs to write rows of so many words and pairs again, in steps of a search."""
+    """Return what it costs to write rows of `words` words and `pairs` pairs again, in steps of a search."""
     return 4 * pairs + words // 4
 
 
 def _joined(steps: list[Pairs]) -> Pairs:
-    """The pairs of all steps."""
+    """Return the pairs of all steps."""
     return np.concatenate([left for left, _ in steps]), np.concatenate([right for _, right in steps])

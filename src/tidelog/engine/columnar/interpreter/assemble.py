@@ -1,4 +1,4 @@
-"""From a plan to the words that the interpreter runs, step by step."""
+"""From a plan to the code that the interpreter runs, step by step: a list of integers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tidelog.plan.algebra import (
 )
 from tidelog.plan.algebra import chain as nodes_of
 
-# ---- The words of one step: what it reads and looks up, and where each of its outputs comes from.
+# ---- the code of one step
 
 OPERATIONS = {
     "+": layout.X_ADD,
@@ -57,16 +57,16 @@ OPERATIONS = {
 }
 LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 
-# What a step hands on beside the variables of a rule: numbers that are no ids.
+# What a step hands on in addition to the variables of a rule: numbers that are no ids.
 HIGHEST_RANK = Variable("highest rank of own facts")  # no variable of a rule has a space
 GIVEN_ROW = Variable("number of the given row")
 LINKED_ROW = Variable("number of the supporting fact")
 HIGHEST_MARK = Variable("marks in the body")
-STAYING = Variable("whether facts stay")  # beside it: never handed on
+STAYING = Variable("whether facts stay")  # marks columns next to HIGHEST_MARK: never handed on
 
 
 class PlanCatalog(Protocol):
-    """What the assembler asks of a catalogue."""
+    """What the assembler needs of a catalogue."""
 
     def table_number(self, relation: str) -> int:
         """Return the row of T that describes a relation."""
@@ -90,7 +90,7 @@ class PythonStep:
 
 
 def scan_of(node: Node) -> Scan | None:
-    """The scan by which a node reads a relation."""
+    """Return the scan by which a node reads a relation, None if it reads none."""
     match node:
         case Scan():
             return node
@@ -107,10 +107,10 @@ def step_of(
     catalog: PlanCatalog,
     numbers: tuple[Variable, ...] | None,
 ) -> tuple[list[int], PythonStep | None]:
-    """The words of one step, and what Python computes of it; its rows' numbers are called `numbers`."""
+    """Return the code of one step, and what Python computes of it; `numbers` name its rows' numbers."""
     match node:
         case Unit():
-            return _words(layout.UNIT, outputs=_outputs(outputs, given, (), None, catalog)), None
+            return _code(layout.UNIT, outputs=_outputs(outputs, given, (), None, catalog)), None
         case Scan() | Witness():
             return _first(node, given, _row_outputs(node, given, outputs, catalog, numbers), catalog), None
         case Join(_, scan):
@@ -132,7 +132,7 @@ def _row_outputs(
     catalog: PlanCatalog,
     numbers: tuple[Variable, ...] | None,
 ) -> list[tuple[int, int]]:
-    """Where each output of a step that matches rows comes from."""
+    """Return where each output of a step that matches rows comes from."""
     scan = scan_of(node)
     assert scan is not None
     sources = []
@@ -153,10 +153,10 @@ def _row_outputs(
 def _first(
     node: Scan | Witness, given: list[Term], outputs: list[tuple[int, int]], catalog: PlanCatalog
 ) -> list[int]:
-    """The words of the step that scans rows, or takes those that are given."""
+    """Return the code of the step that scans rows, or reads those that drive the plan."""
     scan = node if isinstance(node, Scan) else node.scan
     table = catalog.table_number(scan.relation)
-    mask, want = _wanted(scan, catalog)
+    mask, want = _required_flags(scan, catalog)
     if isinstance(node, Witness):
         wild = {scan.terms[column] for column in range(len(scan.terms)) if column not in node.bound}
         checks = _filters(scan.terms, [], catalog)
@@ -169,14 +169,14 @@ def _first(
     else:
         checks, index, unless, peer = _filters(scan.terms, given, catalog), 0, 0, 0
     keys = [word for column, wanted in checks for word in (column, -1 - wanted)]
-    step = _words(layout.SCAN, table=table, index=index, keys=keys, key_count=len(checks), outputs=outputs)
+    step = _code(layout.SCAN, table=table, index=index, keys=keys, key_count=len(checks), outputs=outputs)
     step[layout.S_MASK], step[layout.S_WANT] = mask, want
     step[layout.S_UNLESS], step[layout.S_PEER] = unless, peer
     return step
 
 
-def _wanted(scan: Scan, catalog: PlanCatalog) -> tuple[int, int]:
-    """The flags that a scan looks at, and what they must be."""
+def _required_flags(scan: Scan, catalog: PlanCatalog) -> tuple[int, int]:
+    """Return the mask of the flags that a scan checks, and what they must be."""
     where = PARTS.get(scan.part)
     if where is not None:
         return int(where.mask), int(where.want)
@@ -185,7 +185,7 @@ def _wanted(scan: Scan, catalog: PlanCatalog) -> tuple[int, int]:
     return 0, 0
 
 
-def _words(
+def _code(
     kind: int,
     *,
     table: int = 0,
@@ -203,14 +203,14 @@ def _words(
 
 
 def _filters(terms: tuple[Term, ...], given: list[Term], catalog: PlanCatalog) -> list[tuple[int, int]]:
-    """(column, id) for constants, (column, -1 - earlier column) for variables that occur twice."""
+    """Return (column, id) for constants, (column, -1 - earlier column) for variables that occur twice."""
     first: dict[Variable, int] = {}
-    known = frozenset(given)
+    bound = frozenset(given)
     filters = []
     for column, term in enumerate(terms):
         if isinstance(term, Constant):
             filters.append((column, catalog.identity(term.value)))
-        elif term not in known:
+        elif term not in bound:
             if term in first:
                 filters.append((column, -1 - first[term]))
             first.setdefault(term, column)
@@ -224,7 +224,7 @@ def _outputs(
     computed: Variable | None,
     catalog: PlanCatalog,
 ) -> list[tuple[int, int]]:
-    """Where each output comes from."""
+    """Return where each output comes from."""
     inputs, columns = _places(given), _places(terms)
     return [_output(output, inputs, columns, computed, catalog) for output in outputs]
 
@@ -236,7 +236,7 @@ def _output(
     computed: Variable | None,
     catalog: PlanCatalog,
 ) -> tuple[int, int]:
-    """Where an output comes from: the input, the matched row, a constant, or the computed column."""
+    """Return where an output comes from: the input, the matched row, a constant, or the computed column."""
     if isinstance(output, Constant):
         return layout.FROM_CONSTANT, catalog.identity(output.value)
     if output == computed:
@@ -247,12 +247,12 @@ def _output(
 
 
 def _places(terms: Sequence[Term]) -> dict[Term, int]:
-    """The first place of each term: there may be thousands, so that nobody can look for each."""
-    return {term: place for place, term in reversed(list(enumerate(terms)))}
+    """Return the first position of each term: there may be thousands, too many to search for each."""
+    return {term: position for position, term in reversed(list(enumerate(terms)))}
 
 
 def _source(term: Term, given: list[Term], catalog: PlanCatalog) -> int:
-    """An input column, or -1 - id for a constant."""
+    """Return an input column, or -1 - id for a constant."""
     return -1 - catalog.identity(term.value) if isinstance(term, Constant) else given.index(term)
 
 
@@ -261,13 +261,13 @@ def _join(scan: Scan, given: list[Term], outputs: list[tuple[int, int]], catalog
     if all(isinstance(term, Constant) or term in given for term in scan.terms):
         limit = LIMITS.get(scan.part, layout.ALL_ROWS)
         keys = [_source(term, given, catalog) for term in scan.terms]
-        step = _words(layout.MEMBER, table=table, limit=limit, keys=keys, outputs=outputs)
+        step = _code(layout.MEMBER, table=table, limit=limit, keys=keys, outputs=outputs)
     else:
         index, keys = _lookup(scan, table, given, catalog)
-        # An index holds the rows up to the current round: only the older part needs a look at row numbers.
+        # An index holds the rows up to the current round: row numbers are compared for the older part only.
         limit = layout.OLD_ROWS if scan.part is Part.OLD else layout.ALL_ROWS
-        step = _words(layout.PROBE, table=table, index=index, limit=limit, keys=keys, outputs=outputs)
-    step[layout.S_MASK], step[layout.S_WANT] = _wanted(scan, catalog)
+        step = _code(layout.PROBE, table=table, index=index, limit=limit, keys=keys, outputs=outputs)
+    step[layout.S_MASK], step[layout.S_WANT] = _required_flags(scan, catalog)
     return step
 
 
@@ -277,17 +277,17 @@ def _absent(scan: Scan, given: list[Term], outputs: list[Term], catalog: PlanCat
     if all(isinstance(term, Constant) or term in given for term in scan.terms):
         limit = LIMITS.get(scan.part, layout.ALL_ROWS)
         keys = [_source(term, given, catalog) for term in scan.terms]
-        step = _words(layout.ABSENT, table=table, limit=limit, keys=keys, outputs=outs)
+        step = _code(layout.ABSENT, table=table, limit=limit, keys=keys, outputs=outs)
     else:
         index, keys = _lookup(scan, table, given, catalog)
-        step = _words(layout.ABSENT_INDEX, table=table, index=index, keys=keys, outputs=outs)
+        step = _code(layout.ABSENT_INDEX, table=table, index=index, keys=keys, outputs=outs)
     present = PRESENT.get(scan.part)
-    step[layout.S_MASK] = int(present) if present is not None else _wanted(scan, catalog)[0]
+    step[layout.S_MASK] = int(present) if present is not None else _required_flags(scan, catalog)[0]
     return step
 
 
 def _lookup(scan: Scan, table: int, given: list[Term], catalog: PlanCatalog) -> tuple[int, list[int]]:
-    """The index that answers a scan whose variables in `given` are known, and the key to ask it for."""
+    """Return the index for a scan in which the variables in `given` are bound, and the key to look up."""
     columns = tuple(column for column, term in enumerate(scan.terms) if term in given)
     filters = tuple(_filters(scan.terms, given, catalog))
     index = catalog.index_number(IndexKey(table, columns, filters))
@@ -312,14 +312,14 @@ def _expression_step(
         else variables_of(expression)
     )
     slots = tuple((variable, given.index(variable)) for variable in dict.fromkeys(variables))
-    step = _words(kind, outputs=_outputs(outputs, given, (), computed, catalog), expression=words)
+    step = _code(kind, outputs=_outputs(outputs, given, (), computed, catalog), expression=words)
     return step, PythonStep(expression, slots)
 
 
 def _compiled(
     expression: Expression | Comparison | Condition, given: list[Term], catalog: PlanCatalog
 ) -> list[int] | None:
-    """The expression in postfix words, or None if kernels cannot compute it."""
+    """Return the expression as postfix code; None if kernels cannot compute it."""
     match expression:
         case Comparison(operator, left, right):
             words = _postfix((left, right), OPERATIONS[operator], given, catalog)
@@ -354,7 +354,7 @@ def _postfix(
     return [*words, operation, 0]
 
 
-# ---- From a plan to the words that the interpreter runs.
+# ---- from a plan to the code that the interpreter runs
 #
 # Each node of the plan's chain becomes one step. A step's outputs are the variables that later steps need,
 # in the last step the head's terms: nothing is copied that is not read again.
@@ -375,7 +375,7 @@ class HeadMarks:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A plan as words, and what Python must know of it."""
+    """A plan as code, and what Python must know of it."""
 
     words: tuple[int, ...]
     relation: str
@@ -398,9 +398,9 @@ def assemble(
     marked: HeadMarks | None = None,
     span: Span | None = None,
 ) -> Assembled:
-    """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared.
+    """Return the code of a plan whose heads are facts of a relation; `ranked` if ranks are compared.
 
-    `span` is where the rule is written.
+    `span` is the position of the rule in its source.
     """
     chain = nodes_of(root.input)
     if len(chain) > layout.MOST_STEPS:
@@ -447,7 +447,7 @@ def _joined(
     marked: HeadMarks | None,
     catalog: PlanCatalog,
 ) -> Iterator[int]:
-    """The words of the whole plan: what stands before the steps, the steps, the tables of the support."""
+    """Yield the code of the whole plan: its header, the steps, the tables of the support."""
     atoms = root.atoms if isinstance(root, Support) else ()
     offset = layout.P_OFFSETS + len(steps)
     offsets = []
@@ -466,7 +466,7 @@ def _joined(
 
 
 def _rank_word(root: Project | Support, is_recursive: bool, ranked: bool) -> int:
-    """The output with the highest rank; -1 for a nonrecursive rule, -2 where ranks are not compared."""
+    """Return the output with the highest rank; -1 for a nonrecursive rule, -2 without ranks."""
     if not is_recursive:
         return -1
     return len(root.terms) if ranked and isinstance(root, Project) else -2
@@ -487,30 +487,30 @@ def _own_tables(relation: str, chain: list[Node], catalog: PlanCatalog) -> froze
 
 
 def _results(root: Project | Support, ranked: bool, marked: HeadMarks | None) -> tuple[Term, ...]:
-    """What the last step hands to what becomes of heads."""
+    """Return the outputs of the last step: the head's terms, or the facts of the support."""
     if isinstance(root, Project):
         ranks = (HIGHEST_RANK,) if ranked else ()
         return (*root.terms, *ranks, *(() if marked is None else (marked.column,)))
-    return (GIVEN_ROW, *(_number_of(place) for place in range(len(root.atoms))))
+    return (GIVEN_ROW, *(_number_of(position) for position in range(len(root.atoms))))
 
 
-def _number_of(place: int) -> Variable:
-    return Variable(f"number of own fact {place}")
+def _number_of(position: int) -> Variable:
+    return Variable(f"number of own fact {position}")
 
 
 def _numbered(
     chain: list[Node], root: Project | Support, marked: HeadMarks | None
 ) -> dict[int, tuple[Variable, ...]]:
-    """The steps whose row numbers or marks are asked for, and what they are called."""
+    """Return the steps whose row numbers or marks are needed, with the names of these columns."""
     if isinstance(root, Project):
         scans = () if marked is None else marked.scans
         levels = (level for level, node in enumerate(chain) if _matches_one_of(node, scans))
         return {level: _marked_columns(chain[level], marked) for level in levels if marked is not None}
     numbered: dict[int, tuple[Variable, ...]] = {0: (GIVEN_ROW,)}
     matched = [scan_of(node) for node in chain]
-    for place, atom in enumerate(root.atoms):
+    for position, atom in enumerate(root.atoms):
         level = matched.index(atom, 1)
-        numbered[level] = (*numbered.get(level, ()), _number_of(place))
+        numbered[level] = (*numbered.get(level, ()), _number_of(position))
     return numbered
 
 
@@ -522,12 +522,12 @@ def _marked_columns(node: Node, marked: HeadMarks) -> tuple[Variable, ...]:
 
 
 def _matches_one_of(node: Node, scans: tuple[Scan, ...]) -> bool:
-    """Whether a node matches facts that notes are made of; a negation's witness is none."""
+    """Return whether a node matches facts that notes refer to; a negation's witness does not."""
     return isinstance(node, Scan | Join) and scan_of(node) in scans
 
 
 def _reads(node: Node) -> Iterable[Variable]:
-    """The variables that a node needs or binds."""
+    """Return the variables that a node needs or binds."""
     match node:
         case Scan() | Witness() | Join():
             scan = scan_of(node)
@@ -545,7 +545,7 @@ def _reads(node: Node) -> Iterable[Variable]:
 def _needed_after(
     chain: list[Node], terms: tuple[Term, ...], numbered: dict[int, tuple[Variable, ...]]
 ) -> list[list[Term]]:
-    """For each node, the variables bound by then that later nodes or the head read."""
+    """Return for each node the variables bound by then that later nodes or the head read."""
     since = _bound_since(chain, numbered)
     later: list[Variable] = [term for term in terms if isinstance(term, Variable)]
     needed: list[list[Term]] = []
@@ -557,7 +557,7 @@ def _needed_after(
 
 
 def _bound_since(chain: list[Node], numbered: dict[int, tuple[Variable, ...]]) -> dict[Variable, int]:
-    """For each variable, the first level whose rows have it."""
+    """Return for each variable the first level whose rows have it."""
     since: dict[Variable, int] = {}
     for level, node in enumerate(chain):
         bound: list[Variable] = [*numbered.get(level, ())]
@@ -572,7 +572,7 @@ def _bound_since(chain: list[Node], numbered: dict[int, tuple[Variable, ...]]) -
     return since
 
 
-# ---- what plans pass on so that the heads they find can be marked
+# ---- support of heads, for marks
 
 
 def marked_heads(plan: ChangePlan, config: MarkConfig) -> HeadMarks | None:
@@ -591,7 +591,7 @@ def marked_heads(plan: ChangePlan, config: MarkConfig) -> HeadMarks | None:
 
 
 def first_source(plan: ChangePlan, config: MarkConfig) -> Scan | None:
-    """The scan of the first atom in the rule's body whose facts support heads."""
+    """Return the scan of the first atom in the rule's body whose facts support heads."""
     atom = next((atom for atom in plan.rule.positive if atom.predicate in config.sources), None)
     if atom is None:
         return None
@@ -600,7 +600,7 @@ def first_source(plan: ChangePlan, config: MarkConfig) -> Scan | None:
 
 
 def _passing_marks(plan: ChangePlan, root: Project, config: MarkConfig) -> Iterator[Scan]:
-    """The scans of body facts whose marks are passed on: not that of given heads."""
+    """Yield the scans of body facts whose marks are passed on: not that of given heads."""
     for scan in matched_in(root.input):
         is_head = scan.part is Part.GIVEN and scan.relation == plan.relation and not scan.own
         if scan.relation in config.sources and not is_head:
@@ -608,7 +608,7 @@ def _passing_marks(plan: ChangePlan, root: Project, config: MarkConfig) -> Itera
 
 
 def matched_in(node: Node) -> Iterator[Scan]:
-    """The scans below a node that match facts, rather than look for their absence."""
+    """Yield the scans below a node that match facts, rather than test their absence."""
     for item in reversed(chain(node)):
         if isinstance(item, Scan | Join):
             yield item if isinstance(item, Scan) else item.scan

@@ -1,4 +1,4 @@
-"""Rules' plans, prepared and run over whole relations; queries with constants as joins with them. Mutable."""
+"""Rules' plans, prepared and run over whole relations; many queries with constants become joins. Mutable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog.plan.join_order import Statistics
 
 
 class AssumeTombstones:
-    """A catalogue as the assembler sees it, if any row of any relation may be a deleted fact."""
+    """A catalogue for the assembler, in which any row of any relation may be a deleted fact."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.table_number = catalog.table_number
@@ -86,13 +86,13 @@ class Executor:
         return Runner(assembled, self.catalog, self.workers, head)
 
     def _aggregate(self, root: Aggregate, head: Table) -> PlanOutcome:
-        """Group what was collected and insert one fact per group that has all its values."""
+        """Group the collected rows and insert one fact per group that has all its values."""
         facts, missing = group_facts(root, self.storage.rows(root.input.relation), self.catalog.dictionary)
         new = head.insert(facts.columns, facts.count, 0, len(self.catalog.dictionary))
         return PlanOutcome(facts.count, new, missing)
 
     def forget_plans(self) -> None:
-        """Clear the caches of plans and lookups: all relations were forgotten."""
+        """Clear the caches of plans and lookups: all relations were dropped."""
         self._round_runner.forget()
         self._point_lookups = PointLookups()
 
@@ -137,7 +137,7 @@ class Executor:
             self.storage.drop(ANSWERS)
 
 
-# ---- queries with constants as joins with them, where scans of a large relation have become many
+# ---- many scans with constants, batched into joins
 #
 # A scan reads every row of its relation for a constant. An index costs some scans to build, is maintained
 # when facts change, and then answers in one lookup: so a query is answered by scans as long as these have
@@ -156,18 +156,18 @@ class JoinedQuery:
 
 
 class PointLookups:
-    """The scans that there were, by relation and the columns of constants. Mutates itself."""
+    """Counts scans, by relation and the columns of constants. Mutable."""
 
     def __init__(self) -> None:
         self._scans: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
     def joined(self, rule: Rule, statistics: Statistics) -> JoinedQuery | None:
-        """The rule by which a query is answered, if not by scanning."""
+        """Return the rule by which a query is answered, None if by scanning."""
         pivot = best_pivot(rule.body, statistics)
         atom = None if pivot is None else rule.body[pivot]
         if pivot is None or not isinstance(atom, Atom) or statistics.size(atom.predicate) < LARGE:
             return None
-        columns = tuple(place for place, term in enumerate(atom.terms) if isinstance(term, Constant))
+        columns = tuple(position for position, term in enumerate(atom.terms) if isinstance(term, Constant))
         if not columns:
             return None
         if len(columns) < len(atom.terms):
@@ -179,30 +179,30 @@ class PointLookups:
 
 def _with_given(rule: Rule, pivot: int, atom: Atom) -> JoinedQuery:
     terms: list[Term] = []
-    given: list[Term] = []
+    parameters: list[Term] = []
     constants: list[Value] = []
-    for place, term in enumerate(atom.terms):
+    for position, term in enumerate(atom.terms):
         if isinstance(term, Constant):
             constants.append(term.value)
-            term = Variable(f"given {place}")
-            given.append(term)
+            term = Variable(f"given {position}")
+            parameters.append(term)
         terms.append(term)
-    asked = Atom(atom.predicate, tuple(terms))
-    body = (Atom(CONSTANTS, tuple(given)), *rule.body[:pivot], asked, *rule.body[pivot + 1 :])
+    scanned = Atom(atom.predicate, tuple(terms))
+    body = (Atom(CONSTANTS, tuple(parameters)), *rule.body[:pivot], scanned, *rule.body[pivot + 1 :])
     return JoinedQuery(replace(rule, body=body), tuple(constants))
 
 
-# ---- aggregation over columns of ids: groups by sorting, integers by NumPy, all else by definition
+# ---- aggregation over columns of ids
 
 Places = npt.NDArray[np.int64]
 SAFE_SUM = 2.0**62
 
 
-def group_facts(root: Aggregate, given: Rows, dictionary: Dictionary) -> tuple[Rows, int]:
+def group_facts(root: Aggregate, parameters: Rows, dictionary: Dictionary) -> tuple[Rows, int]:
     """Return the facts derived from groups of the given rows, and how many groups lack a value."""
     variables = [term for term in root.input.terms if isinstance(term, Variable)]
-    columns = dict(zip(variables, given.columns, strict=True))
-    groups = aggregate(columns, given.count, root.group, root.aggregations, dictionary)
+    columns = dict(zip(variables, parameters.columns, strict=True))
+    groups = aggregate(columns, parameters.count, root.group, root.aggregations, dictionary)
     rows = len(next(iter(groups.values())))
     for assignment in root.after:
         groups[assignment.variable] = _computed(assignment, groups, rows, dictionary)
@@ -221,18 +221,18 @@ def _computed(assignment: Assignment, groups: dict[Variable, Ids], rows: int, di
     """Return the ids of an expression over the groups' columns; -1 where it, or a column, has no value."""
     out = np.full(rows, -1, np.int32)
     names = tuple(groups)
-    for place, key in enumerate(zip(*(column.tolist() for column in groups.values()), strict=True)):
+    for position, key in enumerate(zip(*(column.tolist() for column in groups.values()), strict=True)):
         if min(key) < 0:
             continue
         binding = dict(zip(names, map(dictionary.decode, key), strict=True))
         value = evaluate(assignment.expression, binding)
         if value is not None:
-            out[place] = dictionary.encode(value)
+            out[position] = dictionary.encode(value)
     return out
 
 
 def distinct_rows(columns: Sequence[Ids], rows: int) -> Places:
-    """The places of the distinct rows, in the order of their ids, first column first."""
+    """Return the positions of the distinct rows, in the order of their ids, first column first."""
     if not columns:
         return np.arange(min(rows, 1))
     order = np.lexsort(columns[::-1])
@@ -240,7 +240,7 @@ def distinct_rows(columns: Sequence[Ids], rows: int) -> Places:
 
 
 def _starts_of_runs(columns: Sequence[Ids]) -> npt.NDArray[np.bool_]:
-    """True where a row of sorted columns differs from the one before."""
+    """Return True where a row of sorted columns differs from the one before."""
     starts = np.zeros(len(columns[0]), bool)
     starts[:1] = True
     for column in columns:
@@ -255,7 +255,7 @@ def aggregate(
     aggregations: Sequence[Aggregation],
     dictionary: Dictionary,
 ) -> dict[Variable, Ids]:
-    """One row per group: the group's columns and each aggregation's; groups without a value have id -1.
+    """Return one row per group: the group's columns and each aggregation's, -1 where it has no value.
 
     The given rows are distinct.
     """
@@ -275,7 +275,7 @@ def _aggregated_rows(
     aggregation: Aggregation,
     dictionary: Dictionary,
 ) -> tuple[list[Ids], Places]:
-    """The distinct (group, arguments) rows in the order of the groups, and where each group begins."""
+    """Return the distinct (group, arguments) rows in the order of groups, and where each group begins."""
     arguments = [
         columns[term]
         if isinstance(term, Variable)
@@ -283,11 +283,11 @@ def _aggregated_rows(
         for term in aggregation.arguments
         if isinstance(term, Variable | Constant)
     ]
-    places = distinct_rows([*keys, *arguments], rows)
-    values = [argument[places] for argument in arguments]
+    rows_of_groups = distinct_rows([*keys, *arguments], rows)
+    values = [argument[rows_of_groups] for argument in arguments]
     if not keys:
-        return values, np.zeros(min(len(places), 1), np.int64)
-    return values, np.flatnonzero(_starts_of_runs([key[places] for key in keys]))
+        return values, np.zeros(min(len(rows_of_groups), 1), np.int64)
+    return values, np.flatnonzero(_starts_of_runs([key[rows_of_groups] for key in keys]))
 
 
 def _compute(function: str, values: list[Ids], bounds: Places, dictionary: Dictionary) -> Ids:
@@ -305,7 +305,7 @@ def _compute(function: str, values: list[Ids], bounds: Places, dictionary: Dicti
 
 
 def _integers(function: str, numbers: npt.NDArray[np.int64], bounds: Places) -> npt.NDArray[np.int64] | None:
-    """The aggregate of integers per group, or None where a sum may leave 64 bits."""
+    """Return the aggregate of integers per group; None where a sum may leave 64 bits."""
     if function == "min":
         return np.minimum.reduceat(numbers, bounds)
     if function == "max":
@@ -320,7 +320,7 @@ def _by_definition(function: str, values: list[Ids], bounds: Places, dictionary:
     rows = list(zip(*decoded, strict=True))
     ends = [*bounds[1:].tolist(), len(rows)]
     ids = np.empty(len(bounds), np.int32)
-    for place, (start, end) in enumerate(zip(bounds.tolist(), ends, strict=True)):
+    for position, (start, end) in enumerate(zip(bounds.tolist(), ends, strict=True)):
         value = AGGREGATES[function](rows[start:end])
-        ids[place] = -1 if value is None else dictionary.encode(value)
+        ids[position] = -1 if value is None else dictionary.encode(value)
     return ids

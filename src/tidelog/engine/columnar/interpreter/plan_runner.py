@@ -1,8 +1,9 @@
-"""Runs assembled plans, one or a whole round in a call; grows what kernels ask for, evaluates functions.
+"""Run assembled plans, one or a whole round in a call, and serve the requests of kernels. Mutable.
 
-Mutates tables. With several threads a plan runs in turns: first all threads match and hand each head row to
-the thread that owns its place in the set, then each inserts what it owns. Threads never share a place they
-write to, and the outcome does not depend on their number.
+A kernel returns when it cannot go on: when a table or the dictionary must grow, or Python must compute a
+function or check the limits. With several threads a plan runs in turns: first all threads match and hand each
+head row to the thread that owns its slot in the set, then each inserts what it owns. Threads never write to
+the same memory, and the outcome does not depend on their number.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ BATCH = 4096
 LEAST_BATCH = 16
 MOST_ROOM = 1 << 26  # ids in the batches of a thread, unless they would be smaller than the least
 PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
-EMITTED_ROWS = (
-    1 << 20
-)  # rows that two threads hold back for each owner; longer turns wait less for each other
+EMITTED_ROWS = 1 << 20  # rows that two threads buffer for each owner; in longer turns threads wait less
 BLOCK = 256  # rows that a thread writes next to each other
 MOST_THREADS = 16
 KINDS = max(Kind) + 1
@@ -81,9 +80,9 @@ class Workspace:
         state[layout.Z_NO_VALUE] = 0
 
     def make_room(self, steps: int, width: int) -> None:
-        """Make room for batches of so many columns for so many steps; those of long bodies are smaller.
+        """Make room for batches of `width` columns for `steps` steps; those of long bodies are smaller.
 
-        A batch never grows: other arrays have its length, and plans that are kept have room for it.
+        A batch never grows: other arrays have its length, and cached plans have room for it.
         """
         self.batch = min(self.batch, max(LEAST_BATCH, MOST_ROOM // (steps * width)))
         self.state[layout.Z_BATCH] = self.batch
@@ -119,10 +118,10 @@ class Workspace:
         self.state[layout.Z_FIRST] = first
         self.state[layout.Z_COUNT] = count
 
-    def column(self, level: int, place: int, width: int) -> npt.NDArray[np.int32]:
-        """A column of a level's batch."""
+    def column(self, level: int, number: int, width: int) -> npt.NDArray[np.int32]:
+        """Return a column of a level's batch."""
         batch = int(self.state[layout.Z_BATCH])
-        start = (level * width + place) * batch
+        start = (level * width + number) * batch
         return self.buffer[start : start + batch]
 
 
@@ -157,7 +156,7 @@ class Runner:
             level: PythonFunction(step, catalog, workers.limits) for level, step in plan.python.items()
         }
         self.are_answers = head.name == ANSWERS
-        self.is_counted = " #" not in head.name  # what is gathered for an aggregate are no facts
+        self.is_counted = " #" not in head.name  # rows collected for an aggregate are no facts
 
     def __call__(self) -> PlanOutcome:
         first, count = self._scanned()
@@ -175,7 +174,7 @@ class Runner:
         return self._run_alone(first, count)
 
     def _scanned(self) -> tuple[int, int]:
-        """The rows that the first step reads."""
+        """Return the first of the rows that the first step reads, and their number."""
         if self.plan.pivot is None:
             return 0, 1
         words = self.catalog.descriptors[self.plan.pivot]
@@ -189,7 +188,7 @@ class Runner:
                 return 0, current
 
     def _is_idle(self, first: int, count: int) -> bool:
-        """Whether no row to scan has the constants that the first step asks for."""
+        """Return whether no row to scan has the constants that the first step requires."""
         if self.plan.pivot is None or not self.constants:
             return False
         columns = self.catalog.tables[self.plan.pivot].columns
@@ -204,34 +203,34 @@ class Runner:
         workspace.scan(first, count)
         state = workspace.state
         state[layout.Z_BUDGET] = self.budget(0)
-        while (wish := self.step(workspace)) != layout.DONE:
-            self.grant(int(wish), workspace, int(state[layout.Z_NEW]))
+        while (request := self.step(workspace)) != layout.DONE:
+            self.serve(int(request), workspace, int(state[layout.Z_NEW]))
         return PlanOutcome(
             int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE])
         )
 
     def budget(self, found: int) -> int:
-        """How many matches may be looked at before the next check, this run having found so many facts."""
+        """Return how many matches may be read before the next check, this run having found `found` facts."""
         return self.limits.budget(found if self.is_counted else 0, self.are_answers)
 
     def check(self, found: int) -> None:
-        """Raise if a limit is reached, this run having found so many facts."""
+        """Raise if a limit is reached, this run having found `found` facts."""
         self.limits.check(found if self.is_counted else 0, self.are_answers)
 
     def step(self, workspace: Workspace) -> Any:
-        """Run until the plan is done or asks for something."""
+        """Run until the plan is done or requests something; return which."""
         catalog = self.catalog
         return run_plan(
             catalog.descriptors, catalog.indexes, catalog.dictionary.words, self.words, 0, workspace.state
         )
 
-    def grant(self, wish: int, workspace: Workspace, found: int) -> None:
-        """Do what a kernel has asked for, which has found so many facts."""
-        if wish == layout.GROW_TABLE:
+    def serve(self, request: int, workspace: Workspace, found: int) -> None:
+        """Do what a kernel requests, which has found `found` facts so far."""
+        if request == layout.GROW_TABLE:
             self.head.reserve(BATCH, len(self.catalog.dictionary))
-        elif wish == layout.GROW_DICTIONARY:
+        elif request == layout.GROW_DICTIONARY:
             self.catalog.dictionary.grow(BATCH)
-        elif wish == layout.EVALUATE:
+        elif request == layout.EVALUATE:
             level = int(workspace.state[layout.Z_LEVEL])
             rows = int(workspace.state[layout.Z_ROWS + level - 1])
             self.python[level].fill(workspace, level - 1, rows, self.plan.width)
@@ -241,7 +240,7 @@ class Runner:
 
 
 def _scanned_constants(words: Words) -> list[tuple[int, int]]:
-    """The columns in which the first step of a plan asks for an id, and these ids."""
+    """Return the columns in which the first step of a plan requires an id, and these ids."""
     step = words[words[layout.P_OFFSETS] :]
     if step[layout.S_KIND] != layout.SCAN:
         return []
@@ -252,23 +251,23 @@ def _scanned_constants(words: Words) -> list[tuple[int, int]]:
 class PythonFunction:
     """An expression step in Python: each distinct combination of arguments is computed once.
 
-    A test of what kind a value is needs no value: ids have kinds.
+    A test of a value's kind does not decode it: the dictionary has the kinds of ids.
     """
 
     def __init__(self, step: PythonStep, catalog: Catalog, limits: ActiveLimits) -> None:
         self.limits = limits
         self.dictionary = catalog.dictionary
-        self.places = [place for _, place in step.slots]
+        self.columns = [column for _, column in step.slots]
         self.variables = [variable for variable, _ in step.slots]
         self.expression = step.expression
-        self.known: dict[tuple[int, ...], int] = {}
+        self.cache: dict[tuple[int, ...], int] = {}
         self.by_kind = _results_by_kind(step.expression)
         self.pattern = _pattern(step.expression)
 
     def fill(self, workspace: Workspace, level: int, rows: int, width: int) -> None:
-        """Write the result of every row that asks for it."""
+        """Write the result of every row that requests it."""
         asking = np.flatnonzero(workspace.result[:rows] == layout.ASK_PYTHON)
-        columns = [workspace.column(level, place, width)[asking] for place in self.places]
+        columns = [workspace.column(level, column, width)[asking] for column in self.columns]
         if self.by_kind is not None:
             workspace.result[asking] = self.by_kind[self.dictionary.kind[columns[0]]]
             return
@@ -278,25 +277,25 @@ class PythonFunction:
         keys = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(asking)
         for first in range(0, len(keys), FEW):
             self.limits.check()
-            places = asking[first : first + FEW]
-            workspace.result[places] = [self._compute(key) for key in keys[first : first + FEW]]
+            rows_now = asking[first : first + FEW]
+            workspace.result[rows_now] = [self._compute(key) for key in keys[first : first + FEW]]
 
     def _match(
         self, ids: npt.NDArray[np.int32], pattern: RegularExpression, negated: bool
     ) -> npt.NDArray[np.int32]:
-        """Whether a pattern is found in each text, or is not; what is no text has no value."""
-        distinct, places = np.unique(ids, return_inverse=True)
+        """Return whether each text matches a pattern, or does not; what is no text has no value."""
+        distinct, positions = np.unique(ids, return_inverse=True)
         results = np.full(len(distinct), layout.NO_VALUE, np.int32)
         texts = np.isin(self.dictionary.kind[distinct], (Kind.STRING, Kind.LANGUAGE_STRING))
         found = flags_of(pattern.is_found_in(self.dictionary.texts(distinct[texts])))
         results[texts] = found != negated
-        return results[places]
+        return results[positions]
 
     def _compute(self, key: tuple[int, ...]) -> int:
-        identity = self.known.get(key)
+        identity = self.cache.get(key)
         if identity is None:
             decoded = map(self.dictionary.decode, key)
-            identity = self.known[key] = self._evaluate(dict(zip(self.variables, decoded, strict=True)))
+            identity = self.cache[key] = self._evaluate(dict(zip(self.variables, decoded, strict=True)))
         return identity
 
     def _evaluate(self, binding: dict[Variable, Value]) -> int:
@@ -308,7 +307,7 @@ class PythonFunction:
 
 
 def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDArray[np.int32] | None:
-    """Whether a test holds of a value of each kind, if it asks for nothing else."""
+    """Return whether a test holds for each kind of values, None if it depends on more."""
     match expression:
         case Condition(Apply(name, (Variable(),)), negated):
             function = lookup(name)
@@ -318,7 +317,7 @@ def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDA
 
 
 def _pattern(expression: Expression | Comparison | Condition) -> tuple[RegularExpression, bool] | None:
-    """The pattern that a text is tested for, and whether it must not be found, if nothing else is asked."""
+    """Return the pattern of an expression that only matches a text, and whether it is negated."""
     match expression:
         case Condition(Apply("REGEX", (Variable(), Constant(pattern))), negated):
             flags = None
@@ -345,7 +344,7 @@ class ParallelRun:
         self.suspended = [False] * threads
 
     def run(self, first: int, count: int) -> PlanOutcome:
-        """Match all scanned rows and insert what follows."""
+        """Match all scanned rows and insert the heads."""
         head = self.head
         head.reserve(max(BATCH, BLOCK * self.threads), len(self.runner.catalog.dictionary))
         head.reserve_segments()
@@ -371,11 +370,11 @@ class ParallelRun:
         return PlanOutcome(matches, len(head) - base)
 
     def _nexts(self) -> Words:
-        """The next row that each thread may write."""
+        """Return the next row that each thread may write."""
         return np.array([workspace.state[layout.Z_NEXT] for workspace in self.workspaces])
 
     def _together(self, work: Callable[[int], Any]) -> list[Any]:
-        """What each thread's work gives; this thread does its share."""
+        """Run work on each thread, this one included; return the results."""
         others = [self.runner.workers.pool.submit(work, thread) for thread in range(1, self.threads)]
         try:
             first = work(0)
@@ -384,7 +383,7 @@ class ParallelRun:
         return [first, *(other.result() for other in others)]
 
     def _found(self, base: int) -> int:
-        """How many facts have been inserted, in blocks that the threads take in turn."""
+        """Return how many facts have been inserted, in blocks that the threads take in turn."""
         full, within = np.divmod(self._nexts() - base, BLOCK * self.threads)
         return int((full * BLOCK + within - BLOCK * np.arange(self.threads)).sum())
 
@@ -399,13 +398,13 @@ class ParallelRun:
                     workspace.scan(*self.waiting.pop(0))
                 except IndexError:
                     return
-            wish = self.runner.step(workspace)
-            self.suspended[thread] = wish != layout.DONE
+            request = self.runner.step(workspace)
+            self.suspended[thread] = request != layout.DONE
             if self.suspended[thread]:
                 return
 
     def _reserve(self, base: int) -> None:
-        """Make room for all emitted rows, whoever owns them, and for some batches of the next turn."""
+        """Make room for all emitted rows, of all owners, and for some batches of the next turn."""
         nexts = self._nexts()
         most = max(
             int(nexts[owner])
@@ -440,10 +439,10 @@ class ParallelRun:
                 )
 
 
-# ---- many small plans in one call of a kernel: a round of rules, or all rounds
+# ---- many small plans in one call of a kernel
 
 FIRST_WORDS = 1 << 12
-MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # that are kept: some are of plans that nobody has any more
+MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # in the cache, which may have plans that no longer exist
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,25 +455,25 @@ class PlanBatch:
 
 
 class RoundRunner:
-    """Plans that run together: their words, and where each begins."""
+    """Runs plans together: a cache of their code, with where each begins. Mutable."""
 
     def __init__(self, catalog: Catalog, workers: Workers) -> None:
         self._catalog = catalog
         self._workers = workers
         self._words: Words = memory.zeros(FIRST_WORDS, np.int64)
         self._used = 0
-        self._places: dict[Runner, int] = {}
+        self._starts: dict[Runner, int] = {}
         self._batches: dict[tuple[Runnable, ...], PlanBatch | None] = {}
 
     def run(self, prepared: Sequence[Runnable]) -> list[int]:
-        """Run what is ready to run, in turn; how many new facts each has found."""
+        """Run plans in turn; return how many new facts each has found."""
         batch = self._known(tuple(prepared))
         if batch is None or self._is_worth_threads(batch):
             return [ready().new for ready in prepared]
         return self._run(cast("Sequence[Runner]", prepared), batch)
 
     def run_to_end(self, prepared: Sequence[Runnable], tables: Words) -> bool:
-        """Run rounds until nothing is new of the tables; whether it can, else nothing is done."""
+        """Run rounds until nothing is new of the tables; return False, with nothing done, if it cannot."""
         batch = self._known(tuple(prepared))
         if batch is None:
             return False
@@ -482,23 +481,23 @@ class RoundRunner:
         return True
 
     def _known(self, key: tuple[Runnable, ...]) -> PlanBatch | None:
-        """What the kernel must know of plans; None if it cannot run one of them."""
+        """Return what the kernel must know of plans, from the cache; None if it cannot run one of them."""
         if key not in self._batches:
             self._batches[key] = self._batch(key)
         return self._batches[key]
 
     def forget(self) -> None:
         """Clear the cache of plans, some of which no longer exist."""
-        self._places, self._batches, self._used = {}, {}, 0
+        self._starts, self._batches, self._used = {}, {}, 0
 
     def _is_worth_threads(self, batch: PlanBatch) -> bool:
-        """Whether there are several threads, and rows enough for them."""
+        """Return whether there are several threads, and rows enough for them."""
         words, pivots = self._catalog.descriptors, batch.pivots
         new = words[pivots, layout.CURRENT_END] - words[pivots, layout.OLD_END]
         return self._workers.threads > 1 and bool(new.max() >= PARALLEL_FROM)
 
     def _batch(self, prepared: Sequence[Runnable]) -> PlanBatch | None:
-        """The same, found out."""
+        """Return what the kernel must know of plans, and add their code."""
         if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
             self.forget()
         workspace = self._workers.workspaces[0]
@@ -510,26 +509,26 @@ class RoundRunner:
             plan = runner.plan
             assert plan.pivot is not None
             workspace.make_room(plan.steps, plan.width)
-            entries.append((self._place(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
+            entries.append((self._start(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
             indexes += plan.indexes
         pivots = {entry[E_TABLE] for entry in entries}
         return PlanBatch(*(np.array(list(some), np.int64) for some in (entries, indexes, pivots)))
 
-    def _place(self, runner: Runner) -> int:
-        """Where the words of a plan begin."""
-        known = self._places.get(runner)
-        if known is not None:
-            return known
+    def _start(self, runner: Runner) -> int:
+        """Return where the code of a plan begins, adding it if it is missing."""
+        cached = self._starts.get(runner)
+        if cached is not None:
+            return cached
         words, begin = runner.words, self._used
         if begin + len(words) > len(self._words):
             self._words = memory.grown(self._words, begin, 2 * (begin + len(words)))
         self._words[begin : begin + len(words)] = words
         self._used += len(words)
-        self._places[runner] = begin
+        self._starts[runner] = begin
         return begin
 
     def _run(self, runners: Sequence[Runner], batch: PlanBatch, tables: Words | None = None) -> list[int]:
-        """Run plans once, or if there are tables, until nothing is new of these."""
+        """Run plans once, or until nothing is new of the tables; count the new facts of each plan."""
         catalog = self._catalog
         workspace = self._workers.workspaces[0]
         state = workspace.state
@@ -541,21 +540,21 @@ class RoundRunner:
         before = self._rows(heads)
         state[layout.Z_BUDGET] = self._workers.limits.budget()
         while True:
-            known = catalog.descriptors, catalog.indexes, catalog.dictionary.words
+            arrays = catalog.descriptors, catalog.indexes, catalog.dictionary.words
             plans = self._words, batch.entries, batch.indexes
             if tables is None:
-                wish = run_round(*known, *plans, news, state)
+                request = run_round(*arrays, *plans, news, state)
             else:
-                wish = run_rounds(*known, *plans, tables, news, state)
-            if wish == layout.DONE:
-                found: list[int] = news.tolist()
-                return found
-            if wish == layout.GROW_INDEX:
+                request = run_rounds(*arrays, *plans, tables, news, state)
+            if request == layout.DONE:
+                counts: list[int] = news.tolist()
+                return counts
+            if request == layout.GROW_INDEX:
                 catalog.index(int(state[layout.Z_WISH])).update(len(catalog.dictionary))
             else:
                 new = self._rows(heads) - before
-                runners[int(state[layout.Z_NUMBER])].grant(int(wish), workspace, new)
+                runners[int(state[layout.Z_NUMBER])].serve(int(request), workspace, new)
 
     def _rows(self, tables: Words) -> int:
-        """How many rows there are in tables."""
+        """Return how many rows there are in tables."""
         return int(self._catalog.descriptors[tables, layout.ROWS].sum())

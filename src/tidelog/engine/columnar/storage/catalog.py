@@ -19,13 +19,13 @@ DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
 
 
 class CatalogObserver:
-    """A part that keeps something about relations; this one ignores what happens to them."""
+    """A part that caches something about relations; this base class ignores what happens to them."""
 
     def on_drop(self, relation: str, table: Table) -> None:
-        """Forget what is kept about a relation that is about to be dropped."""
+        """Forget what is cached about a relation that is about to be dropped."""
 
     def on_rename(self, relation: str, name: str) -> None:
-        """Keep what is known about a relation under its new name."""
+        """Move what is cached about a relation to its new name."""
 
     def on_compact(self) -> None:
         """Forget what refers to row numbers: those of a relation have changed."""
@@ -43,7 +43,7 @@ class Catalog:
         self.descriptors = np.zeros((8, layout.COLUMNS + 3), np.int64)
         self.indexes = np.zeros((8, layout.X_LISTS + 9), np.int64)
         self.dense_bytes = min(DENSE_BYTES, DENSE_BYTES_ALL // max(relations, 1))
-        self.version = 0  # changes when plans that are cached must be assembled again
+        self.version = 0  # changes when cached plans must be assembled again
         self.epoch = 0  # the number of transactions so far
         self.has_change_log = False  # whether a relation's changes are logged for readers
         self.incomplete: list[Table] = []  # tables that may lack a set of their rows
@@ -85,9 +85,9 @@ class Catalog:
     ) -> bool:
         """Create an empty table, unless it exists; return whether it is new."""
         if relation in self._numbers:
-            known = self.table(relation).arity
-            if known != arity:
-                raise ValueError(f"`{relation}` has {known} columns, not {arity}")
+            existing = self.table(relation).arity
+            if existing != arity:
+                raise ValueError(f"`{relation}` has {existing} columns, not {arity}")
             return False
         number = self._free.pop() if self._free else len(self.tables)
         self._widen(number + 1, arity)
@@ -111,7 +111,7 @@ class Catalog:
             for table in self.tables:
                 table.attach(larger)
         height, width = self.indexes.shape
-        lists = layout.X_LISTS + 3 * arity  # keys, and two words for each filter
+        lists = layout.X_LISTS + 3 * arity  # keys, and two integers for each filter
         if lists > width:
             self._replace_indexes(height, lists)
 
@@ -146,7 +146,7 @@ class Catalog:
             observer.on_rename(relation, name)
 
     def exchange(self, relation: str, replacement: str) -> None:
-        """Replace a table by another, and drop it."""
+        """Replace a table by another, under the same name, and drop it."""
         former = f"{relation} former"  # a name with a space is no predicate's
         numbers = {**self._numbers, former: self._numbers[relation]}
         numbers[relation] = numbers.pop(replacement)
@@ -179,7 +179,7 @@ class Catalog:
         if index is None:
             height, width = self.indexes.shape
             used = {index.number for index in self._indexes.values()}
-            number = next(place for place in range(len(used) + 1) if place not in used)
+            number = next(row for row in range(len(used) + 1) if row not in used)
             if number >= height:
                 self._replace_indexes(2 * height, width)
             index = Index(self.indexes, number, key, self.tables[key.table], len(self.dictionary))
@@ -192,7 +192,7 @@ class Catalog:
         for index in self._indexes_of.get(number, ()):
             index.rebuild(len(self.dictionary))
 
-    # ---- what the assembler asks
+    # ---- lookups for the assembler
 
     def identity(self, value: Value) -> int:
         """Return the id of a value."""

@@ -1,8 +1,8 @@
-"""What an engine holds, as arrays: taken out of one engine, and put into another that is empty.
+"""The state of an engine as arrays: captured from one engine, and loaded into another that is empty.
 
-Between transactions only. Columns and the dictionary are shared with the engine, which adds behind them and
-never changes what is there; flags and counters, which do change, are copied. What is made when it is needed
-is left out: sets of rows, indexes, plans, structures for closures, notes of marking.
+Between transactions only. Columns and the dictionary are shared with the engine, which appends to them and
+never changes existing rows; flags and counters, which do change, are copied. What is built on demand is left
+out: sets of rows, indexes, plans, structures for closures, notes of marking.
 
 Invariant: an engine with a reinstated state and the one it was taken from do the same from then on, to facts,
 flags, counters and ranks.
@@ -48,7 +48,7 @@ class DictionaryState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableState:
-    """The rows of a relation, dead ones included: their numbers stay."""
+    """The rows of a relation, tombstones included, so that row numbers stay."""
 
     name: str
     columns: tuple[Array, ...]
@@ -74,7 +74,7 @@ class EngineState:
     instances: int
     counted: tuple[tuple[Rule, int], ...]  # instances of rules, when they were last counted
     rounds: Mapping[str, int]
-    closed: tuple[str, ...]  # relations that structures keep
+    closed: tuple[str, ...]  # relations that structures maintain
 
 
 def capture(engine: ColumnarEngine, relations: Collection[str]) -> EngineState:
@@ -108,17 +108,17 @@ def _captured(dictionary: Dictionary) -> DictionaryState:
 def _captured_table(table: Table) -> TableState:
     rows, words = len(table), table.words
     is_scratch = bool(words[layout.SCRATCH])
-    columns = tuple(table.column(place) for place in range(table.arity))
+    columns = tuple(table.column(position) for position in range(table.arity))
     return TableState(
         table.name,
-        tuple(column.copy() for column in columns) if is_scratch else columns,  # these are written anew
+        tuple(column.copy() for column in columns) if is_scratch else columns,  # these are overwritten
         table.flags[:rows].copy(),
         {
-            name: table.counters[place][:rows].copy()
-            for name, place in COUNTERS.items()
-            if place in table.counters
+            name: table.counters[position][:rows].copy()
+            for name, position in COUNTERS.items()
+            if position in table.counters
         },
-        {name: int(words[place]) for name, place in ENDS.items()},
+        {name: int(words[position]) for name, position in ENDS.items()},
         is_scratch,
         tuple(table.rounds),
         *table.rounds_of,
@@ -153,8 +153,8 @@ def reinstate(
 def _reinstate_table(table: Table, state: TableState, constants: int) -> None:
     counters = {COUNTERS[name]: counter for name, counter in state.counters.items()}
     table.hold(state.columns, state.flags, counters, constants)
-    for name, place in ENDS.items():
-        table.words[place] = state.ends[name]
+    for name, position in ENDS.items():
+        table.words[position] = state.ends[name]
     table.words[layout.SCRATCH] = state.is_scratch
     table.rounds = list(state.rounds)
     table.rounds_of = state.rounds_epoch, state.rounds_of

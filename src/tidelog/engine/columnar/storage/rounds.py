@@ -85,7 +85,7 @@ class ColumnarRounds:
         """Return the facts of a relation from a row on."""
         table = self.catalog.table(relation)
         living = np.flatnonzero(table.flags[first : len(table)] & layout.ALIVE) + first
-        return Rows(tuple(table.column(place)[living] for place in range(table.arity)), len(living))
+        return Rows(tuple(table.column(position)[living] for position in range(table.arity)), len(living))
 
     def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
         """Return whether a value occurs in a column of the visible facts, or of those that are NEW."""
@@ -112,7 +112,7 @@ class ColumnarRounds:
         current = words[numbers, layout.CURRENT_END]
         words[numbers, layout.OLD_END] = current
         words[numbers, layout.CURRENT_END] = rows
-        return [group.names[place] for place in moved[rows > current].tolist()]
+        return [group.names[position] for position in moved[rows > current].tolist()]
 
     def sizes(self, group: TableGroup) -> npt.NDArray[np.int64]:
         """Return how many facts each relation of a group has."""
@@ -136,7 +136,7 @@ class ColumnarRounds:
 
 
 class ColumnarChangeLog:
-    """What changes in relations, recorded from the first time that it is asked for."""
+    """What changes in relations, logged for each from its first `poll` on."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -161,7 +161,7 @@ class ColumnarChangeLog:
 
 def _concatenated(parts: Sequence[tuple[Sequence[Ids], int]], arity: int) -> Rows:
     """Return rows that were logged one after the other."""
-    columns = ([some[place] for some, _ in parts] for place in range(arity))
+    columns = ([some[position] for some, _ in parts] for position in range(arity))
     none = np.zeros(0, np.int32)
     return Rows(
         tuple(np.concatenate([none, *column]) for column in columns), sum(count for _, count in parts)

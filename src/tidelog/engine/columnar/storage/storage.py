@@ -1,4 +1,4 @@
-"""Relations as tables of ids: facts in and out, their flags, statistics for the planner. Mutable."""
+"""Relations as tables of ids: reading and writing facts, their flags, statistics for the planner. Mutable."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ class ColumnarStorage(CatalogObserver):
         for matching in [matching for matching in self._matching if matching[0] == relation]:
             del self._matching[matching]
 
-    # ---- facts in and out
+    # ---- reading and writing facts
 
     def load(self, relation: str, batch: Batch) -> int:
         """Insert a batch of explicit facts; return how many were new."""
         dictionary = self.dictionary
-        known = len(dictionary)
+        before = len(dictionary)
         columns = [dictionary.encode_column(column) for column in batch.columns]
         following = min(batch.following, MOST_EXPECTED)
         if following:
-            # Values repeat themselves: what is to come has fewer new ones than what was there.
-            dictionary.grow((len(dictionary) - known) * following // (2 * batch.rows))
+            # Values repeat themselves: later batches have fewer new ones than this one.
+            dictionary.grow((len(dictionary) - before) * following // (2 * batch.rows))
         self.catalog.table(relation).reserve(batch.rows + following, len(dictionary), given=True)
         return self.add(relation, columns, batch.rows)
 
@@ -115,19 +115,19 @@ class ColumnarStorage(CatalogObserver):
     def remove(self, relation: str, columns: Sequence[Ids], count: int) -> None:
         """Delete the facts given as rows of ids; the remaining rows are renumbered."""
         table = self.catalog.table(relation)
-        found = table.find(columns, count)
-        found = found[found >= 0]
-        table.flags[found] = 0
-        table.words[layout.DEAD] += len(found)
+        rows = table.find(columns, count)
+        rows = rows[rows >= 0]
+        table.flags[rows] = 0
+        table.words[layout.DEAD] += len(rows)
         self.catalog.compact(table)
 
     def rows(self, relation: str) -> Rows:
         """Return the facts of a relation as they are now.
 
-        The columns stay as they are: a table only ever adds rows behind them, or moves to other memory.
+        The columns stay as they are: a table only ever appends rows, or moves to other memory.
         """
         table = self.catalog.table(relation)
-        columns = tuple(table.column(place) for place in range(table.arity))
+        columns = tuple(table.column(position) for position in range(table.arity))
         if not table.dead:
             return Rows(columns, len(table))
         living = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
@@ -136,14 +136,14 @@ class ColumnarStorage(CatalogObserver):
     def explicit(self, relation: str, without: Sequence[Ids] = (), count: int = 0) -> Rows:
         """Return the explicit facts of a relation, without the given rows."""
         table = self.catalog.table(relation)
-        kept = (table.flags[: len(table)] & layout.EXPLICIT) != 0
+        is_selected = (table.flags[: len(table)] & layout.EXPLICIT) != 0
         if count:
-            found = table.find(without, count)
-            kept[found[found >= 0]] = False
-        columns = tuple(table.column(place)[kept] for place in range(table.arity))
-        return Rows(columns, int(np.count_nonzero(kept)))
+            rows = table.find(without, count)
+            is_selected[rows[rows >= 0]] = False
+        columns = tuple(table.column(position)[is_selected] for position in range(table.arity))
+        return Rows(columns, int(np.count_nonzero(is_selected)))
 
-    # ---- what is known of rows
+    # ---- flags of rows
 
     def row_flags(self, relation: str, columns: Sequence[Ids], count: int) -> npt.NDArray[np.uint8]:
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
@@ -171,22 +171,22 @@ class ColumnarStorage(CatalogObserver):
     def distinct(self, relation: str, column: int) -> float:
         """Return about how many distinct values a column has, from a sample."""
         size = self.size(relation)
-        known = self._distinct.get((relation, column))
-        if known is None or size > 2 * known[0] or not known[0]:
-            known = (size, _estimate_distinct(self.catalog.table(relation).column(column)))
-            self._distinct[relation, column] = known
-        return known[1]
+        cached = self._distinct.get((relation, column))
+        if cached is None or size > 2 * cached[0] or not cached[0]:
+            cached = (size, _estimate_distinct(self.catalog.table(relation).column(column)))
+            self._distinct[relation, column] = cached
+        return cached[1]
 
     def matching(self, relation: str, column: int, value: Value) -> int:
         """Return how many facts have this value in a column."""
         size = self.size(relation)
         identity = self.dictionary.encode(value)
-        known = self._matching.get((relation, column, identity))
-        if known is None or size > 2 * known[0] or not known[0]:
+        cached = self._matching.get((relation, column, identity))
+        if cached is None or size > 2 * cached[0] or not cached[0]:
             ids = self.catalog.table(relation).column(column)
-            known = (size, int(np.count_nonzero(ids == identity)))
-            self._matching[relation, column, identity] = known
-        return known[1]
+            cached = (size, int(np.count_nonzero(ids == identity)))
+            self._matching[relation, column, identity] = cached
+        return cached[1]
 
     def bytes_of(self, relation: str) -> int:
         """Return the memory that a relation and its indexes hold, as far as it has been touched."""
@@ -197,7 +197,7 @@ def _estimate_distinct(column: Ids) -> float:
     """Return about how many distinct ids a column has: exact for small ones, from a sample for others.
 
     Charikar and others: Towards Estimation Error Guarantees for Distinct Values, PODS 2000 (GEE): values
-    seen once in the sample stand for many.
+    seen once in the sample represent many.
     """
     size = len(column)
     if size == 0:
@@ -233,15 +233,15 @@ class ColumnarReplacement:
         return Rows(tuple(column[absent] for column in columns), int(np.count_nonzero(absent)))
 
     def forget_derived(self, relations: Collection[str]) -> None:
-        """Keep only the explicit facts of these relations."""
+        """Delete the derived facts of these relations."""
         storage, catalog = self.storage, self.storage.catalog
         for relation in relations:
-            # The old table is dropped when the new one is whole: if memory runs out no fact is missing.
+            # The old table is dropped when the new one is complete: if memory runs out no fact is missing.
             columns, count = storage.explicit(relation)
-            kept = f"{relation} kept"  # a name with a space is no predicate's
-            storage.define(kept, len(columns))
-            storage.add(kept, columns, count)
-            catalog.exchange(relation, kept)
+            copy = f"{relation} kept"  # a name with a space is no predicate's
+            storage.define(copy, len(columns))
+            storage.add(copy, columns, count)
+            catalog.exchange(relation, copy)
             storage.forget_statistics(relation)
 
     def restore(self, derived: Mapping[str, tuple[Sequence[Ids], int]]) -> None:

@@ -1,7 +1,7 @@
 """Tables and their indexes: the owners of the memory that kernels reach by address. Mutable.
 
 A table's rows are int32 columns, a byte of flags per row, and a set of its rows: a direct array over pairs of
-ids where that is small, hash slots elsewhere. Row numbers change only when a table is compacted.
+ids where that is small, hash slots where it is not. Row numbers change only when a table is compacted.
 
 The rows of a key lie next to each other in an index. An index follows its table when a plan that uses it
 runs, and is dropped with its table.
@@ -29,15 +29,13 @@ FIRST_CAPACITY = 64
 DENSE_ROW = 64  # bytes of a direct set that a given fact may cost; a hashed one takes 11 to 21
 LOAD = 0.75
 WIDE_LOAD = 0.5  # of three columns and more: at three quarters, late rows cost twice as much to find
-SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
+SEGMENTED_FROM = 1 << 16  # slots of a set from which it is divided into segments
 SEGMENTS = 16
 LOGGED = 1 << 16  # rows that a log may hold in any case
 ROW_FLAGS = np.uint8(layout.ALIVE | layout.EXPLICIT)
-PAGE = 4096  # bytes of memory that come at once
-FIRST_HASHED = (
-    64  # rows that are entered into a set before limits are looked at, and twice as many each time …
-)
-HASHED_AT_ONCE = 1 << 20  # … up to these, which take a tenth of a second
+PAGE = 4096  # bytes of memory that are allocated at once
+# Rows entered into a set before limits are checked: twice as many each time, up to a tenth of a second.
+FIRST_HASHED, HASHED_AT_ONCE = 64, 1 << 20
 
 Check = Callable[[], None]  # raises where work is to stop
 
@@ -46,7 +44,7 @@ Check = Callable[[], None]  # raises where work is to stop
 class Log:
     """What was inserted into a relation and deleted from it since it had `size` facts. Mutable."""
 
-    size: int  # that it must have now, if nothing else has changed it
+    size: int  # the relation's size now, if nothing else has changed it
     rows: int = 0  # in the log
     inserted: list[tuple[list[Ids], int]] = field(default_factory=list)
     deleted: list[tuple[list[Ids], int]] = field(default_factory=list)
@@ -67,9 +65,9 @@ class Table:
         self.columns: list[Ids] = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(arity)]
         self.flags: npt.NDArray[np.uint8] = memory.empty(FIRST_CAPACITY, np.uint8)
         self.slots: npt.NDArray[Any] = np.zeros(0, np.int64)
-        self.counters: dict[int, Ids] = {}  # by their place in T: FOUNDED, HIDDEN, RANK
-        self.notes: dict[int, npt.NDArray[Any]] = {}  # by their place in T: NOTES, LINK, FIRST, …
-        self.is_linked = False  # it is known of every derived fact what it leans on
+        self.counters: dict[int, Ids] = {}  # by their position in T: FOUNDED, HIDDEN, RANK
+        self.notes: dict[int, npt.NDArray[Any]] = {}  # by their position in T: NOTES, LINK, FIRST, …
+        self.is_linked = False  # it is known of every derived fact which explicit fact supports it
         self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_pinned = False  # cached plans refer to this table
@@ -97,17 +95,17 @@ class Table:
         words = self.words
         words[layout.CAPACITY] = len(self.flags)
         words[layout.FLAGS] = self.flags.ctypes.data
-        for place, column in enumerate(self.columns):
-            words[layout.COLUMNS + place] = column.ctypes.data
-        for place, counter in self.counters.items():
-            words[place] = counter.ctypes.data
-        for place, note in self.notes.items():
-            words[place] = note.ctypes.data
+        for position, column in enumerate(self.columns):
+            words[layout.COLUMNS + position] = column.ctypes.data
+        for position, counter in self.counters.items():
+            words[position] = counter.ctypes.data
+        for position, note in self.notes.items():
+            words[position] = note.ctypes.data
 
     # ---- the set of rows
 
     def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = proceed) -> None:
-        """A new set for the rows that are there: direct if it would be small, hashed otherwise."""
+        """Build a new set of the rows: direct if it would be small, hashed otherwise."""
         self.words[layout.SLOT_LIMIT] = 0
         if not self._make_dense(constants, dense_bytes):
             self._make_hashed(rows, check)
@@ -130,7 +128,7 @@ class Table:
         return True
 
     def _positions(self) -> Words:
-        """The places of the rows in a direct set."""
+        """Return the positions of the rows in a direct set."""
         position = np.zeros(len(self), np.int64)
         for column in self.columns:
             position = position * self.words[layout.SIDE] + column[: len(self)]
@@ -158,7 +156,7 @@ class Table:
             self._hash_rows(check)
 
     def _hash_rows(self, check: Check) -> None:
-        """Enter all rows into the empty set: few at first, each of which may cost a page of two megabytes."""
+        """Enter all rows into the empty set: few at first, since each may cost a page of two megabytes."""
         first, last = 0, min(FIRST_HASHED, len(self))
         while first < last:
             check()
@@ -167,7 +165,7 @@ class Table:
 
     @property
     def has_set(self) -> bool:
-        """Whether rows can be looked for."""
+        """Whether there is a set, so that rows can be looked up."""
         return bool(self.descriptors[self.number, layout.SLOT_LIMIT])
 
     def _drop_set(self) -> None:
@@ -176,7 +174,7 @@ class Table:
         self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
 
     def complete(self, check: Check = proceed) -> None:
-        """Make the set of rows, if it was left out when rows were appended; `check` may raise to stop."""
+        """Build the set of rows, if it was left out when rows were appended; `check` may raise to stop."""
         if self.has_set:
             return
         try:
@@ -188,10 +186,10 @@ class Table:
     # ---- growing
 
     def reserve(self, more: int, constants: int, given: bool = False) -> None:
-        """Make room for `more` rows over ids below `constants`, 0 if there are none that are new.
+        """Make room for `more` rows over ids below `constants`; 0 says that no ids are new.
 
-        Given facts are often few among all pairs of ids, and rules derive many: only for rules a direct set
-        may be much larger than the rows in it, since each page of it costs when it is first touched.
+        Explicit facts are often few among all pairs of ids, and rules derive many: only for rules a direct
+        set may be much larger than the rows in it, since each page of it costs when it is first touched.
         """
         needed = self._make_room(more)
         words = self.words
@@ -217,12 +215,14 @@ class Table:
         """Resize columns and flags to `size` rows; if memory runs out, the table is unchanged."""
         used = len(self)
         columns = [memory.grown(column, used, size) for column in self.columns]
-        counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
-        notes = {place: memory.zeros(size, note.dtype) for place, note in self.notes.items()}
-        for place, note in notes.items():
-            note[:used] = self.notes[place][:used]
+        counters = {
+            position: memory.grown(counter, used, size) for position, counter in self.counters.items()
+        }
+        notes = {position: memory.zeros(size, note.dtype) for position, note in self.notes.items()}
+        for position, note in notes.items():
+            note[:used] = self.notes[position][:used]
         flags = memory.grown(self.flags, used, size)
-        # Kernels may write to the old arrays until they are told of the new ones.
+        # Kernels may write to the old arrays until the addresses of the new ones are published.
         held = self.flags, self.columns, self.counters, self.notes
         self.flags, self.columns, self.counters, self.notes = flags, columns, counters, notes
         self._publish_columns()
@@ -235,21 +235,21 @@ class Table:
 
     @property
     def dead(self) -> int:
-        """How many rows are no facts any more, or not yet."""
+        """How many rows are tombstones, or not facts yet."""
         return int(self.descriptors[self.number, layout.DEAD])
 
     def compact(self, constants: int) -> None:
-        """Delete the dead rows, renumber the others and drop all notes. Indexes must be rebuilt."""
+        """Delete the tombstones, renumber the other rows and drop all notes. Indexes must be rebuilt."""
         self.drop_notes()
         living = np.flatnonzero(self.flags[: len(self)] & layout.ALIVE)
         used, size = len(living), max(len(living) + len(living) // 4, FIRST_CAPACITY)
         columns = [memory.grown(column[living], used, size) for column in self.columns]
         counters = {
-            place: memory.grown(counter[living], used, size) for place, counter in self.counters.items()
+            position: memory.grown(counter[living], used, size) for position, counter in self.counters.items()
         }
         flags, words = memory.grown(self.flags[living], used, size), self.words
-        held = self.flags, self.columns, self.counters  # until kernels are told of the new arrays
-        # All or none: whatever comes in between, the rows are those of the columns.
+        held = self.flags, self.columns, self.counters  # until the addresses of the new arrays are published
+        # All or none: at no time do the rows differ from the columns.
         self.flags, self.columns, self.counters = flags, columns, counters
         words[layout.ROWS] = words[layout.OLD_END] = words[layout.CURRENT_END] = used
         words[layout.DEAD] = 0
@@ -273,7 +273,7 @@ class Table:
         self.log.size += len(inserted) - len(deleted)
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Delete all rows."""
         if self.words[layout.DENSE]:
             self.slots[self._positions()] = 0  # most of it may never have been touched
         else:
@@ -281,8 +281,8 @@ class Table:
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
 
     def empty(self) -> None:
-        """Forget all rows and give their memory back; plans may go on to fill it. It has no indexes."""
-        held = self.flags, self.columns, self.slots  # until kernels are told of the new arrays
+        """Delete all rows and release their memory; plans may go on to fill the table. It has no indexes."""
+        held = self.flags, self.columns, self.slots  # until the addresses of the new arrays are published
         self.columns = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(self.arity)]
         self.flags = memory.empty(FIRST_CAPACITY, np.uint8)
         self.slots = np.zeros(0, np.int64)
@@ -307,52 +307,52 @@ class Table:
         if layout.HIDDEN in self.counters:
             self.counters[layout.HIDDEN][:rows] = 0
 
-    def count_too(self, places: Sequence[int]) -> None:
-        """Keep these counters as well, if others are kept; where they are new, they are 0."""
-        missing = [place for place in places if place not in self.counters]
+    def count_too(self, positions: Sequence[int]) -> None:
+        """Add these counters, if the table has others; new ones are 0."""
+        missing = [position for position in positions if position not in self.counters]
         if self.counters and missing:
-            new = {place: memory.zeros(len(self.flags), np.int32) for place in missing}
+            new = {position: memory.zeros(len(self.flags), np.int32) for position in missing}
             self.counters = {**self.counters, **new}
             self._publish_columns()
 
     def restore_counters(self, counters: dict[int, Ids]) -> None:
-        """Keep these counters again; rows that they do not know of count nothing."""
+        """Restore these counters; rows that were added since count nothing."""
         self.drop_counters()
         size = len(self.flags)
-        for place, former in counters.items():
-            self.counters[place] = memory.zeros(size, np.int32)
-            self.counters[place][: len(former)] = former[:size]
+        for position, former in counters.items():
+            self.counters[position] = memory.zeros(size, np.int32)
+            self.counters[position][: len(former)] = former[:size]
         self._publish_columns()
 
     def drop_counters(self) -> None:
-        """Keep no counters any more."""
+        """Drop all counters."""
         self.counters = {}
         self.words[[layout.FOUNDED, layout.HIDDEN, layout.RANK]] = 0
 
     # ---- notes
 
     def keep_notes(self, kinds: Mapping[int, Any]) -> None:
-        """Keep notes of these kinds in these places, all empty."""
-        self.notes = {place: memory.zeros(len(self.flags), kind) for place, kind in kinds.items()}
+        """Begin notes of these types at these positions of T, all empty."""
+        self.notes = {position: memory.zeros(len(self.flags), kind) for position, kind in kinds.items()}
         self.is_linked = len(self) == self.dead
         self._publish_columns()
 
     def drop_notes(self) -> None:
-        """Keep no notes any more."""
+        """Drop all notes."""
         if self.notes:
             self.words[list(self.notes)] = 0
         self.notes = {}
 
     def release(self) -> None:
-        """Give back all memory; no plan may read or fill the table any more."""
+        """Release all memory; no plan may read or fill the table any more."""
         self.columns, self.flags, self.slots = [], np.zeros(0, np.uint8), np.zeros(0, np.int64)
         self.counters, self.notes = {}, {}
         self.words[:] = 0
 
-    # ---- rows in and out
+    # ---- reading and writing rows
 
     def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
-        """Insert rows; returns how many were new."""
+        """Insert rows; return how many were new."""
         if self.dead:
             raise AssertionError("rows are only inserted where none is dead")
         before = len(self)
@@ -365,7 +365,7 @@ class Table:
             given = bool(flags & layout.EXPLICIT)
             self.reserve(min(count - done, max(len(self) // 2, 1 << 16)), constants, given)
             if few and not self.words[layout.DENSE]:
-                addresses = [source[min(place, self.arity - 1)].ctypes.data for place in range(3)]
+                addresses = [source[min(position, self.arity - 1)].ctypes.data for position in range(3)]
                 done = int(
                     kernels.insert_hashed(self.descriptors, self.number, *addresses, count, done, flags)
                 )
@@ -379,9 +379,9 @@ class Table:
                 return len(self) - before
 
     def append(self, columns: Sequence[Ids], count: int, constants: int) -> None:
-        """Append rows that are distinct and not there; their set is made when one is next looked for.
+        """Append rows that are distinct and not in the table; their set is built on the next lookup.
 
-        An empty table takes the columns as its own, if they are worth it.
+        An empty table takes the arrays as its own columns, unless they are very short.
         """
         self.constants = constants
         used = len(self)
@@ -407,10 +407,10 @@ class Table:
     ) -> None:
         """Replace the rows with these; their set is built on the next lookup."""
         used = len(flags)
-        size = max(used, FIRST_CAPACITY)  # no array is empty, so that the last element may be read in vain
+        size = max(used, FIRST_CAPACITY)  # no array is empty, since kernels may read one element too many
         if used < size:
             columns = [memory.grown(column, used, size) for column in columns]
-            counters = {place: memory.grown(counter, used, size) for place, counter in counters.items()}
+            counters = {position: memory.grown(counter, used, size) for position, counter in counters.items()}
             flags = memory.grown(flags, used, size)
         self.columns, self.flags, self.counters = list(columns), flags, dict(counters)
         self.constants = constants
@@ -419,27 +419,27 @@ class Table:
         self.words[layout.ROWS] = used
 
     def find(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.int64]:
-        """The number of the row equal to each given row, or -1."""
+        """Return the number of the row equal to each of these rows, or -1."""
         self.complete()
-        found = np.empty(count, np.int64)
+        rows = np.empty(count, np.int64)
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
         packed = np.concatenate(source) if source else np.zeros(0, np.int32)
-        kernels.find_rows(self.descriptors, self.number, packed, count, count, found)
-        return found
+        kernels.find_rows(self.descriptors, self.number, packed, count, count, rows)
+        return rows
 
     def row_flags(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.uint8]:
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
-        found = self.find(columns, count)
-        flags: npt.NDArray[np.uint8] = (self.flags[found] & ROW_FLAGS) * (found >= 0)
+        rows = self.find(columns, count)
+        flags: npt.NDArray[np.uint8] = (self.flags[rows] & ROW_FLAGS) * (rows >= 0)
         return flags
 
-    def column(self, place: int) -> Ids:
-        """A view of the ids in one column."""
-        return self.columns[place][: len(self)]
+    def column(self, position: int) -> Ids:
+        """Return a view of the ids in one column."""
+        return self.columns[position][: len(self)]
 
     @property
     def touched_bytes(self) -> int:
-        """The memory of the rows that are there, and of what they can have touched of a direct set."""
+        """The memory of existing rows, and of what they can have touched of a direct set."""
         untouched = max(0, len(self.slots) * 4 - len(self) * PAGE) if self.words[layout.DENSE] else 0
         rows = [*self.columns, *self.counters.values(), *self.notes.values(), self.flags]
         return self.slots.nbytes - untouched + sum(array.itemsize for array in rows) * len(self)
@@ -447,15 +447,15 @@ class Table:
     @property
     def bytes(self) -> int:
         """The memory this table holds."""
-        beside: list[npt.NDArray[Any]] = [*self.counters.values(), *self.notes.values()]
-        arrays: list[npt.NDArray[Any]] = [*self.columns, *beside, self.flags, self.slots]
+        additional: list[npt.NDArray[Any]] = [*self.counters.values(), *self.notes.values()]
+        arrays: list[npt.NDArray[Any]] = [*self.columns, *additional, self.flags, self.slots]
         return sum(array.nbytes for array in arrays)
 
 
 # ---- indexes: the rows of a table by the values of some columns
 
 MANY = 1 << 18  # rows from which the pool has less room to grow
-SEVERAL = 1000  # rows from which filtering whole columns is worth while
+SEVERAL = 1000  # rows from which filtering whole columns pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,7 +499,7 @@ class Index:
 
     @property
     def done(self) -> int:
-        """How many rows of the table have been looked at."""
+        """How many rows of the table have been read."""
         return int(self.descriptors[self.number, layout.X_DONE])
 
     def _build(self, constants: int) -> None:
@@ -533,11 +533,11 @@ class Index:
         words[layout.X_DONE] = end
 
     def rebuild(self, constants: int) -> None:
-        """Index the rows of the table anew: their numbers have changed."""
+        """Index all rows of the table again, since their numbers have changed."""
         self._build(constants)
 
     def _filtered(self, end: int) -> npt.NDArray[np.int64] | None:
-        """The rows from the first that is not indexed yet up to `end` that pass the filters; None: all do."""
+        """Return the rows not indexed yet, up to `end`, that pass the filters; None if all do."""
         if not self.key.filters:
             return None
         passed = np.ones(end - self.done, bool)
@@ -589,7 +589,7 @@ class Index:
             self._index(None, done, end, constants)
 
     def _index(self, listed: npt.NDArray[np.int64] | None, first: int, count: int, constants: int) -> None:
-        """Index the places `first` to `count` of a list of rows, or of all rows."""
+        """Index the positions `first` to `count` of a list of rows, or of all rows."""
         address = 0 if listed is None else listed.ctypes.data
         while first < count:
             first = int(

@@ -1,4 +1,4 @@
-"""Plans over changes: run over given facts, with what becomes of heads said at each run. Mutable.
+"""Plans over changes, run over the facts that drive them; each run says what becomes of heads. Mutable.
 
 See `engine.protocol.ChangePlans` for what the methods promise.
 """
@@ -33,7 +33,7 @@ COUNTED = {
     CounterKind.CLASS: layout.COUNT_CLASS,
     CounterKind.RANK: layout.COUNT_RANK,
 }
-# What is kept for facts of recursive strata, beside `founded`.
+# The counters of facts in recursive strata, in addition to `founded`.
 COUNTERS: dict[CounterKind, tuple[int, ...]] = {
     CounterKind.NONE: (),
     CounterKind.CLASS: (layout.HIDDEN,),
@@ -71,25 +71,25 @@ class ChangeExecutor:
         self.workers.limits.check()
         return ChangeRunner(plan, self.catalog, self.workers, self.transactions.buffers, self.bookkeeping)
 
-    def run(self, plans: Iterable[ChangeRunner], given: Any, effect: Effect) -> RowSet:
-        """Return the heads that the effect selects, of each plan's instances over the given facts."""
+    def run(self, plans: Iterable[ChangeRunner], driving: Any, effect: Effect) -> RowSet:
+        """Return the heads that the effect selects, of each plan's instances over the driving facts."""
         for plan in plans:
             rows = None
             if plan.given is not None:
-                rows = given.rows.get(plan.given)
+                rows = driving.rows.get(plan.given)
                 if rows is None:
                     continue
             self._run_plan(plan, rows, effect)
         return self.transactions.row_set(self.transactions.buffers.take())
 
     def _run_plan(self, plan: ChangeRunner, rows: Any, effect: Effect | None) -> None:
-        """Run a plan over given rows, or all, and report what it did to the listener, if there is one."""
+        """Run a plan over these rows, or all, and report what it did to the listener, if there is one."""
         start = perf_counter()
         outcome = plan.run(rows, effect)
         self.bookkeeping.instances += outcome.matches
         if self.plan_listener is not None:
-            given = 0 if rows is None else len(rows)
-            self.plan_listener(plan.plan, given, outcome, perf_counter() - start)
+            driving = 0 if rows is None else len(rows)
+            self.plan_listener(plan.plan, driving, outcome, perf_counter() - start)
 
     def run_support(self, plans: Iterable[ChangeRunner], given: Any) -> tuple[RowSet, RowSet]:
         """Find for each given head the first instance; return its unchecked facts, and the heads."""
@@ -101,10 +101,10 @@ class ChangeExecutor:
             if rows is not None and len(rows):
                 self._run_plan(plan, rows, None)
                 waiting = changes.select(waiting, Where(Flag.PENDING, Flag.NONE))
-        found = changes.row_set(changes.buffers.take())
+        unchecked = changes.row_set(changes.buffers.take())
         heads = changes.select(given, pending)
         changes.mark(heads, clear=Flag.PENDING)
-        return found, heads
+        return unchecked, heads
 
     def aggregate(self, root: Aggregate, relation: str) -> RowSet:
         """Return one fact of the relation per group of the rows that are true in the root's input."""
@@ -136,10 +136,10 @@ class ChangeRunner:
         self.python: dict[int, PythonFunction]
 
     def assemble(self) -> None:
-        """Assemble the plan's words for the current tables, counters and marks, unless up to date."""
+        """Assemble the plan for the current tables, counters and marks, unless it is up to date."""
         catalog, recorded, limits = self.catalog, self.bookkeeping, self.workers.limits
-        wanted = (catalog.version, recorded.counters, recorded.marks)
-        if wanted == self._assembled_for:
+        current = (catalog.version, recorded.counters, recorded.marks)
+        if current == self._assembled_for:
             return
         limits.check()
         plan = self.plan
@@ -155,10 +155,10 @@ class ChangeRunner:
         self.python = {
             level: PythonFunction(step, catalog, limits) for level, step in self.assembled.python.items()
         }
-        self._assembled_for = wanted
+        self._assembled_for = current
 
     def run(self, rows: RowNumbers | None, effect: Effect | None) -> PlanOutcome:
-        """Run over the given rows, or all; what is found goes into the buffers."""
+        """Run over these rows, or all; heads go into the buffers."""
         self.assemble()
         catalog, limits = self.catalog, self.workers.limits
         constants = len(catalog.dictionary)
@@ -178,12 +178,12 @@ class ChangeRunner:
         state[layout.Z_COUNTERS] = COUNTED[self.bookkeeping.counters]
         state[layout.Z_BUDGET] = limits.budget()
         while True:
-            wish = int(
+            request = int(
                 run_plan(catalog.descriptors, catalog.indexes, catalog.dictionary.words, self.words, 0, state)
             )
-            if wish == layout.DONE:
+            if request == layout.DONE:
                 break
-            self._grant(wish, workspace)
+            self._serve(request, workspace)
         return PlanOutcome(
             int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE])
         )
@@ -198,18 +198,18 @@ class ChangeRunner:
         else:
             workspace.scan(0, len(self.catalog.tables[self.assembled.pivot]))
 
-    def _grant(self, wish: int, workspace: Workspace) -> None:
-        """Do what a kernel has asked for."""
+    def _serve(self, request: int, workspace: Workspace) -> None:
+        """Do what a kernel requests."""
         catalog, limits = self.catalog, self.workers.limits
         state = workspace.state
         found = int(state[layout.Z_OUT_COUNT]) if state[layout.Z_CREATE] else 0
-        if wish == layout.GROW_TABLE:
+        if request == layout.GROW_TABLE:
             catalog.table(self.plan.relation).reserve(BATCH, len(catalog.dictionary))
-        elif wish == layout.GROW_DICTIONARY:
+        elif request == layout.GROW_DICTIONARY:
             catalog.dictionary.grow(BATCH)
-        elif wish == layout.GROW_LISTS:
+        elif request == layout.GROW_LISTS:
             self.buffers.reserve(BATCH * 4)
-        elif wish == layout.EVALUATE:
+        elif request == layout.EVALUATE:
             level = int(state[layout.Z_LEVEL])
             rows = int(state[layout.Z_ROWS + level - 1])
             self.python[level].fill(workspace, level - 1, rows, self.assembled.width)
@@ -219,7 +219,7 @@ class ChangeRunner:
 
 
 def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:
-    """Write into the state what the effect does with heads."""
+    """Write the effect into the state that kernels read."""
     state[layout.Z_SINK] = layout.APPLY
     state[layout.Z_MASK] = effect.where.mask
     state[layout.Z_WANT] = effect.where.want

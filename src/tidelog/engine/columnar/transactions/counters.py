@@ -1,4 +1,4 @@
-"""How many instances of rules derive each fact, and its rank, beside its row. Mutable.
+"""How many instances of rules derive each fact, and its rank, next to its row. Mutable.
 
 See `engine.protocol.Counters` for what the methods promise.
 """
@@ -32,7 +32,7 @@ LAST_RANK = 1 << 30  # of 2³¹ that a counter can hold: no transaction has as m
 
 @dataclass(frozen=True, slots=True)
 class CounterSnapshot:
-    """The counters before instances were counted again in a transaction that had touched so many facts."""
+    """The counters before a recount in a transaction, which had touched `touched` facts by then."""
 
     touched: int
     kind: CounterKind
@@ -94,7 +94,7 @@ class InstanceCounters(Participant, CatalogObserver):
             self.forget()
 
     def on_begin(self) -> None:
-        """Make sure that there are ranks enough for what comes."""
+        """Make sure that there are enough ranks for a transaction."""
         if self.state[layout.Z_CLOCK] > LAST_RANK:
             self._renumber_ranks()
         self._snapshots = []
@@ -109,7 +109,7 @@ class InstanceCounters(Participant, CatalogObserver):
         self._snapshots = []
 
     def _renumber_ranks(self) -> None:
-        """Renumber ranks by small numbers in the same order: what is founded by them stays so."""
+        """Renumber ranks from 0 in the same order: founded instances stay founded."""
         ranks = [
             table.counters[layout.RANK][: len(table)]
             for table in self.catalog.tables
@@ -159,7 +159,7 @@ class InstanceCounters(Participant, CatalogObserver):
         buffers, tables = self.transactions.buffers, self.catalog.tables
         if buffers.is_open:
             touched = int(self.state[layout.Z_JOURNAL_COUNT])
-            # Those of other tables go on changing in place: the journal restores them.
+            # The counters of other tables change in place: the journal restores them.
             changed = {name for stratum in strata for name in stratum.predicates}
             counted = {
                 table.number: table.counters
@@ -191,7 +191,7 @@ class InstanceCounters(Participant, CatalogObserver):
         return unfounded
 
     def _count_silently(self, stratum: Stratum) -> RowSet:
-        """Count a stratum's instances again; no listener hears of these plans, which change nothing."""
+        """Count a stratum's instances again, without reporting the plans: they change nothing."""
         listener, self.plans.plan_listener = self.plans.plan_listener, None
         try:
             return self._count_again(stratum)
@@ -240,7 +240,7 @@ class InstanceCounters(Participant, CatalogObserver):
         return RowSet(unfounded)
 
     def _run_all(self, rules: Iterable[Rule], stratum: Stratum, effect: Effect) -> RowSet:
-        """The heads that the effect selects, of all instances of rules."""
+        """Return the heads that the effect selects, of all instances of rules."""
         plans = [
             self.plans.prepare(
                 ChangePlanMaker(rule, 0, stratum.predicates, self.plans.storage).every(Part.NOW)
@@ -264,7 +264,7 @@ class InstanceCounters(Participant, CatalogObserver):
     def _rank_again(self, stratum: Stratum) -> None:
         """Set each fact's rank to the round that would derive it, if the stratum were evaluated now."""
         changes, own = self.transactions, frozenset(stratum.predicates)
-        # What a round finds must not drive the same round: its rank would be that of what it supports.
+        # Facts that a round finds must not drive the same round: they would rank like the facts they support.
         effect = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE))
         explicit = Where(Flag.EXPLICIT | Flag.ALIVE, Flag.EXPLICIT | Flag.ALIVE)
         round_facts = EMPTY
@@ -283,7 +283,7 @@ class InstanceCounters(Participant, CatalogObserver):
             ranked |= round_facts
             self.assign_next_rank(round_facts)
             changes.mark(round_facts, set=Flag.PROVED | Flag.CHECKED | Flag.DELTA, clear=Flag.PENDING)
-            found = self.plans.run(plans, round_facts, effect)
+            derived = self.plans.run(plans, round_facts, effect)
             changes.mark(round_facts, clear=Flag.DELTA)
-            round_facts = found
+            round_facts = derived
         changes.mark(ranked, clear=Flag.PROVED | Flag.CHECKED)

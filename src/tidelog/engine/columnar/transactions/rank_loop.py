@@ -71,7 +71,7 @@ class ColumnarRankLoop:
 
     @property
     def is_available(self) -> bool:
-        """Whether a compiled loop may run: it does not say what single plans do."""
+        """Whether a compiled loop may run: it does not report what single plans do."""
         return self.plans.plan_listener is None
 
     def compile(self, sections: Sequence[LoopSection]) -> RankedUpdate:
@@ -110,19 +110,19 @@ class RankedUpdate:
         self.width = self.steps = 1
         self._list_tables()
         self.lists: list[RowNumbers] = []
-        self._addresses: list[int] = []  # of the lists: asking an array for its own takes a while
+        self._addresses: list[int] = []  # of the lists, cached: asking an array for its own takes a while
         self._grow_lists()
         self._handled = [
             number for number, section in enumerate(sections, 1) if section.custom_handler is not None
         ]
 
     def _list_entries(self) -> None:
-        """The plans of all sections, family by family, none of them assembled yet."""
+        """List the plans of all sections, family by family, none of them assembled yet."""
         for family, number in FAMILIES.items():
             self.starts[number, :2] = len(self.runners)
-            for place, section in enumerate(self.sections, 2):
+            for position, section in enumerate(self.sections, 2):
                 self.runners += section.plans.get(family, ())
-                self.starts[number, place] = len(self.runners)
+                self.starts[number, position] = len(self.runners)
         self.entries = np.zeros((max(len(self.runners), 1), 4), np.int64)
         for number, runner in enumerate(self.runners):
             assert runner.given is not None
@@ -130,13 +130,13 @@ class RankedUpdate:
             self.entries[number, rank_kernels.E_TABLE] = self.catalog.table_number(runner.given)
 
     def _list_tables(self) -> None:
-        """What is known of each table: its section, and how many of its facts have changed."""
+        """Describe each table: its section, and how many of its facts have changed."""
         tables = len(self.catalog.descriptors)
         self.section_of = np.zeros(tables, np.int64)  # section 0: relations that no rule derives
         for number, section in enumerate(self.sections, 1):
             for predicate in section.predicates:
                 self.section_of[self.catalog.table_number(predicate)] = number
-        self.went_counts, self.came_counts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+        self.deleted_counts, self.inserted_counts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
         self._read = [
             [self.catalog.table_number(relation) for relation in section.read] for section in self.sections
         ]
@@ -149,32 +149,32 @@ class RankedUpdate:
         return self.version == self.catalog.version and self.counters is self.bookkeeping.counters
 
     def run(
-        self, removed: RowSet, added: RowSet, tell: Callable[[int, LoopOutcome], None] | None = None
+        self, removed: RowSet, added: RowSet, report: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
         """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
 
-        `tell` is called after each stratum, with its position among all; the loop pauses for it.
+        `report` is called after each stratum, with its position among all; the loop pauses for it.
         """
-        gone, new = codes_of(removed, self.catalog), codes_of(added, self.catalog)
+        deleted, inserted = codes_of(removed, self.catalog), codes_of(added, self.catalog)
         explicit = (*removed.relations, *added.relations)
         state = self._begin()
         try:
-            if tell is None:
+            if report is None:
                 for number in self._handled:
-                    self._run_handler(number, explicit, gone, new)
+                    self._run_handler(number, explicit, deleted, inserted)
             else:
-                self._reach(1, gone, new)  # what no rule derives
+                self._reach(1, deleted, inserted)  # what no rule derives
                 for number in range(1, len(self.sections) + 1):
-                    tell(number - 1, self._outcome(number, explicit, gone, new))
-            self._reach(len(self.sections) + 1, gone, new)
+                    report(number - 1, self._outcome(number, explicit, deleted, inserted))
+            self._reach(len(self.sections) + 1, deleted, inserted)
         finally:
-            rank_kernels.forget_counts(self.went_counts, self.came_counts, state)
+            rank_kernels.forget_counts(self.deleted_counts, self.inserted_counts, state)
         return int(state[layout.Z_WENT_COUNT]), int(state[layout.Z_CAME_COUNT])
 
     def _run_handler(
         self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
     ) -> bool:
-        """Maintain a stratum by its handler, if it has one that the update may affect; return whether."""
+        """Maintain a stratum by its handler, if it has one and the update may affect it; return whether."""
         section = self.sections[number - 1]
         if section.custom_handler is None or section.reached_from.isdisjoint(explicit):
             return False
@@ -186,22 +186,22 @@ class RankedUpdate:
     def _outcome(
         self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
     ) -> LoopOutcome:
-        """What is done in a section; all before it are done."""
+        """Maintain a section, after all before it, and return what was done."""
         state = self.workers.workspaces[0].state
         started, instances = perf_counter(), self.bookkeeping.instances
-        went, came = state[NET].tolist()
+        deleted_before, inserted_before = state[NET].tolist()
         is_handled = self._run_handler(number, explicit, removed, added)
         self._reach(number + 1, removed, added)
         return LoopOutcome(
             overdeleted=0 if is_handled else int(state[layout.Z_DELETED]),
-            deleted=int(state[layout.Z_WENT_COUNT]) - went,
-            inserted=int(state[layout.Z_CAME_COUNT]) - came,
+            deleted=int(state[layout.Z_WENT_COUNT]) - deleted_before,
+            inserted=int(state[layout.Z_CAME_COUNT]) - inserted_before,
             instances=self.bookkeeping.instances - instances,
             seconds=perf_counter() - started,
         )
 
     def _begin(self) -> RowNumbers:
-        """The state at the beginning of an update."""
+        """Return the state at the beginning of an update."""
         if len(self.catalog.descriptors) != len(self.section_of):
             self._list_tables()
         state = self.workers.workspaces[0].state
@@ -210,13 +210,13 @@ class RankedUpdate:
         return state
 
     def _reach(self, section: int, removed: RowNumbers, added: RowNumbers) -> None:
-        """Work through all sections before this one."""
+        """Maintain all sections before this one."""
         catalog = self.catalog
         workspace = self.workers.workspaces[0]
         state = workspace.state
         self._publish(workspace)
         while True:
-            wish = int(
+            request = int(
                 rank_kernels.maintain(
                     catalog.descriptors,
                     catalog.indexes,
@@ -229,25 +229,25 @@ class RankedUpdate:
                     removed,
                     added,
                     section,
-                    self.went_counts,
-                    self.came_counts,
+                    self.deleted_counts,
+                    self.inserted_counts,
                     state,
                 )
             )
-            if wish == layout.DONE:
+            if request == layout.DONE:
                 self.bookkeeping.instances += int(state[layout.Z_MATCHES])
                 state[layout.Z_MATCHES] = 0
                 return
             found = self._found(state)
-            self._grant(wish, workspace, found)
+            self._serve(request, workspace, found)
             self.workers.limits.check(found)
 
     def _found(self, state: RowNumbers) -> int:
-        """How many facts have come so far, less those that went."""
-        came, went = int(state[layout.Z_CAME_COUNT]), int(state[layout.Z_WENT_COUNT])
+        """Return how many facts were inserted so far, less those that were deleted."""
+        inserted, deleted = int(state[layout.Z_CAME_COUNT]), int(state[layout.Z_WENT_COUNT])
         is_gaining = state[layout.Z_PHASE] > rank_kernels.RESEED
         new = int(state[layout.Z_OUT_COUNT] - 2 * state[layout.Z_DELETED]) if is_gaining else 0
-        return came - went + new
+        return inserted - deleted + new
 
     def _publish(self, workspace: Workspace) -> None:
         """Write what these plans need into the state, which a run of another plan may have changed."""
@@ -261,8 +261,8 @@ class RankedUpdate:
         )
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
-        """What went (0) or came (1) so far of some tables."""
-        counts = (self.went_counts, self.came_counts)[which]
+        """Return the facts of some tables that were deleted (0) or inserted (1) so far."""
+        counts = (self.deleted_counts, self.inserted_counts)[which]
         touched = [table for table in tables if counts[table]]
         if not touched:
             return EMPTY
@@ -271,28 +271,28 @@ class RankedUpdate:
         numbers = codes >> 32
         return RowSet({self.catalog.tables[table].name: codes[numbers == table] & LOWER for table in touched})
 
-    # ---- what the loop asks for
+    # ---- requests of the loop
 
-    def _grant(self, wish: int, workspace: Workspace, found: int) -> None:
+    def _serve(self, request: int, workspace: Workspace, found: int) -> None:
         catalog, buffers = self.catalog, self.buffers
         state = workspace.state
         number = int(state[layout.Z_WISH])
-        if wish == layout.GROW_TABLE:
+        if request == layout.GROW_TABLE:
             catalog.tables[number].reserve(BATCH, len(catalog.dictionary))
-        elif wish == layout.GROW_DICTIONARY:
+        elif request == layout.GROW_DICTIONARY:
             catalog.dictionary.grow(BATCH)
-        elif wish == layout.GROW_LISTS:
+        elif request == layout.GROW_LISTS:
             buffers.reserve(max(4 * BATCH, 2 * buffers.capacity))
             self._grow_lists()
             self._publish(workspace)
-            # The plan that asked for it goes on with the facts that drive it, which lie elsewhere now.
+            # The plan that requested it goes on with the facts that drive it, which have moved.
             state[layout.Z_LIST] = state[layout.Z_PICKED]
-        elif wish == layout.GROW_INDEX:
+        elif request == layout.GROW_INDEX:
             index = catalog.index(number)
             index.catch_up(len(index.table), len(catalog.dictionary))
-        elif wish == layout.ASSEMBLE:
+        elif request == layout.ASSEMBLE:
             self._assemble(number, workspace)
-        elif wish == layout.EVALUATE:
+        elif request == layout.EVALUATE:
             level = int(state[layout.Z_LEVEL])
             rows = int(state[layout.Z_ROWS + level - 1])
             self.runners[number].python[level].fill(workspace, level - 1, rows, self.width)
@@ -311,7 +311,7 @@ class RankedUpdate:
         self._addresses = [array.ctypes.data for array in self.lists]
 
     def _assemble(self, number: int, workspace: Workspace) -> None:
-        """Assemble an entry's plan, and append its words and indexes to the loop's."""
+        """Assemble an entry's plan, and append its code and indexes to the loop's."""
         runner = self.runners[number]
         runner.assemble()
         words = runner.words
@@ -320,14 +320,14 @@ class RankedUpdate:
         self.words[self.words_used : self.words_used + len(words)] = words
         self.entries[number, rank_kernels.E_PLAN] = self.words_used
         self.words_used += len(words)
-        places = [index.number for index in runner.indexes]
-        if self.indexes_used + len(places) > len(self.indexes):
-            larger = 2 * (self.indexes_used + len(places))
+        numbers = [index.number for index in runner.indexes]
+        if self.indexes_used + len(numbers) > len(self.indexes):
+            larger = 2 * (self.indexes_used + len(numbers))
             self.indexes = memory.grown(self.indexes, self.indexes_used, larger)
-        self.indexes[self.indexes_used : self.indexes_used + len(places)] = places
+        self.indexes[self.indexes_used : self.indexes_used + len(numbers)] = numbers
         self.entries[number, rank_kernels.E_INDEXES] = self.indexes_used
-        self.entries[number, rank_kernels.E_INDEX_COUNT] = len(places)
-        self.indexes_used += len(places)
+        self.entries[number, rank_kernels.E_INDEX_COUNT] = len(numbers)
+        self.indexes_used += len(numbers)
         self.width = max(self.width, runner.assembled.width)
         self.steps = max(self.steps, runner.assembled.steps)
         workspace.make_room(self.steps, self.width)

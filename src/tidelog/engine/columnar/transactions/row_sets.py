@@ -124,19 +124,19 @@ class GatheredRows(Mapping[str, Columns]):
     """
 
     def __init__(self, names: Sequence[str], counts: RowNumbers, sizes: RowNumbers, ids: Ids) -> None:
-        self._places = {name: place for place, name in enumerate(names)}
+        self._positions = {name: position for position, name in enumerate(names)}
         self._counts = counts
         self._ends = np.cumsum(sizes)
         self._ids = ids
 
     def __getitem__(self, relation: str) -> Columns:
-        place = self._places[relation]
-        count, end = int(self._counts[place]), int(self._ends[place])
-        first = int(self._ends[place - 1]) if place else 0
+        position = self._positions[relation]
+        count, end = int(self._counts[position]), int(self._ends[position])
+        first = int(self._ends[position - 1]) if position else 0
         return tuple(self._ids[start : start + count] for start in range(first, end, count)), count
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._positions)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
