@@ -15,34 +15,34 @@ from threading import RLock
 from types import FrameType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-# ---- Ctrl-C while an engine works
+# ---- Ctrl-C while an engine works: noted at once, acted on at the next safe point. One state per process.
 #
 # Kernels reach arrays by address, and a roll-back must not be left half done: an exception between two
 # arbitrary steps of Python could let a kernel write into memory that is gone. So the main thread holds SIGINT
-# back while it runs code of an engine. However often Ctrl-C is pressed, the handler installed before, usually
-# the one that raises KeyboardInterrupt, is called once: by the next `act`, or when the work is done.
+# back while it works in an engine. However often Ctrl-C is pressed, the handler that was there before,
+# usually the one that raises KeyboardInterrupt, is called once: by the next `act`, or when the work is done.
 #
 # Other threads never receive signals, so nothing here concerns them.
 
-# The module under `signal`, without the enumerations that it makes of handlers: 15 µs in each transaction.
+# What `signal` stands on, without the enumerations that it makes of handlers: 15 µs in each transaction.
 _signal = import_module("_signal")
 INTERRUPT = int(signal.SIGINT)
 
-PATIENCE = 0.1  # seconds between two checks of the limits while waiting
+PATIENCE = 0.1  # seconds between two looks at the limits while something is waited for
 T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], object]
 
 
 class Interrupts:
-    """Ctrl-C as it is held back, in nested blocks of work. Mutable."""
+    """What is held back, and since when. Mutable."""
 
     def __init__(self) -> None:
-        self._handler: Handler | None = None  # the one installed before, while Ctrl-C is held back
+        self._handler: Handler | None = None  # that was there before, if it is held back
         self._begin()
 
     def _begin(self) -> None:
         self._main = threading.main_thread().ident
-        self.is_pending = False  # Ctrl-C was pressed and not acted on
+        self.is_pending = False  # Ctrl-C was pressed, and nobody has acted on it
         self._depth = 0  # how many blocks of work the main thread is in
         self._open_at = -1  # the depth at which nothing is held back
         self.has_acted = False  # the handler has ended the work, since the outermost block began
@@ -74,7 +74,7 @@ class Interrupts:
         self.is_pending = self.has_acted = False
         self._depth, self._handler = 0, None
         if handler is not None:
-            if _signal.getsignal(INTERRUPT) == self._note:  # else other code has installed another handler
+            if _signal.getsignal(INTERRUPT) == self._note:  # else somebody has put another one in its place
                 _signal.signal(INTERRUPT, handler)
             if is_due:
                 handler(INTERRUPT, None)
@@ -120,7 +120,7 @@ INTERRUPTS = Interrupts()
 
 
 def arriving(items: Iterable[T], check: Callable[[], None]) -> Iterator[T]:
-    """Yield the items, for which another thread waits; meanwhile `check` is called, and may raise."""
+    """The items, which another thread waits for; meanwhile `check` is called, and may raise."""
     queue: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def receive() -> None:
@@ -146,7 +146,7 @@ def arriving(items: Iterable[T], check: Callable[[], None]) -> Iterator[T]:
 
 
 def waited_for(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items, each of which may take a while to arrive: Ctrl-C ends the wait at once."""
+    """The items, each of which may have to be waited for: Ctrl-C ends that at once."""
     iterator = iter(items)
     while True:
         INTERRUPTS.act()
@@ -161,12 +161,12 @@ def waited_for(items: Iterable[T]) -> Iterator[T]:
 os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
-# ---- the lock of a reasoner
+# ---- The lock of a reasoner: one thread at a time works in an engine, and Ctrl-C waits until it is done.
 #
 # Whatever enters an engine holds it: answering a query gives ids to constants, makes a relation for the
 # answers and perhaps an index, so that it changes the engine as a transaction does. What has been handed out,
-# relations and deltas, needs no lock: rows and values are only ever appended, or copied to other memory, and
-# the arrays that a result refers to stay alive with it.
+# relations and deltas, needs no lock: rows and values are only ever added behind those that are there, or
+# copied to other memory, and the arrays that a result refers to stay alive with it.
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,7 +183,7 @@ class Delivery(Protocol):
 
 
 class Lock:
-    """A lock held around all that enters the engine; a thread that holds it may take it again.
+    """Held around whatever enters the engine; a thread that holds it may take it again.
 
     When a thread lets go of it for good and the `delivery` says that it is due, that is made without the
     lock: it may call functions of others, which may wait for other threads.
@@ -238,7 +238,7 @@ S = TypeVar("S", bound=Locked)
 
 
 def locked(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Return the method, holding the lock from beginning to end."""
+    """The method, which holds the lock from beginning to end."""
 
     @wraps(method)
     def hold(self: S, /, *arguments: P.args, **named: P.kwargs) -> R:

@@ -2,8 +2,9 @@
 
 Algorithms are written once, over sets of facts, and import this module and `flags` only, never a concrete
 engine. An engine is put together from parts, each with a protocol of its own; what an engine may lack is an
-optional field. What an algorithm records of a fact is a bit or a counter next to its row (`flags`). A journal
-has every fact that a transaction touches: from it the net change is read at the end, or all is rolled back.
+optional field. What an algorithm records of a fact is a bit or a counter beside it (`flags`); the engine
+keeps a journal of every fact that a transaction touches, from which the net change is read at the end, or
+everything is rolled back.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class Facts(Protocol):
     """A set of facts of one or more relations, as an engine holds it. It is a value: never changed."""
 
     def __len__(self) -> int:
-        """Return how many facts it has."""
+        """Return how many they are."""
 
     def __or__(self, other: Any) -> Facts:
         """Return the facts of both; no fact is in both."""
@@ -223,7 +224,7 @@ class FactChanges(Protocol):
         """Return all facts of sets that have no relation in common."""
 
     def select(self, facts: Facts, where: Where) -> Facts:
-        """Return those whose flags are as required."""
+        """Return those whose flags are as wanted."""
 
     def of(self, facts: Facts, relations: Collection[str]) -> Facts:
         """Return those of these relations."""
@@ -244,8 +245,8 @@ class ChangePlans(Protocol):
     def prepare(self, plan: ChangePlan) -> Any:
         """Return the plan ready to run, any number of times."""
 
-    def run(self, plans: Iterable[Any], driving: Facts, effect: Effect) -> Facts:
-        """Run each prepared plan over those of the driving facts that it reads, or over all if none drive it.
+    def run(self, plans: Iterable[Any], given: Facts, effect: Effect) -> Facts:
+        """Run each prepared plan over the given facts of its pivot's relation, or over all if it has none.
 
         Return the heads that the effect selects.
         """
@@ -308,7 +309,7 @@ class Marks(Protocol):
     def configure(self, config: MarkConfig) -> None:
         """Record this in the present transaction.
 
-        What was recorded in the last transaction still holds if that recorded the same and was committed.
+        What was recorded in the last transaction is still there if that recorded the same and was committed.
         """
 
     def is_linked(self, relations: Collection[str]) -> bool:
@@ -342,7 +343,7 @@ class StructureTooLarge(Exception):  # noqa: N818 – no error: the update is ap
 
 
 class Closures(Protocol):
-    """Structures that compute closures and maintain them. A relation that they maintain has no counters."""
+    """Structures that compute closures and maintain them. A relation that they keep has no counters."""
 
     @property
     def closed(self) -> Mapping[str, object]:
@@ -358,7 +359,7 @@ class Closures(Protocol):
         """
 
     def adopt(self, module: ClosureModule) -> bool:
-        """Return whether a structure maintains the relation from now on; its facts must be up to date."""
+        """Return whether a structure keeps the relation from now on; its facts and its source's are right."""
 
     def release(self, relation: str) -> None:
         """Drop the closure structure of the relation."""
@@ -388,8 +389,8 @@ class LoopSection:
 
     predicates: tuple[str, ...]
     plans: Mapping[Family, Sequence[Any]]
-    # Maintains it in place of plans, given the facts that were deleted and inserted in what it reads. It is
-    # called if facts of a predicate in `reached_from` change.
+    # Maintains it in place of plans, given the facts that were deleted and inserted in what it reads; called
+    # if facts of predicates change from which it is reached.
     custom_handler: Callable[[Any, Any], None] | None = None
     read: frozenset[str] = frozenset()
     reached_from: frozenset[str] = frozenset()
@@ -397,7 +398,7 @@ class LoopSection:
 
 @dataclass(frozen=True, slots=True)
 class LoopOutcome:
-    """What a compiled loop did in a stratum."""
+    """What was done in a stratum."""
 
     overdeleted: int
     deleted: int
@@ -419,11 +420,11 @@ class CompiledLoop(Protocol):
         """Whether the relations are still those that it was made for."""
 
     def run(
-        self, removed: Any, added: Any, report: Callable[[int, LoopOutcome], None] | None = None
+        self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
         """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
 
-        `report` is called after each stratum, with its position among all; the loop pauses for it.
+        `tell` is called after each stratum, with its position among all; the loop pauses for it.
         """
 
 
@@ -432,14 +433,14 @@ class RankLoop(Protocol):
 
     @property
     def is_available(self) -> bool:
-        """Whether a compiled loop may run: it does not report what single plans do."""
+        """Whether a compiled loop may run: it does not say what single plans do."""
 
     def compile(self, sections: Sequence[LoopSection]) -> CompiledLoop:
         """Return the compiled loop over these strata."""
 
 
 class ChangeLog(Protocol):
-    """What changes in relations, for readers that poll."""
+    """What changes in relations, for readers that fetch it now and then."""
 
     def poll(self, relation: str) -> tuple[Rows, Rows] | None:
         """Return the rows deleted and inserted since the last call, None if that is not known."""
@@ -455,7 +456,7 @@ class Replacement(Protocol):
         """Return the facts of a relation that another does not have."""
 
     def forget_derived(self, relations: Collection[str]) -> None:
-        """Delete the derived facts of these relations."""
+        """Keep only the explicit facts of these relations."""
 
     def restore(self, derived: Mapping[str, tuple[Sequence[Any], int]]) -> None:
         """Insert rows of ids that do not exist yet as facts that were derived before; all are visible."""
@@ -463,7 +464,7 @@ class Replacement(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """An engine, where facts live: its parts, those that are optional among them."""
+    """A place where facts live: its parts, and what else it can do."""
 
     storage: Storage
     rounds: Rounds

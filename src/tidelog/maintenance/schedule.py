@@ -35,7 +35,7 @@ CONSTANT = (  # steps of the rules that stay
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Rules as they are maintained, each with its number, by what becomes of them."""
+    """Rules, without aggregates in plain ones, and what becomes of them; each with its number."""
 
     unchanged: Mapping[Rule, int]
     removed: Mapping[Rule, int]
@@ -53,7 +53,7 @@ class Revision:
 
 
 class Schedule:
-    """The strata in order, as `ScheduledStratum`s, and which of them read which predicate."""
+    """The sections in order, and which of them read what."""
 
     def __init__(
         self, revision: Revision, cache: ChangePlanCache, closures: Mapping[str, ClosureModule] = NO_CLOSURES
@@ -72,13 +72,13 @@ class Schedule:
 
     @property
     def sources(self) -> set[PlanSource]:
-        """The rules that plans are made for."""
+        """All that plans are made of."""
         all_plans = (section.plans for section in self.sections)
         return {source for plans in all_plans for some in plans.sources.values() for source in some}
 
     @property
     def relations(self) -> set[str]:
-        """The relations that rules derive, temporary ones included."""
+        """All that rules derive, on scratch paper too."""
         derived = {source.rule.head.predicate for source in self.sources}
         return derived | self.section_of.keys() | self._auxiliary()
 
@@ -87,16 +87,16 @@ class Schedule:
         return {module.source for module in self.closures.values() if is_auxiliary(module.source)}
 
     def reaching(self, section: ScheduledStratum) -> frozenset[str]:
-        """Return the predicates whose changes may affect a section: its own, and all that it depends on."""
-        predicates: set[str] = set()
+        """The predicates whose changes may touch a section: its own, and all that it depends on."""
+        found: set[str] = set()
         touched = {section.number}
         for each in reversed(self.sections[: section.number + 1]):
             if each.number in touched:
-                predicates.update(each.predicates)
+                found.update(each.predicates)
                 read = {name for name, readers in self.readers.items() if each.number in readers}
-                predicates |= read
+                found |= read
                 touched.update(self.section_of[name] for name in read if name in self.section_of)
-        return frozenset(predicates)
+        return frozenset(found)
 
     @property
     def groups(self) -> set[frozenset[str]]:
@@ -106,8 +106,8 @@ class Schedule:
     def regrouped(self, opened: Collection[str]) -> tuple[list[Stratum], list[Stratum]]:
         """The strata that differ from those of the rules before, with these, and after, with those.
 
-        What is counted depends on which rules read their own stratum, and strata of the rules before and
-        after together may be larger than either. What is `opened`, closed before, was not counted.
+        What is counted depends on which rules read their own stratum. What was `opened`, closed before, was
+        not counted.
         """
         before = {
             frozenset(each.predicates)
@@ -126,7 +126,7 @@ class Schedule:
 
 
 def is_aggregate(rules: Collection[Rule]) -> bool:
-    """Return whether a stratum's rules aggregate; then there is one, and its relation is auxiliary."""
+    """Whether a stratum's rules aggregate; then there is one, and its relation is auxiliary."""
     return any(rule.aggregations for rule in rules)
 
 
@@ -152,11 +152,11 @@ def _section(
         (source,) = (*unchanged, *removed, *added)
         for relation in temporary_relations(source.rule):
             cache.engine.storage.define_temporary(relation.predicate, len(relation.terms))
-        plan_sources = aggregate_sources(source)
+        made = aggregate_sources(source)
     elif closure is not None:
-        plan_sources = {}
+        made = {}
     else:
-        plan_sources = _sources(unchanged, removed, added)
+        made = _sources(unchanged, removed, added)
     return ScheduledStratum(
         number,
         stratum.predicates,
@@ -164,7 +164,7 @@ def _section(
         tuple(source.rule for source in removed),
         tuple(source.rule for source in added),
         aggregates,
-        StratumPlans(cache, plan_sources),
+        StratumPlans(cache, made),
         closure,
     )
 
@@ -181,7 +181,7 @@ def _sources(
 
 
 def _readers(joint: Sequence[Stratum]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of the strata that read each predicate of a lower one."""
+    """The numbers of the strata that read each predicate of a lower one."""
     readers: dict[str, dict[int, None]] = {}
     for number, stratum in enumerate(joint):
         for rule in stratum.rules:

@@ -1,4 +1,4 @@
-"""Queries that are kept, and the rules whose results maintainers maintain for them. Mutable.
+"""Queries that are kept, and the rules by which maintainers maintain their answers. Mutates itself.
 
 As long as the program is not materialised, all kept queries together are rewritten by magic sets into one
 program. Its relations are in the engine next to the explicit facts, and are all that a transaction
@@ -93,62 +93,62 @@ class QueryStep:
 
 
 class KeptQueries:
-    """All kept queries of a reasoner. Mutable."""
+    """All kept queries of a reasoner."""
 
     def __init__(self, engine: ColumnarEngine) -> None:
         self._engine = engine
-        self._queries: dict[str, KeptQuery] = {}
+        self._asked: dict[str, KeptQuery] = {}
         self._is_full = False  # whether maintainers know the program's own rules too
         self._programs: tuple[Program, KeptProgram, Program] | None = None  # the last result of `whole`
         self._costs: dict[tuple[Atom, frozenset[Variable]], float] = {}
-        self._defined: set[str] = set()  # all relations that were defined, whether they are still used or not
+        self._made: set[str] = set()  # all relations that were defined, whether they are still used or not
         self.kept = KeptProgram()
 
     @property
     def are_there(self) -> bool:
-        """Whether any relation is maintained for queries."""
+        """Whether anything is maintained for queries."""
         return bool(self.kept.arities)
 
     @property
     def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the relations of their answers."""
-        return {name: kept_query for name, kept_query in self._queries.items() if not kept_query.parameters}
+        return {name: asked for name, asked in self._asked.items() if not asked.parameters}
 
     def name_for(self, arity: int) -> str:
-        """Return a free name for the answers of a query; names of forgotten queries are used again."""
+        """A free name for the answers of a query; names of queries that are kept no longer are used again."""
         number = 1
-        while (name := kept_answers(number, arity)) in self._queries:
+        while (name := kept_answers(number, arity)) in self._asked:
             number += 1
         return name
 
     @property
     def asked(self) -> tuple[KeptQuery, ...]:
         """All kept queries."""
-        return tuple(self._queries.values())
+        return tuple(self._asked.values())
 
     def find(self, name: str) -> KeptQuery | None:
         """The query of this name, if it is kept."""
-        return self._queries.get(name)
+        return self._asked.get(name)
 
     # ---- transactions
 
     def step(self, update: Update, before: Program, after: Program) -> QueryStep:
-        """Return a transaction with the changes of rules and seeds that it requires for kept queries."""
+        """A transaction together with the changes of rules and seeds that it needs for kept queries."""
         kept = self.kept
-        if self._queries and self._is_outdated(update, before, after):
-            kept = self._rewritten(after, self._queries, kept.explicit | update.added.keys())
+        if self._asked and self._is_outdated(update, before, after):
+            kept = self._rewritten(after, self._asked, kept.explicit | update.added.keys())
         return self._step(update, before, after, kept)
 
-    def asking(self, kept_query: KeptQuery, program: Program) -> QueryStep:
-        """Return the step that begins to maintain a query."""
-        kept = self._rewritten(program, {**self._queries, kept_query.name: kept_query}, self.kept.explicit)
+    def asking(self, asked: KeptQuery, program: Program) -> QueryStep:
+        """The step by which a query begins to be kept."""
+        kept = self._rewritten(program, {**self._asked, asked.name: asked}, self.kept.explicit)
         return self._step(NO_UPDATE, program, program, kept)
 
-    def forgetting(self, kept_query: KeptQuery, program: Program) -> QueryStep:
-        """Return the step that ends the maintenance of a query."""
-        others = {name: each for name, each in self._queries.items() if name != kept_query.name}
+    def forgetting(self, asked: KeptQuery, program: Program) -> QueryStep:
+        """The step by which a query stops being kept."""
+        others = {name: each for name, each in self._asked.items() if name != asked.name}
         kept = self._rewritten(program, others, self.kept.explicit)
-        bindings = self._facts_of(kept_query.bindings) if kept_query.bindings in self.kept.arities else {}
+        bindings = self._facts_of(asked.bindings) if asked.bindings in self.kept.arities else {}
         return self._step(Update(bindings, {}), program, program, kept)
 
     def _is_outdated(self, update: Update, before: Program, after: Program) -> bool:
@@ -178,36 +178,36 @@ class KeptQueries:
         )
 
     def whole(self, program: Program, kept: KeptProgram) -> Program:
-        """Return the program with which maintainers are called, the same object for the same program."""
+        """The program that maintainers know, the same object for the same program."""
         if self._is_full and not kept.rules:
             return program
-        cached = self._programs
-        if cached is not None and cached[0] is program and cached[1] is kept:
-            return cached[2]
+        known = self._programs
+        if known is not None and known[0] is program and known[1] is kept:
+            return known[2]
         own = program.rules if self._is_full else ()
         rules = kept.rules if not own else (*own, *kept.rules) if kept.rules else own
-        if cached is not None and cached[1] is kept and cached[0].rules is program.rules:
-            rules = cached[2].rules
+        if known is not None and known[1] is kept and known[0].rules is program.rules:
+            rules = known[2].rules
         added = {name: untyped_predicate(name, arity) for name, arity in kept.arities.items()}
-        whole = replace(program, rules=rules, predicates={**program.predicates, **added})
-        self._programs = program, kept, whole
-        return whole
+        made = replace(program, rules=rules, predicates={**program.predicates, **added})
+        self._programs = program, kept, made
+        return made
 
     def define(self, kept: KeptProgram) -> None:
         """Create the relations of kept queries."""
         for name, arity in kept.arities.items():
             self._engine.storage.define(name, arity)
-        self._defined.update(kept.arities)
+        self._made.update(kept.arities)
 
-    def adopt(self, step: QueryStep, kept_query: KeptQuery | None = None, *, forgotten: bool = False) -> None:
-        """Record what a step maintains, once it was executed."""
+    def adopt(self, step: QueryStep, asked: KeptQuery | None = None, *, forgotten: bool = False) -> None:
+        """Adopt what a step maintains, once it was executed."""
         self.kept = step.kept
-        if kept_query is not None and forgotten:
-            del self._queries[kept_query.name]
-            if not self._queries and not self._is_full:
+        if asked is not None and forgotten:
+            del self._asked[asked.name]
+            if not self._asked and not self._is_full:
                 self.withdraw()
-        elif kept_query is not None:
-            self._queries[kept_query.name] = kept_query
+        elif asked is not None:
+            self._asked[asked.name] = asked
 
     @property
     def are_inconsistent(self) -> bool:
@@ -222,23 +222,23 @@ class KeptQueries:
     # ---- before and after the program is materialised
 
     def withdraw(self) -> None:
-        """Drop all relations of kept queries, and the counters of instances."""
-        for name in self._defined:
+        """Drop all relations of kept queries, and the counters."""
+        for name in self._made:
             self._engine.storage.drop(name)
         self._engine.counters.forget()
         self.begin_again()
 
     def begin_again(self) -> None:
         """Forget the relations of kept queries, which were dropped; the queries can be kept again."""
-        self._defined = set()
+        self._made = set()
         self.kept = KeptProgram()
         self._is_full = False
         self._programs = None
         self._costs = {}
 
     def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> QueryStep:
-        """Return the step that maintains all queries again, with the bindings that were requested before."""
-        kept = self._rewritten(program, self._queries, frozenset())
+        """The step by which all queries are kept again, with the bindings that were requested before."""
+        kept = self._rewritten(program, self._asked, frozenset())
         return self._step(Update({}, bindings), program, program, kept)
 
     def begin_anew(self, program: Program) -> QueryStep | None:
@@ -248,34 +248,33 @@ class KeptQueries:
             return None
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
 
-    def resume(self, queries: Iterable[KeptQuery], program: Program) -> None:
+    def resume(self, asked: Iterable[KeptQuery], program: Program) -> None:
         """Keep these queries of a materialised program, their answers included."""
         self._is_full = True
-        self._queries = {each.name: each for each in queries}
-        self.kept = self._rewritten(program, self._queries, frozenset())
+        self._asked = {each.name: each for each in asked}
+        self.kept = self._rewritten(program, self._asked, frozenset())
         self.define(self.kept)
 
     # ---- rewriting
 
     def _rewritten(
-        self, program: Program, queries: Mapping[str, KeptQuery], explicit: Collection[str]
+        self, program: Program, asked: Mapping[str, KeptQuery], explicit: Collection[str]
     ) -> KeptProgram:
-        """Return what is to be maintained for queries."""
+        """What is to be maintained for queries."""
         if self._is_full:
-            rules = tuple(each.rule for each in queries.values() if not each.parameters)
+            rules = tuple(each.rule for each in asked.values() if not each.parameters)
             return KeptProgram(rules, arities={rule.head.predicate: len(rule.head.terms) for rule in rules})
-        if not queries:
+        if not asked:
             return KeptProgram()
         derived = program.derived
-        with_facts = frozenset(explicit) & derived | {name for name in derived if self._size(name)}
-        rules = tuple(each.rule for each in queries.values())
-        rules += tuple(rule for each in queries.values() for rule in _sharing(each, program, with_facts))
+        known = frozenset(explicit) & derived | {name for name in derived if self._size(name)}
+        rules = tuple(each.rule for each in asked.values())
+        rules += tuple(rule for each in asked.values() for rule in _sharing(each, program, known))
         if BOTTOM in program.predicates:
             rules = (*rules, Rule(Atom(KEPT_BOTTOM, ()), (Atom(BOTTOM, ()),)))
-        bindings = {each.bindings: len(each.parameters) for each in queries.values() if each.parameters}
-        rewritten = rewrite(program.rules, rules, MagicOptions(with_facts, self._cost, frozenset(bindings)))
-        arities = {**arities_of(rewritten), **bindings}
-        return KeptProgram(rewritten.rules, frozenset(rewritten.seeds), arities, with_facts)
+        bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
+        made = rewrite(program.rules, rules, MagicOptions(known, self._cost, frozenset(bindings)))
+        return KeptProgram(made.rules, frozenset(made.seeds), {**arities_of(made), **bindings}, known)
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
         """The cost of an atom, the same as long as queries are kept: rewriting then gives the same rules."""
@@ -295,12 +294,12 @@ class KeptQueries:
         return {relation: Rows(columns, count)} if count else {}
 
 
-def _sharing(kept_query: KeptQuery, program: Program, explicit: Collection[str]) -> tuple[Rule, ...]:
-    """Return the rule of a query's backward relation, if it requests what one node of a closure reaches.
+def _sharing(asked: KeptQuery, program: Program, explicit: Collection[str]) -> tuple[Rule, ...]:
+    """The rule of a query's backward relation, if it asks what one node of a transitive predicate reaches.
 
     Two nodes that reach each other reach the same: the answers of one serve for both.
     """
-    body, parameters, variables = kept_query.query.rule.body, kept_query.parameters, kept_query.variables
+    body, parameters, variables = asked.query.rule.body, asked.parameters, asked.variables
     if len(body) != 1 or len(parameters) != 1 or len(variables) != 1:
         return ()
     (atom,) = body
@@ -312,9 +311,7 @@ def _sharing(kept_query: KeptQuery, program: Program, explicit: Collection[str])
     swapped = {begin: other, other: begin}
     back = Atom(atom.predicate, tuple(swapped[term] for term in atom.terms if isinstance(term, Variable)))
     around = Atom(atom.predicate, (begin, begin))
-    return (
-        Rule(Atom(kept_query.backward, (begin, other)), (Atom(kept_query.bindings, (begin,)), around, back)),
-    )
+    return (Rule(Atom(asked.backward, (begin, other)), (Atom(asked.bindings, (begin,)), around, back)),)
 
 
 def untyped_predicate(name: str, arity: int) -> Predicate:

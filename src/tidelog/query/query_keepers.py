@@ -1,4 +1,4 @@
-"""Queries that are maintained, queries that are answered again after each transaction, and prepared ones."""
+"""Queries that are maintained, queries that are asked again after each transaction, and prepared ones."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tidelog.syntax.parser import parse_literals
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- live queries that are maintained
+# ---- Queries that are maintained. Mutates the engine.
 #
-# They and their bindings are added and dropped in transactions of their own, which listeners do not hear of,
-# since no fact of the program changes.
+# They and their bindings are added and dropped in transactions of their own. Listeners are not
+# told of these, since no fact of the program changes.
 
 NOT_KEPT = "E653"
 Row = tuple[int, ...]
@@ -49,19 +49,19 @@ class QueryKeeper(Protocol):
 
     engine: ColumnarEngine
 
-    def forget(self, kept_query: KeptQuery) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop keeping a query; has no effect if it is not kept."""
 
-    def check(self, kept_query: KeptQuery) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""
 
-    def answer(self, kept_query: KeptQuery, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding of parameters."""
 
-    def rows(self, kept_query: KeptQuery) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
 
 
@@ -69,7 +69,7 @@ class QueryKeeper(Protocol):
 class MaintainedQueries:
     """Queries whose answers maintainers maintain.
 
-    `execute` executes a step, all of it or nothing; `program` returns the program as it is now.
+    `carry_out` executes a step, all of it or nothing; `program` gives the program as it is now.
     """
 
     engine: ColumnarEngine
@@ -85,20 +85,20 @@ class MaintainedQueries:
         self.demands.adopt(step, asked)
         return asked
 
-    def forget(self, kept_query: KeptQuery) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop maintaining a query, and what only it needs; has no effect if it is not kept."""
-        if self.demands.find(kept_query.name) is not kept_query:
+        if self.demands.find(asked.name) is not asked:
             return
         step = self.demands.forgetting(asked, self.program())
         self.carry_out(step)
         self.demands.adopt(step, asked, forgotten=True)
 
-    def check(self, kept_query: KeptQuery) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
-        if self.demands.find(kept_query.name) is not kept_query:
+        if self.demands.find(asked.name) is not asked:
             raise no_longer_kept()
 
-    def rows(self, kept_query: KeptQuery) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
         self.program()  # recovers, if a fault has ended a transaction
         answers: Answers = self.engine.storage.rows(asked.name)
@@ -109,7 +109,7 @@ class MaintainedQueries:
         encode = self.engine.storage.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, kept_query: KeptQuery, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding, which is maintained from now on."""
         self.check(asked)
         self.program()
@@ -117,20 +117,20 @@ class MaintainedQueries:
             answers: Answers = self.engine.storage.rows(asked.name)
             return answers
         rows = Rows(tuple(np.array([each], np.int32) for each in row), 1)
-        body = kept_query.query.rule.body
-        if kept_query.bindings in self.demands.kept.arities:
-            rows = self._bound(kept_query, rows)
-            body = (Atom(kept_query.name, (*kept_query.parameters, *kept_query.variables)),)
-        return self._match(rows, Atom(BINDING, kept_query.parameters), body, kept_query.variables)
+        body = asked.query.rule.body
+        if asked.bindings in self.demands.kept.arities:
+            rows = self._bound(asked, rows)
+            body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
+        return self._match(rows, Atom(BINDING, asked.parameters), body, asked.variables)
 
-    def _bound(self, kept_query: KeptQuery, rows: Rows) -> Rows:
-        """Return a maintained binding with the same answers; add the binding itself if there is no other."""
-        if self.engine.storage.row_flags(kept_query.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
+    def _bound(self, asked: KeptQuery, rows: Rows) -> Rows:
+        """A maintained binding with the same answers: the binding itself, added now, if there is no other."""
+        if self.engine.storage.row_flags(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
             return rows
-        if kept_query.backward in self.demands.kept.arities and self.engine.storage.size(kept_query.backward):
-            (other,), (parameter,) = kept_query.variables, kept_query.parameters
-            body = tuple(Atom(name, (parameter, other)) for name in (kept_query.name, kept_query.backward))
-            columns, count = self._match(rows, Atom(BINDING, (other,)), body, (parameter,))
+        if asked.backward in self.demands.kept.arities and self.engine.storage.size(asked.backward):
+            (other,), (found,) = asked.variables, asked.parameters
+            body = tuple(Atom(name, (found, other)) for name in (asked.name, asked.backward))
+            columns, count = self._match(rows, Atom(BINDING, (other,)), body, (found,))
             if count:
                 return Rows(tuple(column[:1] for column in columns), 1)
         program = self.program()
@@ -151,21 +151,21 @@ class MaintainedQueries:
         return answers
 
 
-# ---- live queries over representatives
+# ---- Queries that are asked again, where facts are over representatives of equal constants. Mutates itself.
 #
-# A live query caches its answers; after a transaction that may have changed them it is answered again, and
-# the difference is its change. A prepared query is answered with its values in place of parameters.
+# A live query caches its answers; after a transaction that may have changed them it is asked again, and the
+# difference is its change. A prepared query is asked with its values in the place of parameters.
 #
-# Invariant: between transactions the cached answers of live queries are those that answering again gives.
+# Invariant: between transactions the cached answers of live queries are those that asking again gives.
 
 Find = Callable[[Query, bool], Answers]
 
 
 @dataclass(eq=False)
 class RequeriedQueries:
-    """Queries that are answered again; `find` looks answers up, with all members of classes if so requested.
+    """Queries that are asked again; `find` looks answers up, as they are usually shown or with all members.
 
-    `recover` repairs the state after a fault, cached answers included.
+    `recover` repairs what a fault has left, cached answers included.
     """
 
     engine: ColumnarEngine
@@ -177,31 +177,31 @@ class RequeriedQueries:
     @property
     def watched(self) -> Mapping[str, KeptQuery]:
         """The live queries, by the names of their answers."""
-        return {name: self._kept_query[name] for name in self._cached}
+        return {name: self._asked[name] for name in self._known}
 
     def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> KeptQuery:
         """Keep a query, and its answers unless it has parameters."""
         number = 1
-        while (name := f"{REQUERIED} {number}") in self._kept_query:
+        while (name := f"{REQUERIED} {number}") in self._asked:
             number += 1
-        kept_query = KeptQuery(name, query, parameters)
+        asked = KeptQuery(name, query, parameters)
         if not parameters:
             self._known[name] = Rows(*self.find(query, True))
         self._asked[name] = asked
         return asked
 
-    def forget(self, kept_query: KeptQuery) -> None:
+    def forget(self, asked: KeptQuery) -> None:
         """Stop keeping a query; has no effect if it is not kept."""
-        if self._kept_query.get(kept_query.name) is kept_query:
-            del self._kept_query[kept_query.name]
-            self._cached.pop(kept_query.name, None)
+        if self._asked.get(asked.name) is asked:
+            del self._asked[asked.name]
+            self._known.pop(asked.name, None)
 
-    def check(self, kept_query: KeptQuery) -> None:
+    def check(self, asked: KeptQuery) -> None:
         """Raise ProgramError unless the query is kept."""
-        if self._kept_query.get(kept_query.name) is not kept_query:
+        if self._asked.get(asked.name) is not asked:
             raise no_longer_kept()
 
-    def rows(self, kept_query: KeptQuery) -> Answers:
+    def rows(self, asked: KeptQuery) -> Answers:
         """The answers of a live query."""
         self.recover()
         known = self._known[asked.name]
@@ -212,26 +212,25 @@ class RequeriedQueries:
         encode = self.engine.storage.dictionary.encode_python
         return tuple(encode(value, ColumnType.ANY) for value in values)
 
-    def answer(self, kept_query: KeptQuery, row: Row) -> Answers:
+    def answer(self, asked: KeptQuery, row: Row) -> Answers:
         """The answers for a binding."""
-        self.check(kept_query)
+        self.check(asked)
         decode = self.engine.storage.dictionary.decode
         values = {
-            name: Constant(decode(identity))
-            for name, identity in zip(kept_query.parameters, row, strict=True)
+            name: Constant(decode(identity)) for name, identity in zip(asked.parameters, row, strict=True)
         }
-        rule = kept_query.query.rule
-        bound = replace(
-            rule, head=Atom(rule.head.predicate, kept_query.variables), body=renamed_body(rule.body, values)
+        rule = asked.query.rule
+        made = replace(
+            rule, head=Atom(rule.head.predicate, asked.variables), body=renamed_body(rule.body, values)
         )
         return self.find(replace(asked.query, rule=made), False)
 
     def changes(self, changed: frozenset[str]) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """The inserted and deleted answers of live queries, by name, given the predicates that changed."""
-        inserted: dict[str, Rows] = {}
-        deleted: dict[str, Rows] = {}
-        for name, cached in self._cached.items():
-            rule = self._kept_query[name].query.rule
+        came: dict[str, Rows] = {}
+        went: dict[str, Rows] = {}
+        for name, known in self._known.items():
+            rule = self._asked[name].query.rule
             if rule.read.isdisjoint(changed):
                 continue
             now = Rows(*self.find(self._asked[name].query, True))
@@ -249,7 +248,7 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
     return {name: some for name, some in rows.items() if some.count}
 
 
-# ---- prepared queries
+# ---- Prepared queries: asked many times, with other values each time. Mutates the kept queries.
 #
 # Invariant: what was derived for earlier bindings is maintained, and used for later ones.
 
@@ -300,7 +299,7 @@ def _with_variables(node: Any, names: Collection[str]) -> Any:
 
 
 class PreparedQuery:
-    """A query with parameters, ready to be answered any number of times.
+    """A query with parameters, ready to be asked any number of times.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse('''
@@ -315,20 +314,20 @@ class PreparedQuery:
 
     def __init__(
         self,
-        kept_query: KeptQuery,
+        asked: KeptQuery,
         keeping: QueryKeeper,
         lock: Lock,
         schema: Callable[[Query, tuple[str, ...]], LazySchema],
     ) -> None:
         self._schema = schema
         self._lock = lock
-        self._kept_query = kept_query
+        self._asked = asked
         self._keeping = keeping
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the parameters, in the order in which values are given to them."""
-        return tuple(variable.name.removeprefix("$") for variable in self._kept_query.parameters)
+        return tuple(variable.name.removeprefix("$") for variable in self._asked.parameters)
 
     @locked
     def __call__(self, /, *values: object, **named: object) -> Relation:
@@ -337,16 +336,16 @@ class PreparedQuery:
         Where a name is a keyword of Python, an underscore behind it is ignored: `query(from_="alice")`.
         """
         row = self._keeping.encode(self._ordered(values, named))
-        columns, count = self._keeping.answer(self._kept_query, row)
-        text = self._kept_query.query.text.strip()
-        names = tuple(variable.name for variable in self._kept_query.variables)
-        schema = self._schema(self._kept_query.query, names)
+        columns, count = self._keeping.answer(self._asked, row)
+        text = self._asked.query.text.strip()
+        names = tuple(variable.name for variable in self._asked.variables)
+        schema = self._schema(self._asked.query, names)
         return Relation(text, names, columns, count, self._keeping.engine.storage.dictionary, schema)
 
     @locked
     def close(self) -> None:
-        """Drop all bindings, and what was derived for them alone; the query cannot be used any more."""
-        self._keeping.forget(self._kept_query)
+        """Drop all bindings, and what was derived for them alone; the query cannot be asked any more."""
+        self._keeping.forget(self._asked)
 
     def __enter__(self) -> PreparedQuery:
         return self
@@ -357,7 +356,7 @@ class PreparedQuery:
         self.close()
 
     def _ordered(self, values: tuple[object, ...], named: Mapping[str, object]) -> list[object]:
-        """Return the values in the order of the parameters; raise ProgramError if they do not fit."""
+        """The values in the order of the parameters; raises ProgramError if they do not fit."""
         expected = self.parameters
         given = dict(zip(expected, values, strict=False))
         for name, value in named.items():

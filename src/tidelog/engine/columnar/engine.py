@@ -1,4 +1,4 @@
-"""The columnar engine, put together from its parts: the one module that knows all concrete classes."""
+"""The columnar engine, put together: the one place that knows the concrete parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.engine.columnar.transactions.transactions import Transactions
 from tidelog.engine.limits import ActiveLimits
 from tidelog.engine.protocol import EngineParts
 
-# The attributes in which parts hold relations; all others stay when an engine is renewed.
+# What each part knows of relations; everything else in a part stays when an engine is renewed.
 STATE = {
     "catalog": (
         "tables",
@@ -63,9 +63,9 @@ class ColumnarEngine(EngineParts):
     bookkeeping: Bookkeeping
 
     def renew(self) -> None:
-        """Drop all relations and what was built for them, in whatever state; values keep their ids."""
+        """Forget all relations and whatever was made for them, in whatever state; values keep their ids."""
         fresh = make(self.threads)
-        replaced = [
+        found = [
             (getattr(self, part), name, getattr(getattr(fresh, part), name))
             for part, names in STATE.items()
             for name in names
@@ -76,7 +76,7 @@ class ColumnarEngine(EngineParts):
         ]
         self.catalog.dictionary.publish()
         # All or none: nothing from here on can fail.
-        for part, name, value in replaced:
+        for part, name, value in found:
             setattr(part, name, value)
         self.plans.forget_plans()
         self.catalog.epoch += 1
@@ -84,7 +84,7 @@ class ColumnarEngine(EngineParts):
 
 
 def make(threads: int | None = None, relations: int = 8) -> ColumnarEngine:
-    """Return an empty engine, with room for about `relations` relations of two columns."""
+    """Return an empty engine for about so many relations of two columns."""
     limits, bookkeeping = ActiveLimits(), Bookkeeping()
     workers = Workers(max(1, threads or os.cpu_count() or 1), limits)
     catalog = Catalog(Dictionary(), relations)

@@ -1,7 +1,7 @@
 """Structures for closures: they derive a predicate's facts, and maintain them. Mutable.
 
-A closed relation has no counters. Its structure holds the external pairs and finds which facts are inserted
-and deleted; it is built when it is first needed, and takes part in transactions. See
+A closed relation has no counters. Its structure knows the external pairs and tells which facts are inserted
+and deleted; it is made when it is first needed, and takes part in transactions. See
 `engine.protocol.Closures` for what the methods promise.
 """
 
@@ -42,7 +42,7 @@ STRUCTURES: dict[ClosureKind, type[Structure]] = {
 
 @dataclass(slots=True, eq=False)
 class ClosedRelation:
-    """A closed relation's module, and its structure, if that has been built."""
+    """A closed relation's module, and its structure, if that has been made."""
 
     module: ClosureModule
     structure: Structure | None = None
@@ -50,10 +50,10 @@ class ClosedRelation:
 
 @dataclass(slots=True)
 class UsedStructures:
-    """The structures that a transaction uses: those that existed, and relations whose structures it built."""
+    """The structures that a transaction uses: those that existed, and the relations whose it has made."""
 
-    existing: list[Structure] = field(default_factory=list)
-    built: list[ClosedRelation] = field(default_factory=list)
+    known: list[Structure] = field(default_factory=list)
+    made: list[ClosedRelation] = field(default_factory=list)
 
 
 class ColumnarClosures(Participant, CatalogObserver):
@@ -75,7 +75,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         closed = self.closed.get(relation)
         return None if closed is None else closed.module
 
-    # ---- closing and opening relations
+    # ---- relations that are closed, and no longer
 
     def build(self, module: ClosureModule, given: str) -> int | None:
         """Close a predicate over its own external facts and those of `given`; return how many are new."""
@@ -97,7 +97,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         return len(pairs[0])
 
     def adopt(self, module: ClosureModule) -> bool:
-        """Return whether a structure maintains the relation from now on; its facts must be up to date."""
+        """Return whether a structure keeps the relation from now on; its facts and its source's are right."""
         if module.is_linear and self.storage.explicit(module.predicate).count:
             return False
         pairs = self.externals(module, layout.ALIVE)
@@ -132,7 +132,7 @@ class ColumnarClosures(Participant, CatalogObserver):
             self.catalog.table(source).drop_counters()
 
     def _fits(self, kind: ClosureKind, pairs: Pairs) -> bool:
-        """Return whether a structure is suited to a graph of this size."""
+        """Return whether a structure is for a graph of this size."""
         fits = STRUCTURES[kind].fits
         edges = len(pairs[0])
         if edges < self.min_pairs:
@@ -153,8 +153,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         derived = (source.flags[: len(source)] & flag) != 0
         explicit = (own.flags[: len(own)] & layout.EXPLICIT) != 0
         left, right = (
-            np.concatenate((source.column(position)[derived], own.column(position)[explicit]))
-            for position in range(2)
+            np.concatenate((source.column(place)[derived], own.column(place)[explicit])) for place in range(2)
         )
         return left, right
 
@@ -201,8 +200,8 @@ class ColumnarClosures(Participant, CatalogObserver):
         if not len(pairs[0]):
             return pairs
         table = self.catalog.table(module.predicate)
-        rows = table.find(pairs, len(pairs[0]))
-        lost = (table.flags[rows] & layout.EXPLICIT) == 0  # all exist: they were in the closure
+        found = table.find(pairs, len(pairs[0]))
+        lost = (table.flags[found] & layout.EXPLICIT) == 0  # all are found: they were in the closure
         return pairs[0][lost], pairs[1][lost]
 
     def _lost_here(self, module: ClosureModule, removed: RowSet) -> Pairs:
@@ -230,8 +229,8 @@ class ColumnarClosures(Participant, CatalogObserver):
         edges = structure.edges + count
         if not count or structure.fits(structure.nodes + 2 * count, edges):
             return
-        nodes = structure.vectors[closure_kernels.IDS, : structure.nodes]
-        more = len(np.setdiff1d(np.concatenate(gained), nodes))
+        known = structure.vectors[closure_kernels.IDS, : structure.nodes]
+        more = len(np.setdiff1d(np.concatenate(gained), known))
         if more and not structure.fits(structure.nodes + more, edges):
             raise StructureTooLarge(module.predicate)
 
@@ -249,21 +248,21 @@ class ColumnarClosures(Participant, CatalogObserver):
             self._watch(structure, 0)
             structure.fill(*self.externals(closed.module, layout.BEFORE))
             closed.structure = structure
-            used.built.append(closed)
-        elif closed.structure.journal is None and closed not in used.built:
+            used.made.append(closed)
+        elif closed.structure.journal is None and closed not in used.made:
             closed.structure.checkpoint()
-            used.existing.append(closed.structure)
+            used.known.append(closed.structure)
         return closed.structure
 
     def on_commit(self) -> None:
-        """Commit what the transaction did to structures."""
-        for structure in self._used.existing:
+        """Keep what the transaction did to structures."""
+        for structure in self._used.known:
             structure.commit()
         self._end_transaction()
 
     def on_roll_back(self) -> None:
         """Restore the structures as they were when the transaction began."""
-        for structure in self._used.existing:
+        for structure in self._used.known:
             structure.roll_back()
         for closed in self._used.made:
             closed.structure = None  # made between two phases it would not be what was before

@@ -1,7 +1,7 @@
-"""Marks on facts, and links to the facts that support them, next to their rows. Mutable.
+"""Marks on facts, and links to the facts that support them, beside their rows. Mutable.
 
-They are valid as long as every change of facts is recorded: they survive from one transaction to the next if
-nothing was derived, compacted or rolled back in between. See `engine.protocol.Marks` for what the methods
+They are right as long as every change of facts is recorded: they are kept from one transaction to the next
+if nothing was derived, compacted or rolled back in between. See `engine.protocol.Marks` for what the methods
 promise.
 """
 
@@ -22,7 +22,7 @@ from tidelog.engine.columnar.transactions.transactions import Participant, Trans
 from tidelog.engine.flags import UNMARKED, Effect, MarkConfig, MarkKind
 
 FIRST_GATHERED = 256  # supported facts for which there is room at first
-# The notes next to rows, by their position in T.
+# What is kept beside rows, by its position in T.
 MARKS = {layout.NOTES: np.uint8}
 SUPPORTED = {layout.NOTES: np.uint8, layout.LINK: np.int64, layout.NEXT: np.int64, layout.PREVIOUS: np.int64}
 SUPPORTING = {layout.FIRST: np.int64}
@@ -64,12 +64,12 @@ class ColumnarMarks(Participant, CatalogObserver):
     def _moment(self) -> tuple[int, int]:
         return self.catalog.epoch, self.catalog.version
 
-    # ---- configuration and links
+    # ---- what is recorded
 
     def configure(self, config: MarkConfig) -> None:
         """Record this in the present transaction."""
-        configured, moment = self._valid
-        if configured != config or moment != self._moment:
+        kept, moment = self._kept
+        if kept != config or moment != self._moment:
             self.forget()
             kept = config
             self._allocate(kept)
@@ -91,7 +91,7 @@ class ColumnarMarks(Participant, CatalogObserver):
                 table.keep_notes(supported)
 
     def forget(self) -> None:
-        """Forget everything: facts have changed and that was not recorded."""
+        """Forget everything: facts have changed and it was not recorded."""
         for table in self.catalog.tables:
             if table.notes:
                 table.drop_notes()
@@ -106,11 +106,11 @@ class ColumnarMarks(Participant, CatalogObserver):
 
     def linked(self, facts: Any, relations: Collection[str], effect: Effect) -> RowSet:
         """Return the facts of these relations that the given ones support and that the effect selects."""
-        is_requested = np.zeros(len(self.catalog.tables), np.bool_)
+        wanted = np.zeros(len(self.catalog.tables), np.bool_)
         for relation in relations:
-            is_requested[self.catalog.table_number(relation)] = True
+            wanted[self.catalog.table_number(relation)] = True
         mask, want = int(effect.where.mask), int(effect.where.want)
-        supported = EMPTY
+        found = EMPTY
         for relation, rows in facts.rows.items():
             table = self.catalog.table(relation)
             if layout.FIRST in table.notes:
@@ -118,14 +118,14 @@ class ColumnarMarks(Participant, CatalogObserver):
                 while True:
                     out = np.empty(room, np.int64)
                     count = mark_kernels.gather_linked(
-                        self.catalog.descriptors, table.number, rows, is_requested, mask, want, out
+                        self.catalog.descriptors, table.number, rows, wanted, mask, want, out
                     )
                     if count <= room:
                         break
                     room = int(count)
-                supported |= self.transactions.row_set(out[:count])
-        self.transactions.mark(supported, set=effect.set)
-        return supported
+                found |= self.transactions.row_set(out[:count])
+        self.transactions.mark(found, set=effect.set)
+        return found
 
     def split_single_support(self, facts: Any) -> tuple[RowSet, RowSet]:
         """Return those with a single support, and the others."""
@@ -172,7 +172,7 @@ class ColumnarMarks(Participant, CatalogObserver):
         selected = {}
         for relation, rows in facts.rows.items():
             notes = self.catalog.table(relation).notes.get(layout.NOTES)
-            matching = rows[(notes[rows] & bit) != 0] if notes is not None else rows[:0]
-            if len(matching):
-                selected[relation] = matching
+            found = rows[(notes[rows] & bit) != 0] if notes is not None else rows[:0]
+            if len(found):
+                selected[relation] = found
         return RowSet(selected) if selected else EMPTY

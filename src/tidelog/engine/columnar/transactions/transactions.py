@@ -40,7 +40,7 @@ JOURNAL = (
     (layout.Z_JOURNAL_HIDDEN, np.int32),
     (layout.Z_JOURNAL_RANK, np.int32),
 )
-JOURNAL_POSITIONS = np.array([position for position, _ in JOURNAL])
+JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
 class ChangeBuffers:
@@ -50,9 +50,7 @@ class ChangeBuffers:
         self.state = workspace.state
         self.found: RowNumbers = memory.empty(FIRST_LIST, np.int64)
         self.journal: dict[int, npt.NDArray[Any]] = {}
-        self._addresses = np.zeros(
-            len(JOURNAL), np.int64
-        )  # cached: asking an array for its own takes a while
+        self._addresses = np.zeros(len(JOURNAL), np.int64)  # asking an array for its own takes a while
         self.state[layout.Z_JOURNAL] = -1
         self._publish_found()
 
@@ -61,9 +59,9 @@ class ChangeBuffers:
         self.state[layout.Z_OUT_CAPACITY] = len(self.found)
 
     def open(self) -> None:
-        """Begin a journal, in the memory of the last one."""
+        """Begin a journal; its memory is used again."""
         if not self.journal:
-            self._keep_journal({position: memory.empty(FIRST_LIST, kind) for position, kind in JOURNAL})
+            self._keep_journal({place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL})
         self.state[layout.Z_JOURNAL_COUNT] = 0
         self.resume()
 
@@ -72,7 +70,7 @@ class ChangeBuffers:
         self.state[layout.Z_JOURNAL] = -1
 
     def close(self) -> None:
-        """End the journal; facts that were found and not taken are dropped."""
+        """End the journal; what was found and not taken is forgotten."""
         self.pause()
         self.state[layout.Z_OUT_COUNT] = 0
 
@@ -87,16 +85,16 @@ class ChangeBuffers:
 
     @property
     def capacity(self) -> int:
-        """How many facts the longest list has room for."""
+        """How many facts the longer list has room for."""
         return max(len(self.found), *(len(array) for array in self.journal.values()), 0)
 
     def resume(self) -> None:
         """Write to the journal again."""
-        self.state[JOURNAL_POSITIONS] = self._addresses
+        self.state[JOURNAL_PLACES] = self._addresses
         self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
 
     def reserve(self, more: int) -> None:
-        """Make room for `more` facts in the list of found facts and in the journal."""
+        """Make room for so many facts in either list."""
         used = int(self.state[layout.Z_OUT_COUNT])
         if used + more > len(self.found):
             self.found = memory.grown(self.found, used, max(2 * len(self.found), used + more))
@@ -107,12 +105,12 @@ class ChangeBuffers:
             if touched + more > capacity:
                 size = max(2 * capacity, touched + more)
                 self._keep_journal(
-                    {position: memory.grown(array, touched, size) for position, array in self.journal.items()}
+                    {place: memory.grown(array, touched, size) for place, array in self.journal.items()}
                 )
                 self.resume()
 
     def take(self) -> RowNumbers:
-        """Return the codes of the facts found, and empty the list."""
+        """The codes of the facts found; the list is empty then."""
         count = int(self.state[layout.Z_OUT_COUNT])
         self.state[layout.Z_OUT_COUNT] = 0
         codes: RowNumbers = self.found[:count].copy()
@@ -120,7 +118,7 @@ class ChangeBuffers:
 
 
 class Participant:
-    """A part that takes part in transactions; this base class does nothing."""
+    """A part that takes part in transactions; this one does nothing."""
 
     def on_begin(self) -> None:
         """Prepare for a transaction whose journal is not open yet."""
@@ -178,11 +176,11 @@ class Transactions:
         if self._has_second_phase:
             kernels.look_back(catalog.descriptors, state)
         touched = int(state[layout.Z_JOURNAL_COUNT])
-        deleted_codes, inserted_codes = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        lost, gained = kernels.close_journal(catalog.descriptors, state, deleted_codes, inserted_codes)
+        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
+        went, came = kernels.close_journal(catalog.descriptors, state, gone, come)
         self.buffers.close()
         catalog.epoch += 1
-        deleted, inserted = self.row_set(deleted_codes[:lost]), self.row_set(inserted_codes[:gained])
+        deleted, inserted = self.row_set(gone[:went]), self.row_set(come[:came])
         for relation in {**deleted.rows, **inserted.rows} if catalog.has_change_log else ():
             rows = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
             catalog.table(relation).log_changes(*rows)
@@ -214,9 +212,9 @@ class Transactions:
         touched = self._settled - first
         if not touched:
             return EMPTY, EMPTY
-        deleted_codes, inserted_codes = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        lost, gained = kernels.settle(self.catalog.descriptors, state, first, deleted_codes, inserted_codes)
-        return self.row_set(deleted_codes[:lost]), self.row_set(inserted_codes[:gained])
+        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
+        went, came = kernels.settle(self.catalog.descriptors, state, first, gone, come)
+        return self.row_set(gone[:went]), self.row_set(come[:came])
 
     def compact_if_sparse(self, relations: Iterable[str]) -> None:
         """Compact the relations in which most rows are tombstones; sets of facts become invalid."""
@@ -240,8 +238,8 @@ class Transactions:
         most = min(len(codes), len(catalog.tables))
         tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(len(codes), np.int64)
-        count = int(kernels.group_rows(codes, self._row_counts, tables, starts, rows))
-        tables, starts = tables[:count], starts[: count + 1]
+        found = int(kernels.group_rows(codes, self._row_counts, tables, starts, rows))
+        tables, starts = tables[:found], starts[: found + 1]
         parts = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
         named = {catalog.tables[table].name: rows[first:end] for table, (first, end) in parts}
         return RowSet(named, (tables, starts, rows))
@@ -292,7 +290,7 @@ class Transactions:
         return GatheredRows(tuple(facts.rows), counts, sizes, ids)
 
     def select(self, facts: Any, where: Where) -> RowSet:
-        """Return those whose flags are as required."""
+        """Return those whose flags are as wanted."""
         mask, want = int(where.mask), int(where.want)
         descriptors = self.catalog.descriptors
         return self.selected(
@@ -317,7 +315,7 @@ class Transactions:
             yield self.catalog.table(relation), rows
 
     def selected(self, facts: Any, select: Any) -> RowSet:
-        """Return the facts that a kernel selects, from a table, its rows, and room for the result."""
+        """Return the facts for which a kernel that selects rows decides."""
         selected = {}
         for relation, rows in facts.rows.items():
             out = np.empty(len(rows), np.int64)
