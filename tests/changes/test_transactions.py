@@ -164,7 +164,7 @@ def test_missing_rows_of_data_are_reported_together(family: tl.Reasoner) -> None
         change.delete("ancestor", [("ada", "dora")])
     messages = [item.message for item in caught.value.diagnostics]
     assert messages[0].endswith('`parent("4", x) .` and 2 more are not there to be taken away')
-    assert messages[1] == "`ancestor(ada, dora) .` is derived, not stated, so it cannot be taken away"
+    assert messages[1] == "`ancestor(ada, dora) .` is derived, not explicit, so it cannot be deleted"
 
 
 def test_what_is_missing_may_be_ignored() -> None:
@@ -181,7 +181,7 @@ def test_what_is_missing_may_be_ignored() -> None:
     delta = reasoner.apply(script, missing="ignore")
     assert delta["parent"].removed
     assert [item.code for item in delta.notices] == ["E630", "E632"]
-    assert notices[0] == "<changes>:1:1: `parent(a, b) .` is not there to be taken away"
+    assert notices[0] == "<changes>:1:1: `parent(a, b) .` does not exist, so it cannot be deleted"
 
 
 def test_missing_is_checked() -> None:

@@ -47,12 +47,12 @@ def test_choices_are_those_of_the_library() -> None:
 @pytest.mark.parametrize(
     ("words", "message", "help"),
     [
-        (["rnu"], "there is no command `rnu`", "did you mean `run`?"),
-        (["querry"], "there is no command `querry`", "did you mean `query`?"),
-        (["family.rls"], "there is no command `family.rls`", "did you mean `tidelog run family.rls`?"),
+        (["rnu"], "unknown command `rnu`", "did you mean `run`?"),
+        (["querry"], "unknown command `querry`", "did you mean `query`?"),
+        (["family.rls"], "unknown command `family.rls`", "did you mean `tidelog run family.rls`?"),
         (["run"], "PROGRAM is missing", "`tidelog run --help`"),
         (["run", "family.rls", "--ouput", "x"], "`--ouput` makes no sense", "did you mean `--output`?"),
-        (["run", "family.rls", "extra"], "`extra` makes no sense after `tidelog run`", "--help"),
+        (["run", "family.rls", "extra"], "`extra` is not an argument of `tidelog run`", "--help"),
         (["run", "family.rls", "--out", "x"], "`--out` makes no sense", "`--output`"),
         (["run", "family.rls", "--format", "xml"], "--format: invalid choice: 'xml'", "--help"),
         (["run", "family.rls", "--param", "x"], "'x' is not of the form name=value", "--help"),

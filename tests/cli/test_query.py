@@ -47,7 +47,7 @@ def test_a_limit_cuts_the_answers(tidelog: Tidelog) -> None:
 def test_an_unknown_strategy_is_wrong_usage(tidelog: Tidelog) -> None:
     done = tidelog("query", "family.rls", "ancestor(alice, ?x)", "--strategy", "magik")
     assert done.code == 2
-    assert "there is no strategy `magik`" in done.error
+    assert "unknown strategy `magik`" in done.error
     assert "did you mean `magic`?" in done.error
 
 

@@ -86,7 +86,7 @@ def test_another_treatment_than_that_of_the_store_is_refused(
     assert tidelog("run", "all.rls", "--store", "made", made).code == 0
     done = tidelog("run", "all.rls", "--store", "made", other)
     name, _, value = other.removeprefix("--").partition("=")
-    wanted = f"{name.replace('-', '_')}={value or 'true'} is asked for"
+    wanted = f"{name.replace('-', '_')}={value or 'true'} was requested"
     assert done.code == 1 and "the store was made with " in done.error and wanted in done.error
     assert tidelog("run", "all.rls", "--store", "made").code == 0
 
@@ -148,7 +148,7 @@ def test_a_relation_that_is_derived_is_rederived(tidelog: Tidelog, store: Path) 
     assert checked.code == 1 and "column 2 of `ancestor`" in checked.output
     assert tidelog("query", "--store", "kept", "ancestor(?x, dora)").code == 1
     done = tidelog("store", "repair", "kept")
-    assert done.code == 0 and "recovered 3 stated facts" in done.error
+    assert done.code == 0 and "recovered 3 explicit facts" in done.error
     assert tidelog("store", "check", "kept").code == 0
     again = tidelog("query", "--store", "kept", "ancestor(?x, dora)", "-f", "csv")
     assert again.output.split() == ["x", "alice", "bob", "carol"]
@@ -212,7 +212,7 @@ def test_export_gives_a_program_that_derives_the_same(tidelog: Tidelog, write: W
     )
     tidelog("run", "all.rls", "--store", "kept")
     done = tidelog("store", "export", "kept", "--output", "out")
-    assert done.code == 0 and "6 stated facts" in done.error
+    assert done.code == 0 and "6 explicit facts" in done.error
     expected = tidelog("run", "all.rls", "--format", "jsonl", "--output", "one")
     assert expected.code == 0
     again = tidelog("run", "out/program.rls", "--format", "jsonl", "--output", "two")

@@ -375,5 +375,5 @@ def test_rows_that_cannot_be_dropped_are_told_at_once(
     assert main(["pipeline", "job.toml", "--validate"]) == 1
     said = capsys.readouterr().err
     assert (
-        "depends on which of `reach` are left out" in said and "snik" in said and "job.toml:11:12" in said
+        "depends on which of `reach` are dropped" in said and "snik" in said and "job.toml:11:12" in said
     ), said

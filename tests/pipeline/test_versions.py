@@ -64,7 +64,7 @@ def test_going_back_where_tables_do_not_say_what_was_given(folder: Path) -> None
     job.run()
     job.apply("+ edge(c, d) .")
     roll_back(job.store)
-    with pytest.raises(DataError, match="there is no state of version 3") as raised:
+    with pytest.raises(DataError, match="no state of version 3") as raised:
         job.apply("+ edge(x, y) .")
     assert "run the job first, with --full" in str(raised.value)
     assert job.run(full=True).version.version == 4

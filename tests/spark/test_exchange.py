@@ -182,7 +182,7 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
         with pytest.raises(tl.ProgramError, match="E873"):
             ts.check(TIMED)
         session.conf.set(STRATEGY, "frames")
-        with pytest.raises(tl.ProgramError, match="there is no strategy `frames`"):
+        with pytest.raises(tl.ProgramError, match="unknown strategy `frames`"):
             ts.check(PROGRAM, inputs)
         session.conf.set(STRATEGY, "auto")
         session.conf.set(TASK_MEMORY, "50g")

@@ -143,7 +143,7 @@ def _predicate_lines(program: Program) -> Iterator[str]:
     width = max((len(_signature(item)) for item in program.predicates.values()), default=0)
     for predicate in program.predicates.values():
         sources = [
-            *(["stated"] if predicate.name in stated else []),
+            *(["explicit"] if predicate.name in stated else []),
             *(["imported"] if predicate.name in imported else []),
             *([_rules(derived[predicate.name])] if predicate.name in derived else []),
         ]
@@ -270,7 +270,7 @@ def _summary(program: Program) -> tuple[str, ...]:
     return (
         counted(len(program.rules), "rule"),
         counted(len(program.predicates), "predicate"),
-        counted(len(program.facts), "stated fact"),
+        counted(len(program.facts), "explicit fact"),
     )
 
 

@@ -320,7 +320,7 @@ def head_facts(
 INCONSISTENT = "E601"
 MOST = 10  # rules that are reported
 SHOWN = 3  # intervals
-STATED = Diagnostic(INCONSISTENT, "inconsistent: bottom() is stated")
+STATED = Diagnostic(INCONSISTENT, "inconsistent: bottom() is an explicit fact")
 WHY = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says why"
 
 
