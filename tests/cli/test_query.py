@@ -35,7 +35,7 @@ def test_the_explanation_is_on_standard_error(tidelog: Tidelog) -> None:
         *("--format", "csv"),
     )
     assert done.output == "x\nbob\ncarol\n"
-    assert done.error == "magic: as asked\nmagic: derives ancestor bf by 3 rules\n"
+    assert done.error == "magic: as requested\nmagic: derives ancestor bf by 3 rules\n"
 
 
 def test_a_limit_cuts_the_answers(tidelog: Tidelog) -> None:

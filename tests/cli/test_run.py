@@ -299,7 +299,7 @@ def test_query_by_tabling(tidelog: Tidelog) -> None:
     assert tidelog(*given, "--table-memory", "0").output == "x\nbob\ncarol\n"
     done = tidelog(*given, "--limit", "1", "--explain-strategy")
     assert done.output == "x\nbob\n"
-    assert done.error == "tabling: as asked\ntabling: asks for ancestor bf; nothing in tables so far\n"
+    assert done.error == "tabling: as requested\ntabling: asks for ancestor bf; nothing in tables so far\n"
 
 
 def test_query_for_an_unknown_predicate_is_an_error(tidelog: Tidelog) -> None:

@@ -206,9 +206,9 @@ def test_an_inconsistency_has_its_exit_code(tidelog: Tidelog, write: Write) -> N
             ("--marking", "linked", "--maintainer", "recompute"),
             "the maintainer `recompute` does not support marking",
         ),
-        (("--format", "csv"), "cannot go to standard output as csv"),
+        (("--format", "csv"), "cannot be written to standard output as csv"),
         (("--format", "nt", "--deltas", "d"), "deltas cannot be written as nt"),
-        (("--follow",), "--follow needs a folder"),
+        (("--follow",), "--follow requires a folder"),
         (("-", "-"), "standard input can be read only once"),
         (("--deltas", "family.rls"), "--deltas family.rls is not a folder"),
     ],
@@ -315,9 +315,9 @@ def test_a_pipe_is_read_as_it_is_filled(folder: Path) -> None:
             "--data cannot be used with stream",
         ),
         (("--store", "family", "more", "--output", "x"), "`tidelog run --store family --output DIR`"),
-        (("--store", "family", "more", "--marking", "linked"), "--marking makes no sense"),
+        (("--store", "family", "more", "--marking", "linked"), "--marking cannot be used"),
         (("--store", "family"), "Spark does not read changes from standard input"),
-        (("--store", "family", "more", "--follow"), "--follow needs a folder"),
+        (("--store", "family", "more", "--follow"), "--follow requires a folder"),
     ],
 )
 def test_what_streams_on_spark_do_not_take(tidelog: Tidelog, arguments: tuple[str, ...], told: str) -> None:

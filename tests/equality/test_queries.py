@@ -116,7 +116,7 @@ def test_prepared_queries_are_asked_for_any_member() -> None:
     other = reasoner.prepare("passport(?x, ?n), ?x != $x")
     assert sorted(other("ann")) == []
     knows.close()
-    with pytest.raises(ProgramError, match="no longer kept"):
+    with pytest.raises(ProgramError, match="no longer maintained"):
         knows("bob")
 
 

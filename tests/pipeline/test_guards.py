@@ -150,7 +150,7 @@ max-rows = "1 %"
         "did you mean `max-drop`?",
         "there is no `of` in [[expect]] 1",
         "`severity` cannot be `delete`",
-        "`columns` makes sense with severity",
+        "`columns` requires severity",
         "name the predicate of whose rows `max-rows` is a share",
         "give a limit: min-rows, max-rows, max-drop",
         '6 | max-drop = "120 %"\n  |            ^^^^^^^',

@@ -153,7 +153,7 @@ def test_changes_are_applied_by_the_feed(maker: Any, folder: Path) -> None:
     source = maker()
     source.append((5, "e"), (None, "n"))
     run = job.run()
-    assert "another table" in told[0] and facts("out")["q"] == {(5,)}
+    assert "the table was replaced" in told[0] and facts("out")["q"] == {(5,)}
     assert run.version.inputs["e < t"].rejected == 1
     told.clear()
     source.append((6, "f"))

@@ -84,8 +84,8 @@ def test_what_spark_does_not_do_is_told(folder: Path, capfd: pytest.CaptureFixtu
     )
     for arguments, told in (
         (["run", str(program), "--engine", "spark"], "`turtle` is not a format that Spark writes"),
-        (["run", str(program), "--engine", "spark", "--conf", "tidelog.x=1"], "no setting `tidelog.x`"),
-        (["run", str(program), "--engine", "spark", "--watch"], "--watch makes no sense"),
+        (["run", str(program), "--engine", "spark", "--conf", "tidelog.x=1"], "unknown setting `tidelog.x`"),
+        (["run", str(program), "--engine", "spark", "--watch"], "--watch cannot be used"),
         (["repl", str(program), "--engine", "spark"], "runs in this process"),
     ):
         assert main(arguments) != 0

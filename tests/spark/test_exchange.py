@@ -207,9 +207,7 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
 @pytest.mark.parametrize("strategy", ["exchange", "joins", "nonsense"])
 def test_queries_and_explanations_do_not_ignore_the_strategy(session: SparkSession, strategy: str) -> None:
     edges = session.createDataFrame([(1, 2)], "x int, y int")
-    told = (
-        "there is no strategy" if strategy == "nonsense" else f"runs in one task, but {STRATEGY}={strategy}"
-    )
+    told = "unknown strategy" if strategy == "nonsense" else f"runs in one task, but {STRATEGY}={strategy}"
     session.conf.set(STRATEGY, strategy)
     try:
         for ask in (ts.query, ts.explain):

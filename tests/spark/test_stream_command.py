@@ -116,7 +116,7 @@ def test_what_cannot_be_read_as_a_stream(folder: Path, capfd: pytest.CaptureFixt
     (folder / "other").mkdir()
     put(folder / "flight" / "1.rls", "+ flight(b, c) .")
     for arguments, told in (
-        (("hub",), "there is no file in `hub` yet"),
+        (("hub",), "no file in `hub` yet"),
         (("flight",), "change scripts are applied without `--engine spark`"),
         (("other",), "the program has no predicate `other`"),
         (("nowhere",), "no such file or folder: `nowhere`"),

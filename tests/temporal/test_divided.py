@@ -239,7 +239,7 @@ NO_KEY = "p(?x, ?z) :- p(?x, ?y), boxminus[0, 1] p(?y, ?z) ."
             f"p(a, b)@1 . q(?x) :- p(?x, ?y) . {NO_KEY}",
             HORIZON,
             NO_KEY,
-            "no argument is shared by their heads and atoms",
+            "their heads and atoms share no argument",
         ),
         (
             "p(a)@1 . p(?x) :- diamondminus[1, 1] p(?x) .",
@@ -251,7 +251,7 @@ NO_KEY = "p(?x, ?z) :- p(?x, ?y), boxminus[0, 1] p(?y, ?z) ."
             LEVEL,
             TimeSettings(rounds=5),
             "r(?x) :- q(?x, ?y), boxminus[0, 1] q(?y, ?x) .",
-            "no argument is shared",
+            "share no argument",
         ),
         ("p(a)@1 . a = b .", USUAL, None, "both equality and temporal facts"),
     ],
