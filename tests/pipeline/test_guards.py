@@ -148,7 +148,7 @@ max-rows = "1 %"
         "`max-age` is a guard of sources",
         "unknown key `max-dorp` in [[guard]] 1",
         "did you mean `max-drop`?",
-        "there is no `of` in [[expect]] 1",
+        "missing key `of` in [[expect]] 1",
         "`severity` cannot be `delete`",
         "`columns` requires severity",
         "name the predicate of whose rows `max-rows` is a share",
@@ -295,7 +295,7 @@ def test_an_expectation_as_people_read_it() -> None:
         "   |",
         '17 | predicate = "bad_order"',
         "   |             ^^^^^^^^^^^",
-        "  help: of `order` 2 rows of 1,002 left out: see the table `order_dropped`",
+        "  help: of `order` 2 rows of 1,002 dropped: see the table `order_dropped`",
     ]
     assert assertions(guards, [finding])[-2:] == (
         Assertion("orders have a customer", "expect", False, GuardSeverity.DROP),

@@ -147,7 +147,7 @@ def test_changes_are_applied_by_the_feed(maker: Any, folder: Path) -> None:
     told.clear()
     source.append((8, "h"))
     job.run()
-    assert "otherwise" in told[0] and facts("out")["q"] == {(2,), (7,), (8,)}
+    assert "by other means" in told[0] and facts("out")["q"] == {(2,), (7,), (8,)}
     # Another table at the same place, and rows that cannot be read.
     told.clear()
     source = maker()

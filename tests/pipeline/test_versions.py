@@ -194,7 +194,7 @@ def test_damage_is_told(grown: Job) -> None:
         read("published")["edge"]
     assert raised.value.diagnostics[0].code == "E811"
     file.unlink()
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="is missing"):
         read("published")["edge"]
     for stored in (grown.store.path / "_state").rglob("*"):
         if stored.is_file() and stored.stat().st_size:

@@ -41,7 +41,7 @@ def test_settings_that_make_no_sense_are_refused_by_name(call: str, name: str) -
 def test_unknown_settings_and_wrong_values(call: str) -> None:
     with pytest.raises(TypeError, match="unknown setting `max_fact`: did you mean `max_facts`"):
         CALLS[call](max_fact=3)
-    with pytest.raises(tl.ProgramError, match="no treatment"):
+    with pytest.raises(tl.ProgramError, match="unknown treatment"):
         CALLS[call](equality="rewritten")
     with pytest.raises(ValueError, match="`equal` is 'expand' or 'representative', not 'all'"):
         CALLS[call](equal="all")

@@ -289,7 +289,7 @@ def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
 
 def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL), equality="axiomatise").close()
-    said = "made with equality=axiomatise, and equality=rewrite was requested"
+    said = "made with equality=axiomatise, but equality=rewrite was requested"
     with pytest.raises(tl.DataError, match=said) as error:
         tl.open(tmp_path / "store", equality="rewrite")
     assert code_of(error) == codes.NOT_STORABLE
@@ -301,7 +301,7 @@ def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
 
 def test_equality_by_rewriting_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL)).close()
-    said = "made with equality=rewrite, unique_names=false, and equality=axiomatise, unique_names=true"
+    said = "made with equality=rewrite, unique_names=false, but equality=axiomatise, unique_names=true"
     with pytest.raises(tl.DataError, match=said):
         tl.open(tmp_path / "store", equality="axiomatise", unique_names=True)
     with tl.open(tmp_path / "store") as reasoner:
@@ -333,7 +333,7 @@ def test_times_are_opened_as_they_were_derived(tmp_path: Path) -> None:
         assert str(reasoner.time.outcome) == "complete within [0, 5], after 5 rounds"
         reasoner.apply("+ p(b)@[4.5, 5] .")
         assert len(reasoner["p"]) == 7
-    said = r"made with rounds=none, horizon=\[0, 5\], and rounds=3, horizon=none was requested"
+    said = r"made with rounds=none, horizon=\[0, 5\], but rounds=3, horizon=none was requested"
     with pytest.raises(tl.DataError, match=said):
         tl.open(tmp_path / "store", time=TimeSettings(rounds=3))
 

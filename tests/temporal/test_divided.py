@@ -245,7 +245,7 @@ NO_KEY = "p(?x, ?z) :- p(?x, ?y), boxminus[0, 1] p(?y, ?z) ."
             "p(a)@1 . p(?x) :- diamondminus[1, 1] p(?x) .",
             USUAL,
             "p(?x) :- diamondminus[1, 1] p(?x) .",
-            "without end",
+            "for ever",
         ),
         (
             LEVEL,
