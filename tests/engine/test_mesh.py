@@ -246,7 +246,7 @@ def test_a_task_that_has_all_it_needs_may_leave_while_others_work() -> None:
         pass
     made[1]._looked = 0.0
     made[1].look()  # it is gone, and not missed
-    with pytest.raises(Lost, match="task 0 has ended before the others"):
+    with pytest.raises(Lost, match="task 0 ended before the others"):
         made[1].swap({})
     made[1].close()
 

@@ -419,7 +419,7 @@ SPARK_MEANINGS: Final = {
     SOURCE_NOT_READABLE: "a source that Spark's session cannot read: it lacks the format, driver or table",
     OTHER_COLUMNS: "files of one source with different columns",
     FILTER: "a filter of a source that is not well formed",
-    NO_MEMORY: "facts that do not fit the memory of a task",
+    NO_MEMORY: "facts that do not fit in the memory of a task",
     CALL: "a call of the SQL function that has no correct result",
     OPTION: "options of the format `tidelog` that do not exist, or cannot be combined",
     NO_LAYOUT: "a frame to be published that is not `derived.facts`",

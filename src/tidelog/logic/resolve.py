@@ -440,7 +440,7 @@ class Resolver:
             return
         names = [self.signatures.predicates[name].written for name in sorted(expected)]
         if any(use.name == transfer.predicate for transfer in self.imports):
-            message = f"how many columns `{use.written}` has is not known"
+            message = f"the number of columns of `{use.written}` is unknown"
             help: str | None = f"declare it, `@declare {use.written}(…) .`, or list their types in `format`"
         else:
             message = f"unknown predicate `{use.written}`"

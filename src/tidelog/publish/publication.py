@@ -335,7 +335,7 @@ class Publication:
         if not is_found.all():
             row = data_files.shown_row(gone, ~is_found)
             message = f"`{table}` does not have a row that is to be deleted: {row}"
-            help_line = "what is published differs from what the job knows: publish the table again"
+            help_line = "the published table differs from the state of the job: publish the table again"
             raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
         return kept, rest, removed
 

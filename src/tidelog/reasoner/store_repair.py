@@ -199,7 +199,7 @@ class Examination:
             return StoreFinding(path, f"{_fault(error)}; {said} before it can be recovered", True)
         if not is_following:
             return StoreFinding(
-                path, f"{said} that do not follow what is before, and cannot be recovered", True
+                path, f"{said} that do not continue the records before, and cannot be recovered", True
             )
         if found.torn:
             return StoreFinding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")

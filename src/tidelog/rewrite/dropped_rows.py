@@ -218,7 +218,7 @@ def _rules_of(whole: Predicate, aside: str, drops: Sequence[Drop], program: Prog
     terms = tuple(Variable(f"x{place}") for place in range(whole.arity))
     every = Atom(whole.name, terms)
     seen = [_violated(drop, program, terms, number) for number, drop in enumerate(drops)]
-    name = f"{whole.written} without what is dropped"
+    name = f"{whole.written} without dropped rows"
     yield Rule(Atom(KEPT + whole.name, terms), (every, *map(Negation, seen)), name=name)
     for number, (drop, atom) in enumerate(zip(drops, seen, strict=True)):
         head = Atom(aside, (*terms, Constant(string(drop.shown))))

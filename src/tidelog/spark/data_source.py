@@ -588,7 +588,7 @@ class VersionWriter(datasource.DataSourceArrowWriter):
         folder, schema = self._folder(name), self.schemas[name]
         base = publication.base.tables[name]
         if not published_schemas.is_same(base.schema, schema):
-            message = f"`{name}` has other columns than what is published"
+            message = f"`{name}` has other columns than the published table"
             raise ProgramError(Diagnostic(codes.WRONG_FILE, message, help='use `mode("overwrite")`'))
         old = publication.tables.files(base)
         for path in paths:

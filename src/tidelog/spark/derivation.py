@@ -430,7 +430,7 @@ class Rederivation:
             self._sizes(self.deleted, " deleted"),
         ]
         if None in known:
-            return False, "how large all frames are is not known (`sizes` may say so)"
+            return False, "the size of all frames is unknown (set `sizes`)"
         given, before, added, removed = (each or {} for each in known)
         reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
         read = sum(size for name, size in given.items() if _input_name(name, made) in made.read)

@@ -115,7 +115,7 @@ REFUSED: Final = {
     "engine": "the embedded engine runs in the tasks; `tidelog.strategy` of the session says how",
     "processes": "`partitions` says how many tasks derive",
     "threads": "a task has one thread; `partitions` says how many tasks derive",
-    "maintainer": "what is derived does not change; `maintain` follows changes",
+    "maintainer": "derived facts do not change; `maintain` follows changes",
     "marking": "no update is known in advance",
     "durability": "nothing is stored; `maintain` has a store",
     "time": "temporal facts are not maintained by frames",

@@ -340,8 +340,8 @@ STRATEGY: Final = "tidelog.strategy"
 SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, that say where a program runs
 SMALL: Final = 128 << 20  # bytes, as many as Spark reads of a file in one task
 VALUE: Final = 24  # bytes of a value, about, where rows are given
-BY_JOINS: Final = "Spark joins frames, which need not fit the memory; each round of a recursion is a job"
-ONE_TASK: Final = "one task derives everything: its facts have to fit the memory of a worker"
+BY_JOINS: Final = "Spark joins frames, which need not fit in memory; each round of a recursion is a job"
+ONE_TASK: Final = "one task derives everything: its facts have to fit in the memory of a worker"
 ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 _DATA_SIZE: Final = re.compile(r"sizeInBytes=([\d.]+)(?:E\+?(\d+))? ([KMGTPE]?)i?B")
 _DATA_UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}

@@ -86,7 +86,7 @@ class Division:
         lines = [f"{name}: at {where(place)}." for name, place in self.homes.items()]
         for phase in self.phases:
             lines += [f"{name}: copied to {where(place)}." for name, place in phase.copies]
-            lines += [f"{name}: what is derived is sent." for name in phase.sent]
+            lines += [f"{name}: derived facts are sent." for name in phase.sent]
         return "\n".join(lines)
 
 

@@ -66,7 +66,7 @@ REFUSED = {
 
 
 ONE_QUERY = StrategyChoice(
-    reason="a query derives only what it asks for, which has to fit the memory of a worker"
+    reason="a query derives only what it needs, which has to fit in the memory of a worker"
 )
 
 
