@@ -194,7 +194,7 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
         assert too_large.strategy == "joins" and "cannot run at once: there are 2 slots" in too_large.reason
         undivided = ts.check(UNDIVIDED, {}, sizes={"p": 1_000_000_000})
         assert undivided.strategy == "task"
-        assert undivided.reason.startswith("one task derives everything: its facts have to fit the memory")
+        assert undivided.reason.startswith("one task derives everything: its facts have to fit in the memory")
         assert "192.0 GB in one task" in undivided.reason and "boxminus[0, 1] p" in undivided.reason
         session.conf.set(TASK_MEMORY, "100")
         pairs = edges.sparkSession.range(10).selectExpr("id", "id + 1")

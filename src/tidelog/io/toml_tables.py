@@ -267,7 +267,7 @@ class TomlTable:
 
     def text(self, key: str, otherwise: str | None = None) -> str | None:
         """The value as a text."""
-        value: str | None = self._get(key, str, "a text")
+        value: str | None = self._get(key, str, "a string")
         return otherwise if value is None else value
 
     def required(self, key: str, help: str | None = None) -> str:
