@@ -426,7 +426,7 @@ def test_deltas_as_arrow(family: tl.Reasoner) -> None:
     assert list(delta["parent"]) == [("-", ("ada", "bruno")), ("+", ("ada", "B. B."))]
     mixed = family.apply("- parent(bruno, dora) . + parent(bruno, 7) .")["parent"].to_arrow()
     assert [row["c2"] for row in mixed.to_pylist()] == ["dora", "7"]
-    with pytest.raises(tl.ProgramError, match="there is no predicate"):
+    with pytest.raises(tl.ProgramError, match="unknown predicate"):
         _ = delta["nothing"]
 
 
