@@ -163,7 +163,7 @@ def test_missing_rows_of_data_are_reported_together(family: tl.Reasoner) -> None
         change.delete("parent", [(str(number), "x") for number in range(7)])
         change.delete("ancestor", [("ada", "dora")])
     messages = [item.message for item in caught.value.diagnostics]
-    assert messages[0].endswith('`parent("4", x) .` and 2 more are not there to be taken away')
+    assert messages[0].endswith('`parent("4", x) .` and 2 more do not exist, so they cannot be deleted')
     assert messages[1] == "`ancestor(ada, dora) .` is derived, not explicit, so it cannot be deleted"
 
 

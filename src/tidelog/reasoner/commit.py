@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -555,7 +555,8 @@ class _Normalising:
             return
         texts = [f"`{text}`" for text in self._texts(name, staged.rows, positions[:SHOWN].tolist())]
         more = f" and {len(positions) - SHOWN:,} more" if len(positions) > SHOWN else ""
-        verb = reason if len(positions) == 1 else reason.replace("is ", "are ", 1)
+        words = (("is ", "are "), ("does ", "do "), ("so it ", "so they ")) if len(positions) > 1 else ()
+        verb = reduce(lambda text, pair: text.replace(*pair, 1), words, reason)
         yield Diagnostic(code, f"{', '.join(texts)}{more} {verb}", help=help)
 
     def _texts(self, name: str, rows: Rows, positions: Sequence[int]) -> list[str]:
