@@ -122,7 +122,7 @@ def test_files_of_structs(tmp_path: Path, form: str, capsys: pytest.CaptureFixtu
     assert pa.types.is_struct(reasoner["q"].to_arrow(mixed="struct").schema.field(0).type)
     capsys.readouterr()
     assert main(["run", str(program), "--format", "csv", "--mixed", "struct"]) == 2
-    assert "--mixed struct goes with" in capsys.readouterr().err
+    assert "--mixed struct requires" in capsys.readouterr().err
     exported = tmp_path / "e.rls"
     exported.write_text(f'p(1) . p("b") . @export p :- {form}{{ resource = "e.{form}" }} .')
     assert main(["run", str(exported), "--output", str(tmp_path / "there"), "--mixed", "struct"]) == 0

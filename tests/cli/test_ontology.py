@@ -78,17 +78,17 @@ def test_inconsistency_names_the_rule_and_the_facts(tidelog: Tidelog, write: Wri
     assert (done.code, done.output) == (3, "")
     assert "error[E601]: inconsistent: bottom() derived by the rule 'cax-dw'" in done.error
     assert "triple(example:tom, rdf:type, example:Animal) (derived)" in done.error
-    assert "triple(example:tom, rdf:type, example:Plant) (stated)" in done.error
+    assert "triple(example:tom, rdf:type, example:Plant) (explicit)" in done.error
     assert "bottom() derived by the rule 'dt-not-type'" in done.error
 
 
 SAME_CHIP = (
     "from triple(example:m, owl:sameAs, example:n) (derived), "
-    "triple(example:m, owl:differentFrom, example:n) (stated)",
+    "triple(example:m, owl:differentFrom, example:n) (explicit)",
     "triple(example:m, owl:sameAs, example:n) by the rule 'prp-ifp' from "
-    'triple(example:m, example:chip, "2") (stated), triple(example:n, example:chip, "2") (stated)',
+    'triple(example:m, example:chip, "2") (explicit), triple(example:n, example:chip, "2") (explicit)',
 )
-MERGED = ("from triple(example:m, owl:differentFrom, example:n) (stated), example:n = example:m",)
+MERGED = ("from triple(example:m, owl:differentFrom, example:n) (explicit), example:n = example:m",)
 
 
 @pytest.mark.parametrize(("equality", "lines"), [("axiomatise", SAME_CHIP), ("rewrite", MERGED)])
@@ -146,7 +146,7 @@ def test_inconsistency_of_any_program_shows_facts(tidelog: Tidelog, write: Write
     done = tidelog("run", "odd.rls")
     assert done.code == 3
     assert "bottom() derived, in 2 ways" in done.error
-    assert "help: from age(a, -1) (stated)" in done.error
+    assert "help: from age(a, -1) (explicit)" in done.error
 
 
 def test_rules_that_are_shown_can_be_run(tidelog: Tidelog, write: Write) -> None:
@@ -167,7 +167,7 @@ def test_coverage(tidelog: Tidelog) -> None:
 def test_an_ontology_that_is_not_there(tidelog: Tidelog) -> None:
     done = tidelog("run", "--ontology", "zo.ttl", "animals.ttl")
     assert done.code == 1
-    assert "there is no file `zo.ttl`" in done.error
+    assert "no such file: `zo.ttl`" in done.error
     assert "did you mean `zoo.ttl`?" in done.error
 
 
@@ -257,13 +257,13 @@ def test_formats_that_do_not_fit(tidelog: Tidelog) -> None:
     [
         ("INSERT DATA { <a> <b> <c> }", "`INSERT` is an update", "1:1"),
         ("PREFIX : <a>\nDELETE WHERE { ?x ?y ?z }", "`DELETE` is an update", "2:1"),
-        ("SELCT ?x { ?x ?y ?z }", "`SELCT` begins no query", "1:1"),
+        ("SELCT ?x { ?x ?y ?z }", "`SELCT` does not begin a query", "1:1"),
         ("SELECT ?x { ?x foo:y ?z }", "the prefix `foo:` is not declared", "1:16"),
         ("SELECT ?x WHERE { ?x ?y ?z", "`{` is not closed", "1:17"),
-        ("SELECT ?x { ?x ?y ?z ) }", "`)` closes nothing that is open", "1:22"),
+        ("SELECT ?x { ?x ?y ?z ) }", "`)` has no opening bracket", "1:22"),
         ('SELECT ?x { ?x ?y "a }', "a string is not closed", "1:19"),
         ("SELECT ?x { ?x ?y ?z FILTER(?z > ) }", "a value is missing after `>`", "1:32"),
-        ("SELECT ?x { ?x ?y ?z } LIMIT x", "it cannot be understood around `x`", "1:30"),
+        ("SELECT ?x { ?x ?y ?z } LIMIT x", "syntax error near `x`", "1:30"),
         ("", "it is empty", "1:1"),
     ],
 )

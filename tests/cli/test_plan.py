@@ -58,7 +58,7 @@ def test_rewritten_programs_read_back_and_answer(golden: Path, tidelog: Tidelog,
 
 def test_without_a_query_nothing_is_rewritten(golden: Path, tidelog: Tidelog) -> None:
     done = tidelog("plan", "graph.rls", "--stage", "rewritten")
-    assert done.error == "nothing is asked for, so nothing is rewritten: give a --query\n"
+    assert done.error == "rewriting requires a query: give a --query\n"
     assert "reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ." in done.output
 
 

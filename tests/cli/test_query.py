@@ -35,7 +35,7 @@ def test_the_explanation_is_on_standard_error(tidelog: Tidelog) -> None:
         *("--format", "csv"),
     )
     assert done.output == "x\nbob\ncarol\n"
-    assert done.error == "magic: as asked\nmagic: derives ancestor bf by 3 rules\n"
+    assert done.error == "magic: as requested\nmagic: derives ancestor bf by 3 rules\n"
 
 
 def test_a_limit_cuts_the_answers(tidelog: Tidelog) -> None:
@@ -47,7 +47,7 @@ def test_a_limit_cuts_the_answers(tidelog: Tidelog) -> None:
 def test_an_unknown_strategy_is_wrong_usage(tidelog: Tidelog) -> None:
     done = tidelog("query", "family.rls", "ancestor(alice, ?x)", "--strategy", "magik")
     assert done.code == 2
-    assert "there is no strategy `magik`" in done.error
+    assert "unknown strategy `magik`" in done.error
     assert "did you mean `magic`?" in done.error
 
 

@@ -86,7 +86,7 @@ def test_another_treatment_than_that_of_the_store_is_refused(
     assert tidelog("run", "all.rls", "--store", "made", made).code == 0
     done = tidelog("run", "all.rls", "--store", "made", other)
     name, _, value = other.removeprefix("--").partition("=")
-    wanted = f"{name.replace('-', '_')}={value or 'true'} is asked for"
+    wanted = f"{name.replace('-', '_')}={value or 'true'} was requested"
     assert done.code == 1 and "the store was made with " in done.error and wanted in done.error
     assert tidelog("run", "all.rls", "--store", "made").code == 0
 
@@ -95,10 +95,10 @@ def test_another_treatment_than_that_of_the_store_is_refused(
     ("arguments", "said"),
     [
         (("run",), "PROGRAM is missing"),
-        (("run", "family.rls", "--durability", "fast"), "without --store"),
-        (("query", "family.rls", "p(?x)", "--read-only"), "without --store"),
-        (("run", "family.rls", "--store", "kept", "--watch"), "--watch makes no sense"),
-        (("store", "check", "kept", "--output", "there"), "without `export`"),
+        (("run", "family.rls", "--durability", "fast"), "requires --store"),
+        (("query", "family.rls", "p(?x)", "--read-only"), "requires --store"),
+        (("run", "family.rls", "--store", "kept", "--watch"), "--watch cannot be used"),
+        (("store", "check", "kept", "--output", "there"), "requires `export`"),
     ],
 )
 def test_wrong_usage(tidelog: Tidelog, arguments: tuple[str, ...], said: str) -> None:
@@ -148,7 +148,7 @@ def test_a_relation_that_is_derived_is_rederived(tidelog: Tidelog, store: Path) 
     assert checked.code == 1 and "column 2 of `ancestor`" in checked.output
     assert tidelog("query", "--store", "kept", "ancestor(?x, dora)").code == 1
     done = tidelog("store", "repair", "kept")
-    assert done.code == 0 and "recovered 3 stated facts" in done.error
+    assert done.code == 0 and "recovered 3 explicit facts" in done.error
     assert tidelog("store", "check", "kept").code == 0
     again = tidelog("query", "--store", "kept", "ancestor(?x, dora)", "-f", "csv")
     assert again.output.split() == ["x", "alice", "bob", "carol"]
@@ -157,7 +157,7 @@ def test_a_relation_that_is_derived_is_rederived(tidelog: Tidelog, store: Path) 
 
 def test_a_relation_that_was_stated_is_lost_and_the_rest_is_kept(tidelog: Tidelog, store: Path) -> None:
     damage(StoreFolder(store).snapshot(1), section(store, "parent", "column 1"))
-    assert "its stated facts are lost" in tidelog("store", "check", "kept").output
+    assert "its explicit facts are lost" in tidelog("store", "check", "kept").output
     assert tidelog("store", "repair", "kept").code == 0
     again = tidelog("query", "--store", "kept", "ancestor(?x, ?y)", "-f", "csv")
     assert again.output.split() == ["x,y", "carol,dora"]
@@ -212,7 +212,7 @@ def test_export_gives_a_program_that_derives_the_same(tidelog: Tidelog, write: W
     )
     tidelog("run", "all.rls", "--store", "kept")
     done = tidelog("store", "export", "kept", "--output", "out")
-    assert done.code == 0 and "6 stated facts" in done.error
+    assert done.code == 0 and "6 explicit facts" in done.error
     expected = tidelog("run", "all.rls", "--format", "jsonl", "--output", "one")
     assert expected.code == 0
     again = tidelog("run", "out/program.rls", "--format", "jsonl", "--output", "two")
@@ -242,12 +242,12 @@ def test_export_of_equality_and_times_gives_the_same(tidelog: Tidelog, write: Wr
 @pytest.mark.parametrize(
     ("text", "table", "said"),
     [
-        ("late(?x) :- diamondminus[0, 5] hot(?x) . hot(a)@1 . hot(b)@2 .", "late at times", "derived anew"),
+        ("late(?x) :- diamondminus[0, 5] hot(?x) . hot(a)@1 . hot(b)@2 .", "late at times", "derived again"),
         ("late(?x) :- diamondminus[0, 5] hot(?x) . hot(a)@1 . hot(b)@2 .", "hot at times, as given", "lost"),
         (
             "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) . key(c, 1) .",
             "= alias",
-            "derived anew",
+            "derived again",
         ),
     ],
 )
@@ -262,7 +262,7 @@ def test_repair_of_equality_and_times(
     assert done.code == 1 and f"column 1 of `{table}`" in done.output and said in done.output
     assert tidelog("store", "repair", "all").code == 0
     after = {name: sorted(map(str, rows)) for name, rows in held(Path("all")).items()}
-    assert after == (before if said == "derived anew" else {name: [] for name in before})
+    assert after == (before if said == "derived again" else {name: [] for name in before})
 
 
 def held(path: Path) -> dict[str, tl.Relation]:
@@ -344,7 +344,7 @@ def test_a_store_is_opened_as_it_was_made(tidelog: Tidelog, write: Write) -> Non
     ("arguments", "said"),
     [
         (("explain", "family.rls", "--store", "kept", "--why-not", "parent(a, b)"), "not both"),
-        (("plan", "--store", "kept", "--stage", "parsed"), "makes no sense"),
+        (("plan", "--store", "kept", "--stage", "parsed"), "is not available"),
         (("plan",), "PROGRAM is missing"),
         (("sparql", "ASK {}"), "PROGRAM is missing"),
         (("sparql", "family.rls", "--store", "kept", "ASK {}"), "not both"),

@@ -167,7 +167,10 @@ def test_a_failing_transaction_ends_the_stream(tidelog: Tidelog, write: Write) -
     done = tidelog("stream", "family.rls", "bad.rls", "--output", "final")
     assert done.code == 1
     assert "stopped after 1 commit: the next one failed" in done.error
-    assert "error[E630]: `parent(x, y) .` is not there to be taken away\n  --> bad.rls:3:1" in done.error
+    assert (
+        "error[E630]: `parent(x, y) .` does not exist, so it cannot be deleted\n  --> bad.rls:3:1"
+        in done.error
+    )
     assert not Path("final").exists()
     done = tidelog("stream", "family.rls", "bad.rls", "--output", "final", "--keep-going")
     assert done.code == 1
@@ -175,7 +178,7 @@ def test_a_failing_transaction_ends_the_stream(tidelog: Tidelog, write: Write) -
     assert Path("final/ancestor.csv").exists()
     done = tidelog("stream", "family.rls", "bad.rls", "--missing", "ignore")
     assert done.code == 0
-    assert "bad.rls:3:1: `parent(x, y) .` is not there to be taken away" in done.error
+    assert "bad.rls:3:1: `parent(x, y) .` does not exist, so it cannot be deleted" in done.error
     assert said(done)[-1] == "3 commits: +6 −0"
 
 
@@ -197,12 +200,15 @@ def test_an_inconsistency_has_its_exit_code(tidelog: Tidelog, write: Write) -> N
     [
         (
             ("--maintainer", "recompte"),
-            "there is no maintainer `recompte`\n  help: did you mean `recompute`?",
+            "unknown maintainer `recompte`\n  help: did you mean `recompute`?",
         ),
-        (("--marking", "linked", "--maintainer", "recompute"), "the maintainer `recompute` does not mark"),
-        (("--format", "csv"), "cannot go to standard output as csv"),
+        (
+            ("--marking", "linked", "--maintainer", "recompute"),
+            "the maintainer `recompute` does not support marking",
+        ),
+        (("--format", "csv"), "cannot be written to standard output as csv"),
         (("--format", "nt", "--deltas", "d"), "deltas cannot be written as nt"),
-        (("--follow",), "--follow needs a folder"),
+        (("--follow",), "--follow requires a folder"),
         (("-", "-"), "standard input can be read only once"),
         (("--deltas", "family.rls"), "--deltas family.rls is not a folder"),
     ],
@@ -306,12 +312,12 @@ def test_a_pipe_is_read_as_it_is_filled(folder: Path) -> None:
         (("family.rls", "more.rls"), "--engine spark needs --store DIR"),
         (
             ("--store", "family", "more", "--data", "x.csv"),
-            "--data makes no sense with stream",
+            "--data cannot be used with stream",
         ),
         (("--store", "family", "more", "--output", "x"), "`tidelog run --store family --output DIR`"),
-        (("--store", "family", "more", "--marking", "linked"), "--marking makes no sense"),
+        (("--store", "family", "more", "--marking", "linked"), "--marking cannot be used"),
         (("--store", "family"), "Spark does not read changes from standard input"),
-        (("--store", "family", "more", "--follow"), "--follow needs a folder"),
+        (("--store", "family", "more", "--follow"), "--follow requires a folder"),
     ],
 )
 def test_what_streams_on_spark_do_not_take(tidelog: Tidelog, arguments: tuple[str, ...], told: str) -> None:

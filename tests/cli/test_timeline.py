@@ -63,7 +63,7 @@ def test_lanes_are_as_many_as_wanted(tidelog: Tidelog) -> None:
         (["hot(?s)", "-o", "hot.png"], 2, "does not tell the format"),
         (["hot(?s)", "--from", "9", "--to", "3"], 2, "--from is not before --to"),
         (["hot(?s)", "--from", "soon"], 2, "'soon' is not a time"),
-        (["hot(?s)", "--to", "inf"], 2, "a picture cannot reach inf"),
+        (["hot(?s)", "--to", "inf"], 2, "a picture cannot extend to inf"),
         (["hot(?s)@3"], 1, "E629"),
         (["sensor(?s)"], 1, "E629"),
         (["warm(?s)"], 1, "E214"),

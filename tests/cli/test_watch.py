@@ -69,7 +69,7 @@ def test_rules_and_facts_are_edited(watch: Callable[..., Done], write: Write) ->
         "+3 −3  (parent +1 −1, ancestor +2 −2)",
         "no change",
         "+2 −3  (parent +1 −1, ancestor +1 −2)",
-        "no longer watching",
+        "stopped watching",
     ]
     script = done.output.splitlines()[3:]
     assert script[:4] == [
@@ -165,7 +165,7 @@ def test_changed_columns_begin_anew(watch: Callable[..., Done], write: Write) ->
         lambda: write("p.rls", "p(1, 2) .\np(3, 4) .\nq(?x) :- p(?x, _) .\n"),
     ]
     lines = said(watch(edits, "p.rls"))
-    assert lines[1] == "columns have changed, so everything was derived anew: +1 −1"
+    assert lines[1] == "columns have changed, so everything was recomputed: +1 −1"
     assert lines[2] == "+2 −0  (p +1 −0, q +1 −0)"
 
 
@@ -181,7 +181,7 @@ def test_what_is_put_out_may_lose_its_last_rule(watch: Callable[..., Done], writ
     assert "warning[W102]: `q` has neither facts, imports nor rules any more: it is empty" in lines
     assert "+0 −1  (q +0 −1)" in lines
     assert "+1 −0  (q +1 −0)" in lines
-    assert "error[E214]: there is no predicate `other`" in lines, "this was never there"
+    assert "error[E214]: unknown predicate `other`" in lines, "this was never there"
 
 
 def test_what_cannot_be_watched(tidelog: Tidelog) -> None:

@@ -291,7 +291,7 @@ def test_sums_of_parts_may_leave_64_bits_where_that_of_the_group_does_not(count:
     assert any("sum of parts" in str(rule.aggregations) for rule in tasks[0].plan.program.rules)
     assert facts(tasks, "all") == [(integer(-200),)] and facts(tasks, "by") == [(integer(1), integer(-200))]
     beyond = [Fact("p", (integer(number), integer(9 * 10**18))) for number in range(2)]
-    with pytest.raises(tl.EvaluationError, match=r"E603.*`#sum` leaves 64 bits"):
+    with pytest.raises(tl.EvaluationError, match=r"E603.*`#sum` overflows 64 bits"):
         answers = run(replace(program, facts=(*program.facts, *beyond)), count)
         raise next(each for each in answers if isinstance(each, tl.EvaluationError))
 

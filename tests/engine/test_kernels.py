@@ -434,7 +434,7 @@ def test_all_values_compare_as_the_functions_say(drawn: list[Value], operator: s
 )
 def test_what_leaves_64_bits_is_an_error_that_names_the_operands(expression: str, operand: int) -> None:
     reasoner = load_values([(integer(operand),)], f"r({expression}) :- v(?x) .")
-    with pytest.raises(tl.EvaluationError, match=r"E603.*leaves 64 bits for"):
+    with pytest.raises(tl.EvaluationError, match=r"E603.*overflows 64 bits for"):
         reasoner.materialise()
     with pytest.raises(tl.EvaluationError, match="E603"):
         reasoner.query(f"v(?x), ?y = {expression}")

@@ -137,6 +137,6 @@ def test_a_task_that_is_stopped_counts_as_lost(ends_at: int) -> None:
         for number in (0, 2):
             assert "E690" in said[number], said
         assert any(
-            f"task {VICTIM} has not been heard for {SILENCE:g} s" in said[number] for number in (0, 2)
+            f"task {VICTIM} has not responded for {SILENCE:g} s" in said[number] for number in (0, 2)
         ), said
     assert monotonic() - before < PATIENCE

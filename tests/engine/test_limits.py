@@ -42,7 +42,7 @@ def test_a_timeout_stops_endless_recursion_and_says_how_far_it_got() -> None:
     fault = stopped_by(reasoner)
     assert time.monotonic() - start < 5
     assert fault.code == "E610"
-    assert "stopped after the timeout of 0.3 s; it got to stratum 1 of 1 (n), round " in fault.message
+    assert "stopped after the timeout of 0.3 s; it reached stratum 1 of 1 (n), round " in fault.message
     assert fault.message.endswith("derived; nothing was written")
     assert fault.help == "raise --timeout"
 
@@ -86,7 +86,7 @@ def test_after_a_timeout_the_reasoner_goes_on() -> None:
 def test_too_many_facts_stop_it() -> None:
     fault = stopped_by(tl.Reasoner(tl.parse(ENDLESS), max_facts=100))
     assert fault.code == "E611"
-    assert fault.message.startswith("stopped: more than 100 facts; it got to stratum 1 of 1 (n)")
+    assert fault.message.startswith("stopped: more than 100 facts; it reached stratum 1 of 1 (n)")
     assert "with 1 fact loaded, 100 derived" in fault.message
 
 
@@ -137,7 +137,7 @@ def test_an_interrupt_stops_it_and_it_goes_on(rounds: int) -> None:
     reasoner.insert("edge", chain(20))
     fault = stopped_by(reasoner)
     assert (fault.code, fault.help) == ("E612", None)
-    assert fault.message.startswith("interrupted; it got to stratum 1 of 1 (path), round ")
+    assert fault.message.startswith("interrupted; it reached stratum 1 of 1 (path), round ")
     assert len(reasoner["path"]) == 20 * 21 // 2
 
 
@@ -242,7 +242,7 @@ def test_a_lack_of_memory_stops_it(scarce: pytest.MonkeyPatch) -> None:
         fault = stopped_by(reasoner)
     assert fault.code == "E613"
     assert fault.message.startswith("out of memory: ")
-    assert "it got to stratum 1 of 1 (path)" in fault.message
+    assert "it reached stratum 1 of 1 (path)" in fault.message
     assert fault.help == "use less data, or a larger machine"
     assert len(reasoner["path"]) == 300 * 301 // 2
 

@@ -190,5 +190,5 @@ def test_endless_arithmetic_stops_at_the_limit() -> None:
 
 def test_arithmetic_that_leaves_64_bits_is_an_error() -> None:
     program = resolve(parse_text("n(9223372036854775807) . p(?x + 1) :- n(?x) ."))
-    with pytest.raises(EvaluationError, match="leaves 64 bits"):
+    with pytest.raises(EvaluationError, match="overflows 64 bits"):
         evaluate(program)

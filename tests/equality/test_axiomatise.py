@@ -119,5 +119,5 @@ def test_equality_can_be_switched_off() -> None:
 
 
 def test_an_unknown_treatment_is_refused() -> None:
-    with pytest.raises(ProgramError, match="there is no treatment of equality `axiomatize`"):
+    with pytest.raises(ProgramError, match="unknown treatment of equality `axiomatize`"):
         tl.Reasoner(equality="axiomatize")

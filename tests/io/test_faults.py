@@ -34,7 +34,7 @@ def test_file_not_found(folder: Path) -> None:
     with pytest.raises(DataError) as caught:
         list(read(data_file(Path("edgse.csv"), None)))
     assert str(caught.value) == (
-        "error[E501]: there is no file `edgse.csv`\n  --> edgse.csv\n  help: did you mean `edges.csv`?"
+        "error[E501]: no such file: `edgse.csv`\n  --> edgse.csv\n  help: did you mean `edges.csv`?"
     )
 
 

@@ -135,7 +135,7 @@ def test_nested_entities_are_refused(read_rows: ReadRows) -> None:
     nested = [f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in pairwise(names)]
     (told,) = refused(read_rows, with_entities('<!ENTITY z "lol">', *nested))
     assert told.startswith("E520 x.rdf:5:")
-    assert "`e2` stands for more than 2,000 characters" in told
+    assert "`e2` expands to more than 2,000 characters" in told
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_nested_entities_are_refused(read_rows: ReadRows) -> None:
         ('<!ENTITY a "&later;"><!ENTITY later "&a;">', "`later` is used before it is declared"),
         ('<!ENTITY a SYSTEM "file:///etc/passwd">', "`a` is an external entity"),
         ('<!ENTITY % a "x">', "`a` is a parameter entity"),
-        (f'<!ENTITY a "{"x" * 3000}">', "`a` stands for more than 2,000 characters"),
+        (f'<!ENTITY a "{"x" * 3000}">', "`a` expands to more than 2,000 characters"),
         ("".join(f'<!ENTITY a{n} "x">' for n in range(1001)), "declares more than 1,000 entities"),
     ],
 )

@@ -102,22 +102,22 @@ def test_declared_types(read_rows: ReadRows) -> None:
         read_rows(text, (T.IRI, T.SKIP, T.DOUBLE), name="x.nt", file_format="ntriples")
     assert {(fault.place, fault.message) for fault in caught.value.diagnostics} == {
         ("x.nt:2", 'the object "2.5" is not of type double'),
-        ("x.nt:3:9", "the object is missing or not well written"),
+        ("x.nt:3:9", "the object is missing or malformed"),
     }
 
 
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("<a> <b <c> .", "x.nt:2:5: the predicate is missing or not well written"),
+        ("<a> <b <c> .", "x.nt:2:5: the predicate is missing or malformed"),
         ("<a> <b> <c>", "x.nt:2:12: the statement does not end with a dot"),
         ("<a> <b> <c> <d> .", "x.nt:2:13: the statement does not end with a dot"),
-        ('"a" <b> <c> .', "x.nt:2:1: the subject is missing or not well written"),
-        ("<a> _:b <c> .", "x.nt:2:5: the predicate is missing or not well written"),
-        ('<a> <b> "c .', "x.nt:2:9: the object is missing or not well written"),
+        ('"a" <b> <c> .', "x.nt:2:1: the subject is missing or malformed"),
+        ("<a> _:b <c> .", "x.nt:2:5: the predicate is missing or malformed"),
+        ('<a> <b> "c .', "x.nt:2:9: the object is missing or malformed"),
         (
             '<a> <b> "\\q" .',
-            "x.nt:2:9: the object is not well written: '\\\\q' holds an escape that stands for no character",
+            "x.nt:2:9: the object is malformed: '\\\\q' has an invalid escape",
         ),
     ],
 )

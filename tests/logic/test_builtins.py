@@ -450,7 +450,7 @@ def test_integers_are_exact_or_overflow(left: int, right: int, name: str) -> Non
     if -BOUND <= expected < BOUND:
         assert call(name, integer(left), integer(right)) == Value(Kind.INTEGER, expected)
     else:
-        with pytest.raises(Overflow, match=f"`\\{name}` leaves 64 bits for {left}, {right}"):
+        with pytest.raises(Overflow, match=f"`\\{name}` overflows 64 bits for {left}, {right}"):
             call(name, integer(left), integer(right))
 
 
@@ -568,7 +568,7 @@ def test_aggregates_give_these_values(name: str, terms: Sequence[str], expected:
 
 def test_sums_overflow() -> None:
     for name in ("sum", "avg"):
-        with pytest.raises(Overflow, match=f"`#{name}` leaves 64 bits"):
+        with pytest.raises(Overflow, match=f"`#{name}` overflows 64 bits"):
             aggregate(name, "9223372036854775808", "1")
     with pytest.raises(Overflow):
         aggregate("sum", "9223372036854775807", "1")

@@ -187,7 +187,7 @@ def test_fields_with_a_type(text: str, column: ColumnType, expected: Value) -> N
         ("a.b", ColumnType.TERM, "is not a term"),
         ("1e999", ColumnType.TERM, "is not a term"),
         ("", ColumnType.TERM, "is not a term"),
-        ("a", ColumnType.SKIP, "passed over"),
+        ("a", ColumnType.SKIP, "skipped"),
     ],
 )
 def test_fields_that_do_not_fit_their_type(text: str, column: ColumnType, reason: str) -> None:

@@ -194,7 +194,7 @@ def test_one_update_is_not_worth_counters(cheap: None) -> None:
     _, noted = streamed(JOIN, removals(1))
     assert names(noted) == [registry.RENTED]
     assert isinstance(noted[0], MaintainerChosen)
-    assert noted[0].reason == "to count about 40,000 instances would cost more"
+    assert noted[0].reason == "counting about 40,000 instances would cost more"
 
 
 def test_many_updates_that_are_known_to_come_are(cheap: None) -> None:
@@ -225,7 +225,7 @@ def test_without_counters_recursion_is_linked_where_the_next_update_is_seen(
     assert names(noted) == [registry.RENTED] * 2
     decided = [event for event in noted if isinstance(event, MarkingDecided)]
     assert [event.is_marked for event in decided] == [True, False]
-    assert decided[1].reason == "no next update has come that links would serve"
+    assert decided[1].reason == "no next update is known that links would help"
 
 
 def test_what_turns_out_too_dear_is_counted(cheap: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_files_of_rdf_hold_no_triples_about_literals(
         '@include "owl2rl.rls" . [<age>, rdfs:range, xsd:integer] . [<ada>, <age>, 36] .', encoding="utf-8"
     )
     assert main(["run", str(program), "--output", str(tmp_path / "out"), "--format", "nt"]) == 0
-    assert "left out 1 triple about literals, which RDF cannot state" in capfd.readouterr().err
+    assert "skipped 1 triple about literals, which RDF cannot express" in capfd.readouterr().err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["triple.nt"]
     lines = (tmp_path / "out" / "triple.nt").read_text(encoding="utf-8").splitlines()
     assert '<ada> <age> "36"^^<http://www.w3.org/2001/XMLSchema#integer> .' in lines

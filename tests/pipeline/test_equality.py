@@ -224,7 +224,7 @@ def test_another_treatment_is_told_and_derives_anew(passports: Path, write: Writ
     job.listeners.append(steps.append)
     run = job.run()
     assert run.version.reason == "full" and "met" not in run.version.feed
-    [told] = [step.detail for step in steps if step.name == "everything anew"]
+    [told] = [step.detail for step in steps if step.name == "full recompute"]
     assert told == "version 1 is of `rewrite, expand`, and the job of `axiomatise`"
     assert len(read("published")["="]) == 5
     Path("passport.csv").write_text("ann,7\nanna,9\nbob,9\n")  # explicit facts are not those that axioms add

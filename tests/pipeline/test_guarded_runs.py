@@ -331,7 +331,7 @@ def test_rows_are_dropped_from_changes_after_a_rollback_and_no_longer(write: Wri
     job.run()
     job.apply('+ order(2, "bob", 20) .')
     check_left_out(job, {(1, "ada", 10)}, {(2, "bob", 20, "orders have a customer")})
-    with pytest.raises(DataError, match="leaves rows out"):
+    with pytest.raises(DataError, match="drops rows"):
         job.apply("+ id(?x) :- order(?x, _, _) .")
     job.apply('- order(1, "ada", 10) . + person("bob") .')
     assert main(["rollback", "published", "-q"]) == 0
@@ -375,5 +375,5 @@ def test_rows_that_cannot_be_dropped_are_told_at_once(
     assert main(["pipeline", "job.toml", "--validate"]) == 1
     said = capsys.readouterr().err
     assert (
-        "depends on which of `reach` are left out" in said and "snik" in said and "job.toml:11:12" in said
+        "depends on which of `reach` are dropped" in said and "snik" in said and "job.toml:11:12" in said
     ), said

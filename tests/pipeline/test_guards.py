@@ -146,11 +146,11 @@ max-rows = "1 %"
         "`max-age` is not a duration: `1 fortnight`",
         "`allow-empty` contradicts `min-rows`",
         "`max-age` is a guard of sources",
-        "there is no key `max-dorp` in [[guard]] 1",
+        "unknown key `max-dorp` in [[guard]] 1",
         "did you mean `max-drop`?",
-        "there is no `of` in [[expect]] 1",
+        "missing key `of` in [[expect]] 1",
         "`severity` cannot be `delete`",
-        "`columns` makes sense with severity",
+        "`columns` requires severity",
         "name the predicate of whose rows `max-rows` is a share",
         "give a limit: min-rows, max-rows, max-drop",
         '6 | max-drop = "120 %"\n  |            ^^^^^^^',
@@ -210,7 +210,7 @@ def test_old_data_and_data_without_a_time() -> None:
     ]
     unknown = measured(replace(ORDERS, newest=None))
     assert messages(read(JOB), unknown) == [
-        "fail: how old the data of `orders.csv` is cannot be told, and max-age is set"
+        "fail: the age of the data of `orders.csv` is unknown, and max-age is set"
     ]
 
 
@@ -295,7 +295,7 @@ def test_an_expectation_as_people_read_it() -> None:
         "   |",
         '17 | predicate = "bad_order"',
         "   |             ^^^^^^^^^^^",
-        "  help: of `order` 2 rows of 1,002 left out: see the table `order_dropped`",
+        "  help: of `order` 2 rows of 1,002 dropped: see the table `order_dropped`",
     ]
     assert assertions(guards, [finding])[-2:] == (
         Assertion("orders have a customer", "expect", False, GuardSeverity.DROP),
@@ -504,14 +504,14 @@ def test_what_remains_is_what_a_program_written_by_hand_derives(
             "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) . "
             "bad(?x) :- reach(?x, ?x) .",
             [("reach", "bad", ((0, 0),))],
-            "which rows of `bad` there are depends on which of `reach` are left out",
+            "which rows of `bad` there are depends on which of `reach` are dropped",
         ),
         (
             "bad(?x) :- edge(?x, _), blocked(?x) . worse(?x) :- blocked(?x), edge(?x, _) .",
             [("edge", "bad", ((0, 0),)), ("blocked", "worse", ((0, 0),))],
             "which rows of `worse` there are",
         ),
-        ("bad(?x) :- edge(?x, _) .", [("bad", "bad", ((0, 0),))], "is what an [[expect]] leaves rows out by"),
+        ("bad(?x) :- edge(?x, _) .", [("bad", "bad", ((0, 0),))], "is used by an [[expect]] to drop rows"),
         ("bad(?x) :- edge(?x, _) . edge_dropped(1) .", [("edge", "bad", ((0, 0),))], "which the program has"),
         (
             "item(?x) :- edge(?x, _) . bad(?x) :- item(?x) .",

@@ -165,8 +165,8 @@ def test_storage_that_is_wrong(
         ('access-key = "key"\n', "", "access-key"),
         ("region =", "regoin =", "did you mean `region`"),
         (storage["endpoint"], "http://127.0.0.1:1", "E911"),
-        ("s3://bucket/", "s3://nothing/", "no bucket `nothing`"),
-        ('path = "edge.csv"', 'path = "s3://nothing/x.csv"', "no bucket `nothing`"),
+        ("s3://bucket/", "s3://nothing/", "no such bucket: `nothing`"),
+        ('path = "edge.csv"', 'path = "s3://nothing/x.csv"', "no such bucket: `nothing`"),
         ('path = "edge.csv"', 'path = "s3://bucket/none/*.csv"', "E806"),
         ('path = "edge.csv"', 'path = "ftp://bucket/x.csv"', "E806"),
     ):

@@ -190,7 +190,7 @@ def test_a_job_that_derives_nothing_keeps_no_state(make: Make, write: Write) -> 
 
 
 def test_a_run_that_fails_publishes_nothing(make: Make, orders: list[Source], write: Write) -> None:
-    with pytest.raises(DataError, match="at most 1 may be"):
+    with pytest.raises(DataError, match="at most 1 are allowed"):
         make(ORDERS, orders, max_rejects=1).run()
     with pytest.raises(tl.Inconsistent):
         make(ORDERS + 'bottom() :- vip("eve") .\n', orders).run()

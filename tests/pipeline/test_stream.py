@@ -171,7 +171,7 @@ def test_streams_that_cannot_be(job: Job, spark: Any, write: Write) -> None:
     with pytest.raises(DataError, match="the job has no stream"):
         job.stream()
     write("job.toml", Path("job.toml").read_text() + STREAM)
-    with pytest.raises(DataError, match="there is no folder"):
+    with pytest.raises(DataError, match="no such folder"):
         Job.load("job.toml", session=spark).stream()
 
 

@@ -233,7 +233,7 @@ def test_other_settings_of_time_derive_anew(doors: Path, write: Write) -> None:
     steps: list[Step] = []
     job = Job.load(doors, listeners=[steps.append])
     assert job.run().version.reason == "full" and held("alarm") == {("north", day("(07", "10]"))}
-    [told] = [step.detail for step in steps if step.name == "everything anew"]
+    [told] = [step.detail for step in steps if step.name == "full recompute"]
     assert "version 1 is of `no such treatment`, and the job of `horizon [2024" in told
     write(
         "doors.rls",
@@ -278,7 +278,7 @@ def test_times_that_come_later(write: Write) -> None:
     job.listeners.append(steps.append)
     write("rules.rls", "p(a) . q(?x) :- p(?x) . tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x), q(?x) .")
     assert job.run().version.reason == "full" and held("tick") == {("a", "[1, 1]", "2")}
-    assert any(step.name == "everything anew" for step in steps)
+    assert any(step.name == "full recompute" for step in steps)
     job.apply("+ tock(a)@0 . + tock(?x) :- diamondminus[2, 2] tock(?x) .")
     assert held("tock") == {("a", "[0, 0]", "2")} and held("tick") == {("a", "[1, 1]", "2")}
 

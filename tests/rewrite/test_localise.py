@@ -339,7 +339,7 @@ def test_rules_over_time_and_equality_are_refused(text: str) -> None:
 
 def test_given_times_and_equality_are_refused() -> None:
     for text in ("e(1)@[1, 2] .", "a = b ."):
-        with pytest.raises(NotLocalisable, match="states"):
+        with pytest.raises(NotLocalisable, match="explicit"):
             localise(tl.parse(text), Sizes(), 2)
 
 

@@ -83,9 +83,9 @@ def test_what_spark_does_not_do_is_told(folder: Path, capfd: pytest.CaptureFixtu
         '@declare p(x: int) . q(?x, ?x, ?x) :- p(?x) . @export q :- turtle{ resource = "q.ttl" } .'
     )
     for arguments, told in (
-        (["run", str(program), "--engine", "spark"], "`turtle` is no format that Spark writes"),
-        (["run", str(program), "--engine", "spark", "--conf", "tidelog.x=1"], "no setting `tidelog.x`"),
-        (["run", str(program), "--engine", "spark", "--watch"], "--watch makes no sense"),
+        (["run", str(program), "--engine", "spark"], "`turtle` is not a format that Spark writes"),
+        (["run", str(program), "--engine", "spark", "--conf", "tidelog.x=1"], "unknown setting `tidelog.x`"),
+        (["run", str(program), "--engine", "spark", "--watch"], "--watch cannot be used"),
         (["repl", str(program), "--engine", "spark"], "runs in this process"),
     ):
         assert main(arguments) != 0
@@ -99,8 +99,8 @@ def test_what_spark_does_not_do_is_told(folder: Path, capfd: pytest.CaptureFixtu
     assert "error[E504]: 'x' is not an integer" in capfd.readouterr().err
     assert main([*given, "--on-error", "skip", "--format", "csv"]) == 0
     said = capfd.readouterr()
-    assert (said.out, said.err) == ("x\n1\n", "left out 1 row that could not be read\n")
+    assert (said.out, said.err) == ("x\n1\n", "skipped 1 row that could not be read\n")
     kept = folder / "kept.csv"
     assert main(["run", *given[1:2], *given[3:], "--rejects", str(kept), "--format", "csv"]) == 0
-    assert f"left out 1 row that could not be read; see {kept}" in capfd.readouterr().err
+    assert f"skipped 1 row that could not be read; see {kept}" in capfd.readouterr().err
     assert "/p.csv:2:1,E504,'x' is not an integer,x\n" in kept.read_text()

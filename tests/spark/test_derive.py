@@ -377,11 +377,11 @@ def test_one_frame_holds_several_predicates(session: SparkSession) -> None:
         assert rows_of(derived["noted"]) == {("n",)}
         reasons = sorted((row.reason, row.row) for row in derived.rejects.collect())
         assert [reason for reason, _ in reasons] == [
-            "`train` is none of its predicates (column `predicate`)",
+            "`train` is not one of its predicates (column `predicate`)",
             "there is no predicate (column `predicate`)",
         ]
         assert reasons[0][1] == '["a", "c"]'
-    with pytest.raises(Exception, match=r"`train` is none of its predicates"):
+    with pytest.raises(Exception, match=r"`train` is not one of its predicates"):
         ts.derive(program, {names: frame})["far"].collect()
     known = frame.where("predicate in ('flight', 'city', 'noted')")
     again = ts.derive(program, {("flight", "city"): known.where("predicate != 'noted'")})

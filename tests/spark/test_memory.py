@@ -62,7 +62,7 @@ def test_what_is_not_set_is_the_machine_or_assumed() -> None:
     there = of(CLUSTER)
     assert (there.size, there.limit) == (ASSUMED, None) and "assumed: set tidelog.taskMemory" in there.source
     assert [there.tasks_for(int(ratio * ASSUMED)) for ratio in (0.5, 1.1, 2, 6)] == [1, 2, 4, 17]
-    with pytest.raises(tl.ProgramError, match=r"`tidelog\.taskMemory` is 'much', which is no size"):
+    with pytest.raises(tl.ProgramError, match=r"`tidelog\.taskMemory` is 'much', which is not a size"):
         of({"tidelog.taskMemory": "much"})
 
 
@@ -92,11 +92,11 @@ def test_the_error_names_facts_bytes_and_partitions() -> None:
         "or give each task more memory, by `tidelog.taskMemory`, which is now 4.3 GB (of a setting)"
     )
     stopped = tl.Stopped(
-        Diagnostic(OUT_OF_MEMORY, "out of memory; it got to stratum 2 of 3; nothing was written")
+        Diagnostic(OUT_OF_MEMORY, "out of memory; it reached stratum 2 of 3; nothing was written")
     )
     fault = failing(MemoryLimit(size, tasks=3, slots=4), 20, 20, stopped)
     assert fault.message.startswith("the facts of one of 3 tasks do not fit")
-    assert fault.message.endswith("it got to stratum 2 of 3")
+    assert fault.message.endswith("it reached stratum 2 of 3")
     assert fault.help and "`partitions=6` would be needed, at least, and there are 4 slots" in fault.help
     assert "tidelog.strategy=joins" in fault.help
     fault = failing(MemoryLimit(size, undivided="it runs in one task"), 20, 20)

@@ -198,7 +198,7 @@ def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text("[]")
     with pytest.raises(DataError, match="several formats: csv, json"):
         read_source(spark, FactSource("pair", str(tmp_path)), program())
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="no such file"):
         read_source(spark, FactSource("pair", str(tmp_path / "d")), program())
 
 
@@ -553,7 +553,7 @@ def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     assert len(on_spark(found)[0]) == len(
         own([data_file(lake / "triples" / "a.ttl", known.predicates["triple"])])[0]
     )
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="no such file"):
         read_source(spark, FactSource("line", "viewfs://lake/in/nothing"), known)
 
 

@@ -116,7 +116,7 @@ def test_check_says_whether_a_change_is_applied_and_why(spark: SparkSession) -> 
     assert reason(TWO, **one).startswith("the change is applied: applying is estimated at ")
     assert reason(TWO, **one, apply=False).startswith("everything is derived again: `apply=False`; one task")
     unknown = {"inserted": {"edge": edges(spark, {(3, 4)})}}
-    assert "`sizes` may say so" in reason(TWO, **unknown)
+    assert "set `sizes`" in reason(TWO, **unknown)
     assert reason(TWO, **unknown, sizes={"edge inserted": 1}).startswith("the change is applied: ")
     said = reason(TWO, inserted={"note": large})
     assert said.startswith("everything is derived again: applying is estimated at ")

@@ -35,7 +35,9 @@ def test_a_running_session_takes_what_it_can(spark: SparkSession) -> None:
 
 
 def test_a_running_session_on_another_master(spark: SparkSession) -> None:
-    with pytest.raises(TidelogError, match=r"E626.*on local\[2\] runs already, so none can be had on local"):
+    with pytest.raises(
+        TidelogError, match=r"E626.*on local\[2\] is already running, so none can start on local"
+    ):
         SessionSettings(master="local[1]").start()
 
 

@@ -100,7 +100,7 @@ def test_a_batch_that_fails_comes_again_or_is_left_out(
         assert "error[E504]: 'x' is not an integer" in said and "Traceback" not in said
         assert "stopped after 0 batches: the next one failed" in said
     assert stream("hub", "--rejects", "rejects.csv") == 0
-    assert "left out 1 row that could not be read; see rejects.csv" in capfd.readouterr().err
+    assert "skipped 1 row that could not be read; see rejects.csv" in capfd.readouterr().err
     assert '"[""c"", ""x""]"' in (folder / "rejects.csv").read_text()
     put(folder / "hub" / "2.csv", "name,size,op", "d,7,what")
     put(folder / "hub" / "3.csv", "name,size,op", "a,9,-")
@@ -116,10 +116,10 @@ def test_what_cannot_be_read_as_a_stream(folder: Path, capfd: pytest.CaptureFixt
     (folder / "other").mkdir()
     put(folder / "flight" / "1.rls", "+ flight(b, c) .")
     for arguments, told in (
-        (("hub",), "there is no file in `hub` yet"),
+        (("hub",), "no file in `hub` yet"),
         (("flight",), "change scripts are applied without `--engine spark`"),
         (("other",), "the program has no predicate `other`"),
-        (("nowhere",), "there is no file or folder `nowhere`"),
+        (("nowhere",), "no such file or folder: `nowhere`"),
     ):
         assert stream(*arguments) == 1
         assert told in capfd.readouterr().err
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_what_follows(folder: Path, capfd: pytest.CaptureFixture[str
     assert stream("flight", "--follow", "--deltas", "deltas") == 0
     filling.join()
     said = capfd.readouterr().err
-    assert "interrupted while waiting: the stream ends here" in said and "2 batches: +7 −0" in said
+    assert "interrupted while waiting: the stream has ended" in said and "2 batches: +7 −0" in said
     assert ("a", "d") in reached()
 
 

@@ -132,7 +132,7 @@ def test_creating(tmp_path: Path, how: How) -> None:
         if folder.is_store:
             assert opened(path) == expected
         else:
-            with pytest.raises(tl.DataError, match="there is no store"):
+            with pytest.raises(tl.DataError, match="no store"):
                 tl.open(path)
             with tl.open(path, PROGRAM, threads=1) as reasoner:  # nothing stands in its way
                 assert imprint(reasoner) == expected

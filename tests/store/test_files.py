@@ -125,7 +125,7 @@ def test_every_flipped_byte_of_records_that_were_not_confirmed_is_found(
         else:  # it may as well have been torn
             opened = read_found(folder.find())
             assert [record.number for record in opened.records] == [1, 2]
-            assert "no whole record" in opened.notices[0]
+            assert "an incomplete record" in opened.notices[0]
 
 
 @every_byte
@@ -149,7 +149,7 @@ def test_a_torn_end_is_cut_and_told_and_kept_aside(store: Path) -> None:
     told: list[str] = []
     with tl.open(store, listeners=[lambda event: told.append(getattr(event, "text", ""))]) as reasoner:
         assert reasoner.commits == 3
-        assert any("no whole record" in text for text in told)
+        assert any("an incomplete record" in text for text in told)
         reasoner.apply("+ edge(x, y) .")
         crash(reasoner)
     with tl.open(store) as reasoner:
@@ -193,7 +193,7 @@ def put(path: Path, place: int, data: bytes) -> None:
 
 def test_a_journal_that_does_not_follow_is_found(store: Path) -> None:
     folder = StoreFolder(store)
-    for record, said in ((8, "4 is missing"), (3, "does not go on from the one before it")):
+    for record, said in ((8, "4 is missing"), (3, "does not continue the one before it")):
         follower = journal.StoreJournal.create(folder.journal(2), journal.Position(record, 0, 7), False)
         follower.close()
         root = folder.root()
@@ -289,7 +289,7 @@ def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
 
 def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL), equality="axiomatise").close()
-    said = "made with equality=axiomatise, and equality=rewrite is asked for"
+    said = "made with equality=axiomatise, but equality=rewrite was requested"
     with pytest.raises(tl.DataError, match=said) as error:
         tl.open(tmp_path / "store", equality="rewrite")
     assert code_of(error) == codes.NOT_STORABLE
@@ -301,7 +301,7 @@ def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
 
 def test_equality_by_rewriting_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL)).close()
-    said = "made with equality=rewrite, unique_names=false, and equality=axiomatise, unique_names=true"
+    said = "made with equality=rewrite, unique_names=false, but equality=axiomatise, unique_names=true"
     with pytest.raises(tl.DataError, match=said):
         tl.open(tmp_path / "store", equality="axiomatise", unique_names=True)
     with tl.open(tmp_path / "store") as reasoner:
@@ -333,7 +333,7 @@ def test_times_are_opened_as_they_were_derived(tmp_path: Path) -> None:
         assert str(reasoner.time.outcome) == "complete within [0, 5], after 5 rounds"
         reasoner.apply("+ p(b)@[4.5, 5] .")
         assert len(reasoner["p"]) == 7
-    said = r"made with rounds=none, horizon=\[0, 5\], and rounds=3, horizon=none is asked for"
+    said = r"made with rounds=none, horizon=\[0, 5\], but rounds=3, horizon=none was requested"
     with pytest.raises(tl.DataError, match=said):
         tl.open(tmp_path / "store", time=TimeSettings(rounds=3))
 

@@ -256,11 +256,11 @@ EXAMPLES: dict[str, Callable[[dict[str, Any]], object]] = {
     "values that are not in the dictionary": lambda index: column(index).__setitem__(5, 10**6),
     "is no place of numbers": lambda index: column(index).__setitem__(0, 10**9),
     "tables[0] has no `flags`": lambda index: index["tables"][0].pop("flags"),
-    "rows that do not differ": lambda index: [
+    "duplicate rows": lambda index: [
         section.__setitem__(slice(1, 5), [0, 0, 10**8, 0]) for section in index["tables"][0]["columns"]
     ],
     "which nothing binds": lambda index: rule(index).__setitem__("head", ["reach", "?x", "?n"]),
-    "there is no such predicate": lambda index: rule(index)["body"].append(["atom", "nil", "?x"]),
+    "an unknown predicate": lambda index: rule(index)["body"].append(["atom", "nil", "?x"]),
     "with 1 of 2 columns": lambda index: rule(index)["body"][0].pop(),
     "no literal is written as": lambda index: index["program"]["rules"][0]["body"].append(
         ["perhaps", "edge"]

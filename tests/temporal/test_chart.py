@@ -211,7 +211,7 @@ def test_windows_that_make_no_sense(start: object, end: object) -> None:
 
 
 def test_what_has_no_times_is_not_drawn() -> None:
-    with pytest.raises(tl.ProgramError, match="no particular times"):
+    with pytest.raises(tl.ProgramError, match="is not temporal"):
         drawing("p(a) . q(a)@3 .", "p")
 
 

@@ -239,21 +239,21 @@ NO_KEY = "p(?x, ?z) :- p(?x, ?y), boxminus[0, 1] p(?y, ?z) ."
             f"p(a, b)@1 . q(?x) :- p(?x, ?y) . {NO_KEY}",
             HORIZON,
             NO_KEY,
-            "no argument is shared by their heads and atoms",
+            "their heads and atoms share no argument",
         ),
         (
             "p(a)@1 . p(?x) :- diamondminus[1, 1] p(?x) .",
             USUAL,
             "p(?x) :- diamondminus[1, 1] p(?x) .",
-            "without end",
+            "for ever",
         ),
         (
             LEVEL,
             TimeSettings(rounds=5),
             "r(?x) :- q(?x, ?y), boxminus[0, 1] q(?y, ?x) .",
-            "no argument is shared",
+            "share no argument",
         ),
-        ("p(a)@1 . a = b .", USUAL, None, "both equality and facts that hold at times"),
+        ("p(a)@1 . a = b .", USUAL, None, "both equality and temporal facts"),
     ],
 )
 def test_what_cannot_be_divided_is_an_error_with_the_rule(
@@ -341,7 +341,7 @@ def test_constraints_name_the_rule_and_the_first_instance() -> None:
             (item.message, item.span) for item in raised.value.diagnostics
         ]
     (fault,) = [fault for task in run(tl.parse("p(a)@1 . bottom()@2 ."), 2) for fault in task.violations()]
-    assert fault.message == "inconsistent: bottom() is stated"
+    assert fault.message == "inconsistent: bottom() is an explicit fact"
 
 
 def test_limits_and_errors_of_one_task_are_those_of_all() -> None:

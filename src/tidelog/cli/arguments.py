@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 def add_explain(commands: Commands) -> None:
     """Add `explain`."""
-    summary = "say why facts hold, why one does not, or what a change would change"
+    summary = "explain why facts hold, why one does not, or what a change would do"
     explain = command(commands, "explain", summary, "tidelog explain family.rls 'ancestor(alice, carol)'")
     explain.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
     explain.add_argument(
         "query", metavar="QUERY", nargs="?", help="a fact, or a query whose answers are explained"
     )
     explain.add_argument(
-        "--why-not", metavar="FACT", help="say why this fact does not hold, and what would complete a rule"
+        "--why-not", metavar="FACT", help="explain why this fact does not hold, and what would derive it"
     )
     explain.add_argument(
-        "--what-if", metavar="CHANGES", help="say what this change script would change, without the change"
+        "--what-if", metavar="CHANGES", help="show what this change script would change, without applying it"
     )
     add_ontology(explain)
     add_data(explain)
@@ -68,7 +68,7 @@ def add_explain(commands: Commands) -> None:
     shown.add_argument(
         "--all", metavar="N", type=row_count, default=1, help="N proofs of each, lowest first (default 1)"
     )
-    shown.add_argument("--depth", metavar="N", type=row_count, help="show N steps; what is below is left out")
+    shown.add_argument("--depth", metavar="N", type=row_count, help="show N steps; deeper ones are omitted")
     shown.add_argument(
         "--limit", metavar="N", type=row_count, default=10, help="explain N answers at most (default 10)"
     )
@@ -82,7 +82,7 @@ def add_explain(commands: Commands) -> None:
 
 def add_profile(commands: Commands) -> None:
     """Add `profile`."""
-    summary = "say what each rule did in each phase, and how long it took"
+    summary = "show what each rule did in each phase, and how long it took"
     profile = command(
         commands, "profile", summary, "tidelog profile family.rls --format html -o profile.html"
     )
@@ -92,7 +92,7 @@ def add_profile(commands: Commands) -> None:
         metavar="FILE",
         nargs="+",
         default=[],
-        help="change scripts, or folders of them, to be applied when everything is derived",
+        help="change scripts, or folders of them, to apply once everything is derived",
     )
     add_data(profile)
     add_store_options(profile)
@@ -127,7 +127,7 @@ def _add_pipeline(commands: Commands) -> None:
         "--full",
         "--full-refresh",
         action="store_true",
-        help="derive everything anew, and take the columns of the data as they are now",
+        help="recompute everything, and accept the columns of the data as they are now",
     )
     running.add_argument(
         "--refresh",
@@ -135,17 +135,17 @@ def _add_pipeline(commands: Commands) -> None:
         type=_names,
         action="extend",
         default=[],
-        help="derive these predicates again, and read the sources of all that they depend on, changed or not",
+        help="recompute these predicates, and read all sources they depend on, changed or not",
     )
     running.add_argument(
         "--stream",
         action="store_true",
-        help="then go on with the changes that come to the job's stream; Ctrl-C ends",
+        help="then apply the changes of the job's stream as they arrive; Ctrl-C ends",
     )
     running.add_argument(
         "--available-now",
         action="store_true",
-        help="with --stream: end when all changes that are there have been taken",
+        help="with --stream: end when all available changes are applied",
     )
     running.add_argument(
         "--validate",
@@ -158,10 +158,10 @@ def _add_pipeline(commands: Commands) -> None:
         help="exit with 99 if nothing has changed, so that a scheduler skips what depends on it",
     )
     running.add_argument(
-        "--engine", choices=ENGINES, help="the engine, whatever the job says (default: the job's, else spark)"
+        "--engine", choices=ENGINES, help="the engine, overriding the job (default: the job's, else spark)"
     )
     add_session(running)
-    running.add_argument("--stats", action="store_true", help="report what each step took, on standard error")
+    running.add_argument("--stats", action="store_true", help="report the time of each step, on stderr")
     running.add_argument("-q", "--quiet", action="store_true", help="report errors only")
     add_sandbox(pipeline)
 
@@ -197,7 +197,7 @@ def _add_diff(commands: Commands) -> None:
 
 
 def _add_rollback(commands: Commands) -> None:
-    summary = "publish what an earlier version held"
+    summary = "publish an earlier version again"
     rollback = command(commands, "rollback", summary, "tidelog rollback published 3")
     rollback.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     rollback.add_argument(
@@ -215,7 +215,7 @@ def _add_vacuum(commands: Commands) -> None:
         metavar="N",
         type=_versions,
         default=KEPT_VERSIONS,
-        help=f"how many versions stay (default {KEPT_VERSIONS})",
+        help=f"how many versions to keep (default {KEPT_VERSIONS})",
     )
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
@@ -223,25 +223,25 @@ def _add_vacuum(commands: Commands) -> None:
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of predicates, such as reach,hops")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of predicates, such as reach,hops")
     return names
 
 
 def _version(text: str) -> int | str:
     if text != FAILED and not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of a version nor {FAILED!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a version number nor {FAILED!r}")
     return text if text == FAILED else int(text)
 
 
 def _add_convert(commands: Commands) -> None:
-    summary = "convert what was published before there were tables that others read"
+    summary = "convert versions in the old format to tables that other tools read"
     convert = command(commands, "convert", summary, "tidelog convert published --format delta")
-    convert.add_argument("folder", metavar="DIR", type=Path, help="the folder of versions as they were")
+    convert.add_argument("folder", metavar="DIR", type=Path, help="the folder of versions in the old format")
     convert.add_argument(
         "target", metavar="NEW", type=Path, nargs="?", help="the new folder (default: DIR.converted)"
     )
     convert.add_argument(
-        "-f", "--format", choices=("delta", "iceberg", "parquet"), help="of the tables (default: delta)"
+        "-f", "--format", choices=("delta", "iceberg", "parquet"), help="the table format (default: delta)"
     )
     convert.add_argument("--delete-old", action="store_true", help="then delete the versions in DIR")
     convert.add_argument("-q", "--quiet", action="store_true", help="report errors only")
@@ -262,7 +262,7 @@ def _versions(text: str) -> int:
 
 def add_timeline(commands: Commands) -> None:
     """Add `timeline`."""
-    summary = "draw when the answers to queries hold: a lane for each, in the terminal or as a picture"
+    summary = "draw when query answers hold: a lane for each, in the terminal or as a picture"
     example = "tidelog timeline boiler.rls 'hot(?s)' 'alarm(?s)' --output boiler.svg"
     timeline = command(commands, "timeline", summary, example)
     timeline.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
@@ -290,7 +290,7 @@ def _point(text: str) -> Fraction:
     except ValueError as fault:
         raise argparse.ArgumentTypeError(str(fault)) from None
     if point is None:
-        raise argparse.ArgumentTypeError(f"a picture cannot reach {text}")
+        raise argparse.ArgumentTypeError(f"a picture cannot extend to {text}")
     return point
 
 
@@ -318,7 +318,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         known = [name for action in commands[options.command]._actions for name in action.option_strings]
         help = suggest(unknown[0], known) or f"`tidelog {options.command} --help` lists the options"
-        raise UsageError(f"`{unknown[0]}` makes no sense after `tidelog {options.command}`", help)
+        raise UsageError(f"`{unknown[0]}` is not an argument of `tidelog {options.command}`", help)
     wrong = wrong_store_options(options)
     if wrong is not None:
         raise UsageError(wrong, f"`tidelog {options.command} --help` lists the options")
@@ -330,7 +330,7 @@ def _check_command(word: str, commands: Mapping[str, object]) -> None:
     if word.startswith("-") or word in commands:
         return
     near = f"did you mean `tidelog run {word}`?" if word.endswith(".rls") else suggest(word, commands)
-    raise UsageError(f"there is no command `{word}`", near or f"the commands are {', '.join(commands)}")
+    raise UsageError(f"unknown command `{word}`", near or f"the commands are {', '.join(commands)}")
 
 
 def _programs_first(arguments: Sequence[str]) -> list[str]:
@@ -357,7 +357,7 @@ def _parser() -> tuple[CommandParser, dict[str, CommandParser]]:
     parser = CommandParser(
         prog="tidelog",
         allow_abbrev=False,
-        description="Derive what follows from rules and facts.",
+        description="Derive new facts from rules and facts.",
         epilog=_EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
@@ -378,11 +378,11 @@ def _parser() -> tuple[CommandParser, dict[str, CommandParser]]:
     return parser, commands.choices
 
 
-_PROGRAM_HELP: Final = "the program, `-` for standard input; a store that is there has its own"
+_PROGRAM_HELP: Final = "the program, `-` for standard input; not for a store that exists"
 
 
 def _add_run(commands: Commands) -> None:
-    summary = "derive everything and put out the output predicates"
+    summary = "derive everything and write the output predicates"
     run = command(commands, "run", summary, "tidelog run family.rls --data parent.csv --output results")
     run.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
     add_ontology(run)
@@ -406,7 +406,7 @@ def _add_run(commands: Commands) -> None:
     running.add_argument(
         "--watch",
         action="store_true",
-        help="go on: when the program or its data is edited, apply the difference and print the net change",
+        help="keep running: when the program or its data changes, apply and print the difference",
     )
 
 
@@ -423,30 +423,30 @@ def _add_query(commands: Commands) -> None:
         "--strategy",
         metavar="NAME",
         default=STRATEGIES[0],
-        help=f"how to answer: {', '.join(STRATEGIES)} (default auto: what is best)",
+        help=f"how to answer: {', '.join(STRATEGIES)} (default auto: the best for the query)",
     )
     answered.add_argument(
-        "--explain-strategy", action="store_true", help="say how the query is answered, and why"
+        "--explain-strategy", action="store_true", help="report how the query is answered, and why"
     )
     add_tables(answered)
     written = query.add_argument_group("output")
     add_form(written, "how (default table)")
-    written.add_argument("--limit", metavar="N", type=row_count, help="put out N answers at most")
+    written.add_argument("--limit", metavar="N", type=row_count, help="print N answers at most")
     add_statistics(add_limits(query))
 
 
 def _add_check(commands: Commands) -> None:
-    summary = "report what is wrong with programs, without running them"
+    summary = "check programs for errors, without running them"
     check = command(commands, "check", summary, "tidelog check rules/*.rls --format json")
     check.add_argument(
         "programs", metavar="PROGRAM", nargs="+", help="programs, folders of them, or `-` for standard input"
     )
     check.add_argument("-f", "--format", choices=("text", "json"), default="text")
     check.add_argument(
-        "--types", action="store_true", help="print what the columns of each predicate hold, as inferred"
+        "--types", action="store_true", help="print the inferred column types of each predicate"
     )
     add_data_files(
-        check, "data the programs will be run with, so that predicates it fills are not called empty"
+        check, "data the programs will be run with, so that predicates it fills are not reported as empty"
     )
     add_parameters(check)
     add_sandbox(check)
@@ -455,14 +455,14 @@ def _add_check(commands: Commands) -> None:
         "--engine",
         choices=ENGINES,
         default=ENGINES[0],
-        help="the engine (default columnar); spark: say where the programs would run, and why",
+        help="the engine (default columnar); spark: report where the programs would run, and why",
     )
     add_session(running)
     check.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 
 def _add_format(commands: Commands) -> None:
-    summary = "rewrite programs in the one layout; comments stay"
+    summary = "format programs; comments are kept"
     reformat = command(commands, "format", summary, "tidelog format --check rules")
     reformat.add_argument(
         "programs", metavar="PROGRAM", nargs="+", help="programs, folders of them, or `-` to filter"
@@ -494,9 +494,9 @@ def _add_plan(commands: Commands) -> None:
 
 
 def _add_repl(commands: Commands) -> None:
-    summary = "add facts and rules, take them away, and ask, line by line"
+    summary = "insert, delete and query facts and rules interactively"
     repl = command(commands, "repl", summary, "tidelog repl family.rls")
-    repl.add_argument("program", metavar="PROGRAM", nargs="?", help="the program to begin with")
+    repl.add_argument("program", metavar="PROGRAM", nargs="?", help="the program to load first")
     add_data(repl)
     add_store_options(repl)
     repl.add_argument("--rows", metavar="N", type=row_count, help=ROWS_HELP)
@@ -506,7 +506,7 @@ def _add_repl(commands: Commands) -> None:
 
 
 def _add_stream(commands: Commands) -> None:
-    summary = "apply changes as they come, and report what each one changes"
+    summary = "apply changes as they arrive, and report what each one changes"
     stream = command(commands, "stream", summary, "tidelog stream family.rls monday.changes.rls --output now")
     stream.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
     stream.add_argument(
@@ -526,10 +526,10 @@ def _add_stream(commands: Commands) -> None:
         "--missing",
         choices=MISSING,
         default=MISSING[0],
-        help="taking away what is not there is an error (default), or is passed over with a notice",
+        help="deleting a fact that does not exist is an error (default), or is skipped with a notice",
     )
     taken.add_argument(
-        "--keep-going", action="store_true", help="go on after a transaction that fails; it changes nothing"
+        "--keep-going", action="store_true", help="continue after a failed transaction, which changes nothing"
     )
     written = stream.add_argument_group("output")
     written.add_argument(
@@ -539,10 +539,10 @@ def _add_stream(commands: Commands) -> None:
         help="write what commit N changes to DIR/N/PREDICATE.added.csv and .removed.csv",
     )
     written.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here in the end"
+        "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here at the end"
     )
     add_form(
-        written, "of files (default csv); jsonl without files: what each commit changes, on standard output"
+        written, "the format of files (default csv); jsonl without files: changes of each commit, on stdout"
     )
     running = add_limits(stream)
     add_statistics(running)

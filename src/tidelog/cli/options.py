@@ -119,7 +119,7 @@ def add_time(parser: argparse.ArgumentParser) -> None:
         choices=PROCEDURES,
         help="how they are materialised (default optimised)",
     )
-    group.add_argument("--rounds", metavar="N", type=_rounds, help="stop after so many rounds")
+    group.add_argument("--rounds", metavar="N", type=_rounds, help="stop after N rounds")
     group.add_argument(
         "--horizon", metavar="FROM,TO", type=_horizon, help="derive nothing beyond: numbers, dateTimes, inf"
     )
@@ -170,7 +170,7 @@ def add_maintainer(group: argparse._ArgumentGroup) -> None:
         "--maintainer",
         metavar="NAME",
         default="auto",
-        help="the algorithm that works changes in (default auto: what is best for each)",
+        help="the algorithm that applies changes (default auto: the best for each)",
     )
 
 
@@ -182,7 +182,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--input-header",
         choices=("auto", "yes", "no"),
         default="auto",
-        help="whether CSV and TSV files begin with names of columns (default auto: if they look so)",
+        help="whether CSV and TSV files begin with column names (default auto: detected)",
     )
     add_parameters(read)
     read.add_argument(
@@ -292,7 +292,7 @@ def add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
     group.add_argument(
         "--escape-formulas",
         action="store_true",
-        help="in CSV and TSV, put ' before text that a spreadsheet would take for a formula, such as =1+1",
+        help="in CSV and TSV, put ' before text that a spreadsheet would read as a formula, such as =1+1",
     )
     group.add_argument("--rows", metavar="N", type=row_count, help=ROWS_HELP)
 
@@ -308,7 +308,7 @@ def add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--no-modules",
         dest="modules",
         action="store_false",
-        help="let rules alone derive closures, not structures made for them",
+        help="derive closures by rules alone, not by dedicated structures",
     )
     group.add_argument(
         "--equality",
@@ -320,13 +320,13 @@ def add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--equal",
         choices=SHOWN,
         default=SHOWN[0],
-        help="put out every member of a class of equal constants (default), or its smallest one",
+        help="write every member of a class of equal constants (default), or its smallest one",
     )
     group.add_argument(
-        "--unique-names", action="store_true", help="two different names that turn out equal are inconsistent"
+        "--unique-names", action="store_true", help="different names that become equal are inconsistent"
     )
     group.add_argument("--timeout", metavar="SECONDS", type=seconds, help="stop after so many seconds")
-    group.add_argument("--max-facts", metavar="N", type=positive, help="stop at more than so many facts")
+    group.add_argument("--max-facts", metavar="N", type=positive, help="stop at more than N facts")
     group.add_argument("-q", "--quiet", action="store_true", help="report errors only")
     return group
 
@@ -340,7 +340,7 @@ def add_session(group: argparse._ArgumentGroup) -> None:
         type=setting,
         action="append",
         default=[],
-        help="a setting of Spark, or of ours, such as tidelog.strategy",
+        help="a setting of Spark or tidelog, such as tidelog.strategy",
     )
 
 
@@ -371,10 +371,10 @@ DURABILITY: Final = ("full", "fast")
 READING: Final = ("explain", "plan", "timeline", "sparql")  # commands that change no store
 PROGRAMS: Final = ("run", "query", "stream", "profile", *READING)  # commands that need one, or a store
 ACTIONS: Final = {
-    "check": "say whether all is whole, and what could be recovered if it is not",
+    "check": "check for damage, and report what could be recovered",
     "repair": "keep what can be recovered of a damaged store; the damaged files are set aside",
     "compact": "write a snapshot now, so that the journal is empty",
-    "export": "write the program and the stated facts to a folder that `tidelog run` takes",
+    "export": "write the program and the explicit facts to a folder that `tidelog run` accepts",
 }
 
 
@@ -385,7 +385,7 @@ def add_store_options(parser: argparse.ArgumentParser, *, reading: bool = False)
         "--store",
         metavar="DIR",
         type=Path,
-        help="the store to work on, which is made of PROGRAM where there is none",
+        help="the store to work on, created from PROGRAM if it does not exist",
     )
     group.add_argument(
         "--durability",
@@ -394,20 +394,22 @@ def add_store_options(parser: argparse.ArgumentParser, *, reading: bool = False)
     )
     if reading:
         group.add_argument(
-            "--read-only", action="store_true", help="read the store, whoever writes to it meanwhile"
+            "--read-only",
+            action="store_true",
+            help="open the store read-only, even while another process writes",
         )
 
 
 def add_store_to_read(parser: argparse.ArgumentParser) -> None:
     """Add `--store` to a command that changes nothing."""
     parser.add_argument_group("store").add_argument(
-        "--store", metavar="DIR", type=Path, help="the store to look at, instead of PROGRAM"
+        "--store", metavar="DIR", type=Path, help="the store to read, instead of PROGRAM"
     )
 
 
 def add_store_command(commands: Commands) -> None:
     """Add `store`."""
-    store = command(commands, "store", "look after a store", "tidelog store check graph")
+    store = command(commands, "store", "check, repair or export a store", "tidelog store check graph")
     meanings = "; ".join(f"{name}: {meaning}" for name, meaning in ACTIONS.items())
     store.add_argument("action", choices=tuple(ACTIONS), help=meanings)
     store.add_argument("store", metavar="DIR", type=Path, help="the store")
@@ -433,13 +435,13 @@ def wrong_store_options(options: argparse.Namespace) -> str | None:
         needs_program = options.command in PROGRAMS and not getattr(options, "ontology", None)
         if needs_program and options.program is None and not has_data:
             if options.command == "query" and options.query.endswith(".rls"):
-                return f"QUERY is missing: what is asked of {options.query}, such as 'ancestor(alice, ?x)'"
+                return f"QUERY is missing: give a query for {options.query}, such as 'ancestor(alice, ?x)'"
             return "PROGRAM is missing: name one, or a store with --store"
         for name in ("durability", "read_only"):
             if getattr(options, name, None):
-                return f"--{name.replace('_', '-')} makes no sense without --store"
+                return f"--{name.replace('_', '-')} requires --store"
     elif getattr(options, "watch", False):
-        return "--watch makes no sense with --store"
+        return "--watch cannot be used with --store"
     return None
 
 
@@ -468,7 +470,7 @@ SAME_AS: Final = "axiomatise"  # how `owl:sameAs` of an ontology is treated wher
 
 def add_ontology_commands(commands: Commands) -> None:
     """Add `ontology` and `sparql`."""
-    summary = "show the rules that an ontology becomes, or what of it they cover"
+    summary = "show the rules that an ontology is translated to, or how much of it they cover"
     ontology = command(commands, "ontology", summary, "tidelog ontology zoo.owl --show rules")
     ontology.add_argument("files", metavar="FILE", nargs="+", type=Path, help="files of RDF")
     ontology.add_argument(
@@ -519,7 +521,7 @@ def add_triples(group: argparse._ArgumentGroup) -> None:
         "--triples",
         choices=TRIPLES,
         default=TRIPLES[0],
-        help="which facts of `triple` to put out: all (default), those inferred, or those given",
+        help="which facts of `triple` to write: all (default), those inferred, or those given",
     )
 
 

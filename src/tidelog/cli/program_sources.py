@@ -148,7 +148,7 @@ def existing_data(paths: Iterable[Path]) -> tuple[Path, ...]:
     for path in paths:
         if not path.exists():
             names = [str(child) for child in path.parent.iterdir()] if path.parent.is_dir() else []
-            message = f"there is no file or folder `{path}`"
+            message = f"no such file or folder: `{path}`"
             missing.append(
                 Diagnostic(codes.NOT_FOUND, message, place=str(path), help=suggest(str(path), names))
             )

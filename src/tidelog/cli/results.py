@@ -100,7 +100,7 @@ class Form:
         """The output form of the options."""
         header, escaped = not options.no_header, options.escape_formulas
         if options.mixed == "struct" and options.terms:
-            raise UsageError("--mixed struct does not go with --terms, which writes texts")
+            raise UsageError("--mixed struct cannot be combined with --terms, which writes texts")
         chosen = options.format or otherwise
         return Form(chosen, options.terms, header, options.rows, escaped, options.mixed)
 
@@ -108,7 +108,7 @@ class Form:
         """Raise a usage error if structs are requested, and neither results nor exports can have them."""
         if self.mixed == "struct" and not _BINARY & {self.format, *exports}:
             help = "choose --format parquet or arrow"
-            raise UsageError("--mixed struct goes with Parquet and Arrow, and nothing is written so", help)
+            raise UsageError("--mixed struct requires an output in Parquet or Arrow", help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def check_statements(arities: Mapping[str, int], form: Form) -> None:
         if arity not in (3, 4):
             raise UsageError(
                 f"{form.format} takes statements of 3 columns, or 4 with the graph: `{name}` has {arity}",
-                "name the predicates to put out with @output, or choose another --format",
+                "name the predicates to write with @output, or choose another --format",
             )
 
 
@@ -159,7 +159,7 @@ def check_printable(count: int, form: Form) -> None:
         )
     if form.format in _BINARY and sys.stdout.isatty():
         raise UsageError(
-            f"{form.format} is not for terminals", "write it to a file with --output DIR, or pipe it on"
+            f"{form.format} cannot be written to a terminal", "write a file with --output DIR, or use a pipe"
         )
 
 

@@ -136,12 +136,12 @@ def check_sources(names: Sequence[str], follow: bool) -> None:
         raise UsageError("standard input can be read only once", "name `-` once")
     paths = [Path(name) for name in names if name != STANDARD_INPUT]
     if follow and not any(path.is_dir() for path in paths):
-        raise UsageError("--follow needs a folder that is being filled", "name one among the updates")
+        raise UsageError("--follow requires a folder that is being filled", "name one among the updates")
     missing = []
     for path in paths:
         if not path.exists():
             near = [str(child) for child in path.parent.iterdir()] if path.parent.is_dir() else []
-            message = f"there is no file or folder `{path}`"
+            message = f"no such file or folder: `{path}`"
             missing.append(
                 Diagnostic(codes.NOT_FOUND, message, place=str(path), help=suggest(str(path), near))
             )

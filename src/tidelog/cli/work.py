@@ -297,7 +297,7 @@ class LoadedProgram:
         if report.skipped:
             count = counted(report.skipped, "row")
             kept = f"; see {report.rejects}" if report.rejects else ""
-            self.messages.say(f"left out {count} that could not be read{kept}")
+            self.messages.say(f"skipped {count} that could not be read{kept}")
         for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
             if is_counted_apart(done):
                 self.messages.say(describe_nulls(file, column, done, rows))
@@ -376,7 +376,7 @@ def faults_of(options: Namespace) -> tuple[OnError, Path]:
     """What to do about rows that cannot be read, and where to collect them."""
     if options.rejects is not None and options.on_error in ("fail", "skip"):
         raise UsageError(
-            f"--rejects makes no sense with --on-error {options.on_error}", "use --on-error collect"
+            f"--rejects cannot be used with --on-error {options.on_error}", "use --on-error collect"
         )
     otherwise = "fail" if options.rejects is None else "collect"
     return OnError(options.on_error or otherwise), options.rejects or REJECTS

@@ -122,7 +122,7 @@ class Limits:
             return f"it had loaded {counted(tally.loaded, 'fact')}"
         stratum = tally.stratum
         return (
-            f"it got to stratum {stratum.number + 1} of {stratum.count} ({', '.join(stratum.predicates)}), "
+            f"it reached stratum {stratum.number + 1} of {stratum.count} ({', '.join(stratum.predicates)}), "
             f"round {tally.round + 1}, with {counted(tally.loaded, 'fact')} loaded, "
             f"{tally.derived + found:,} derived"
         )

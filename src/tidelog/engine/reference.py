@@ -101,7 +101,7 @@ def evaluate(
     for fact in program.facts:
         store.setdefault(fact.predicate, set()).add(fact.values)
         if fact.predicate == BOTTOM:
-            raise Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()", fact.span))
+            raise Inconsistent(Diagnostic("E601", "inconsistent: bottom() is an explicit fact", fact.span))
     if has_equality(program.predicates):
         _close_with_equality(program, store, max_facts, unique_names)
     else:

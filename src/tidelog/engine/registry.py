@@ -53,13 +53,13 @@ def settings_of(engine: str | EngineSettings) -> EngineSettings:
         return engine
     if engine == "spark":
         raise retired()
-    help = suggest(str(engine), ENGINES) or f"there are {', '.join(ENGINES)}"
-    raise ProgramError(Diagnostic(UNKNOWN_ENGINE, f"there is no engine `{engine}`", help=help))
+    help = suggest(str(engine), ENGINES) or f"choose one of {', '.join(ENGINES)}"
+    raise ProgramError(Diagnostic(UNKNOWN_ENGINE, f"unknown engine `{engine}`", help=help))
 
 
 def retired() -> ProgramError:
     """Return the error that says what to use instead of the Spark engine that reasoners had."""
-    message = "reasoners run in this process: the engine `spark` is no more"
+    message = "the engine `spark` was removed: reasoners run in this process"
     help = (
         "a program is a function of DataFrames: `from tidelog import spark as ts`, then "
         '`ts.derive(program, {"edge": frame})`, `ts.query`, `ts.explain`, `ts.maintain`'

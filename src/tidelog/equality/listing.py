@@ -102,7 +102,7 @@ class LazyDelta:
         """Return the net change among members."""
         if self._found is None:
             if self._known is None:
-                message = "a fault came before it was found what this transaction has changed"
+                message = "a fault interrupted this transaction before its changes were known"
                 raise EvaluationError(Diagnostic(LOST, message, help="compare the facts themselves"))
             self._found = expanded_change(*self._known)
         return self._found

@@ -278,7 +278,7 @@ class Rewriting(Axiomatised):
         """
         source = self._meanings.source(after)
         if source is None:  # a program extended by the rules of kept queries
-            help = "close these queries (`query.close()`), add the rule, and keep them anew"
+            help = "close these queries (`query.close()`), add the rule, and prepare them again"
             raise not_over_representatives("a first equality while queries are kept", help)
         self.classes = Classes()
         held = {name: Rows(*self._engine.storage.rows(name)) for name in before.predicates if name != BOTTOM}

@@ -205,8 +205,8 @@ class Axiomatised:
     def check(self, program: Program) -> None:
         """Raise ProgramError if a program has both equality and facts that hold at times."""
         if program.timed and has_equality(program.predicates):
-            message = "equality does not go with facts that hold at times"
-            raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
+            message = "equality cannot be combined with temporal facts"
+            raise ProgramError(Diagnostic(OVER_TIME, message, help="remove one of the two"))
 
     def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> None:
         """Set the engine, and the maintainer of facts, here the given one. Called once, first."""

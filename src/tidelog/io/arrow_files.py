@@ -305,7 +305,7 @@ def _column(
     """The array as a column of the type, and by their places the reasons why some texts are not of it."""
     natural = _natural_column(array)
     if natural is None:
-        message = f"column `{wanted.names[place]}` is of Arrow's type {array.type}, which has no values here"
+        message = f"column `{wanted.names[place]}` is of Arrow's type {array.type}, which is not supported"
         raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown))
     mark = wanted.marks[place] if natural.type is ColumnType.ANY else None
     if mark is not None and column_type in (ColumnType.ANY, ColumnType.TERM):

@@ -223,7 +223,7 @@ def import_file(transfer: Transfer, predicate: Predicate) -> InputFile:
         )
     named = predicate.declared and transfer.types is None
     time = transfer.options.get("time", ())
-    assert isinstance(time, tuple), "the resolver has seen to that"
+    assert isinstance(time, tuple), "checked by the resolver"
     return InputFile(
         path,
         name,
@@ -243,7 +243,7 @@ def import_file(transfer: Transfer, predicate: Predicate) -> InputFile:
 def _nulls(options: TransferOptions, transfer: Transfer, predicate: Predicate) -> tuple[Nulls, ...]:
     """What is done about missing values, column by column."""
     names = transfer.options.get("nulls", ())
-    assert isinstance(names, tuple), "the resolver has seen to that"
+    assert isinstance(names, tuple), "checked by the resolver"
     if len(names) == 1:
         names *= predicate.arity
     if names and len(names) != predicate.arity:
@@ -361,7 +361,7 @@ def _not_readable(file: InputFile, error: OSError) -> DataError:
     return DataError(
         Diagnostic(
             codes.NOT_FOUND,
-            f"there is no file `{file.shown}`",
+            f"no such file: `{file.shown}`",
             place=file.shown,
             help=suggest(file.path.name, names),
         )

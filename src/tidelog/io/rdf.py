@@ -170,9 +170,9 @@ def _read_term(line: str, position: int, role: str, patterns: Sequence[re.Patter
             try:
                 terms.read_exact(match[0])
             except ValueError as fault:
-                raise _Fault(codes.NOT_RDF, f"{role} is not well written: {fault}", start + 1) from None
+                raise _Fault(codes.NOT_RDF, f"{role} is malformed: {fault}", start + 1) from None
             return match[0], match.end()
-    raise _Fault(codes.NOT_RDF, f"{role} is missing or not well written", start + 1)
+    raise _Fault(codes.NOT_RDF, f"{role} is missing or malformed", start + 1)
 
 
 # ---- checks of RDF/XML before it is parsed
@@ -239,7 +239,7 @@ class _Checker:
         length = len(value) + sum(self._length(found) for found in _REFERENCE.findall(value))
         if length > LONGEST_ENTITY:
             limit = f"{LONGEST_ENTITY:,} characters"
-            self._refuse(codes.ENTITIES, f"the entity `{name}` stands for more than {limit}")
+            self._refuse(codes.ENTITIES, f"the entity `{name}` expands to more than {limit}")
         self._lengths.setdefault(name, length)
         if len(self._lengths) > MOST_ENTITIES + len(_PREDEFINED):
             self._refuse(codes.ENTITIES, f"the file declares more than {MOST_ENTITIES:,} entities")

@@ -18,7 +18,7 @@ from tidelog.logic.import_options import Nulls
 MOST_REPORTED = 20
 MOST_COUNTED = 10_000  # bad rows after which reading stops: the rest is hardly better
 ADVICE = (
-    "`--on-error skip` leaves such rows out, `--on-error collect` writes them to a file as well; "
+    "`--on-error skip` skips such rows, `--on-error collect` also writes them to a file; "
     'in Python `on_error="skip"`'
 )
 

@@ -225,11 +225,11 @@ def arrow_value(value: Value, of: ColumnType) -> Any:
 
 def not_held(text: str, of: ColumnType, name: str, place: str) -> Diagnostic:
     """Return why a value that tidelog reads is not in a column of Spark."""
-    what = "is beyond what a column of Spark holds"
+    what = "exceeds the range of a Spark column"
     if of is ColumnType.INTEGER:
-        what = "is beyond 64 bits"
+        what = "exceeds 64 bits"
     elif of is ColumnType.DECIMAL:
-        what = f"is beyond decimal({PRECISION}, {SCALE})"
+        what = f"exceeds decimal({PRECISION}, {SCALE})"
     elif of is ColumnType.DATETIME:
         what = "has no time zone, and the column is not localDateTime"
     return Diagnostic(codes.NOT_OF_TYPE, f"{text} {what} (column `{name}`)", place=place)

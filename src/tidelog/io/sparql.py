@@ -146,7 +146,7 @@ def _wrong_form(listed: list[Token]) -> _Fault | None:
                 return f"`{text}` is an update, and only queries are answered", help, place, len(text)
             case word:
                 expected = "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE"
-                return f"`{text}` begins no query", suggest(word, FORMS) or expected, place, len(text)
+                return f"`{text}` does not begin a query", suggest(word, FORMS) or expected, place, len(text)
     return "it is empty", "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE", 0, 0
 
 
@@ -181,7 +181,7 @@ def _unbalanced(listed: list[Token]) -> _Fault | None:
             waiting.append((text, place))
         elif text in _CLOSING.values():
             if not waiting or _CLOSING[waiting[-1][0]] != text:
-                return f"`{text}` closes nothing that is open", None, place, 1
+                return f"`{text}` has no opening bracket", None, place, 1
             waiting.pop()
     if not waiting:
         return None
@@ -205,7 +205,7 @@ def _stopped(source: SourceText, listed: list[Token], message: str) -> _Fault:
     stop = starts[min(int(found[1]), len(starts)) - 1] + int(found[2]) - 1
     before = [token for token in listed if token[2] <= stop]
     _, text, place = before[-1]
-    return f"it cannot be understood around `{text}`", None, place, len(text)
+    return f"syntax error near `{text}`", None, place, len(text)
 
 
 # ---- SPARQL 1.1 over triples

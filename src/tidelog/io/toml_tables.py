@@ -239,7 +239,7 @@ class TomlTable:
     def missing(self, key: str, help: str | None = None) -> None:
         """Note that a key is missing."""
         where = f" in {_shown(self.path)}" if self.path else ""
-        self.document.fault(codes.MISSING_KEY, f"there is no `{key}`{where}", self.path, help, of_key=True)
+        self.document.fault(codes.MISSING_KEY, f"missing key `{key}`{where}", self.path, help, of_key=True)
 
     def close(self) -> None:
         """Report the keys that were never read."""
@@ -267,7 +267,7 @@ class TomlTable:
 
     def text(self, key: str, otherwise: str | None = None) -> str | None:
         """The value as a text."""
-        value: str | None = self._get(key, str, "a text")
+        value: str | None = self._get(key, str, "a string")
         return otherwise if value is None else value
 
     def required(self, key: str, help: str | None = None) -> str:
@@ -310,9 +310,9 @@ class TomlTable:
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         """The value as texts: an array of them, or one alone."""
-        value = self._get(key, (str, list), "a text or an array of texts")
+        value = self._get(key, (str, list), "a string or an array of strings")
         if isinstance(value, list) and not all(isinstance(item, str) for item in value):
-            self.wrong(key, "is not an array of texts")
+            self.wrong(key, "is not an array of strings")
             return None
         return (value,) if isinstance(value, str) else None if value is None else tuple(value)
 

@@ -233,7 +233,7 @@ def _check_form(column: Array, place: int, name: str) -> None:
         odd = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _usual(place, name))))
         term = unreadable(odd, place, name) if len(odd) else None
     if term is not None:
-        message = f"{term} would not be read again from {name}"
+        message = f"{term} cannot be read back from {name}"
         help_line = "choose ntriples or nquads, or csv, json or another format for tables"
         raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message, help=help_line))
 

@@ -271,7 +271,7 @@ class _Resolver(Resolver):
             count = len(document.statements)
             message = f"this is a program, not a change script: none of these {count:,} statements has a sign"
             help = (
-                "write `+` before what is to be added, `-` before what is to be taken away; "
+                "write `+` before what to insert, `-` before what to delete; "
                 "to run a program: `tidelog run`; to add its facts to another: `@include`"
             )
             self.report.error(codes.UNSIGNED, message, document.statements[0].span, help)
@@ -285,14 +285,14 @@ class _Resolver(Resolver):
         self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirectiveNode))
         if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
             message = "a change script consists of signed facts and rules"
-            help = "put this into the program"
+            help = "move this to the program"
             self.report.error(codes.NOT_IN_SCRIPTS, message, statement.span, help)
             return
         super().statement(placed)
 
     def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report a commit: here stands one transaction."""
-        message = "one transaction is asked for here, and this ends it before the end"
+        message = "a single transaction is expected here, and this ends it early"
         self.report.error(
             codes.COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions"
         )
@@ -307,7 +307,7 @@ class _Resolver(Resolver):
         if sign is None:
             what = "rule" if clause.body else "fact"
             message = f"a {what} in a change script needs a sign"
-            help = "write `+` before it to add it, `-` to take it away"
+            help = "write `+` before it to insert it, `-` to delete it"
             self.report.error(codes.UNSIGNED, message, clause.span, help)
         elif sign == "+" and clause.body:
             written = clauses.rules(clause, self.surroundings(scope))
@@ -339,8 +339,8 @@ def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
     head = wanted.head.predicate
     near = [rule.span for rule in rules if rule.head.predicate == head and rule.span is not None]
     if near:
-        help: str | None = "a rule is found by its meaning: names of variables and order do not matter"
+        help: str | None = "rules are matched by meaning: variable names and order do not matter"
     else:
         help = suggest(head, {rule.head.predicate for rule in rules}) or f"no rule derives `{head}`"
-    labels = tuple(Label(span, "this rule is there") for span in near[:SHOWN])
-    return Diagnostic(codes.NO_SUCH_RULE, "there is no such rule to take away", wanted.span, help, labels)
+    labels = tuple(Label(span, "this rule exists") for span in near[:SHOWN])
+    return Diagnostic(codes.NO_SUCH_RULE, "the rule to delete does not exist", wanted.span, help, labels)

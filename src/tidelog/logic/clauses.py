@@ -270,14 +270,14 @@ class _Clause:
         """When a fact holds; None if it says nothing of that."""
         match head:
             case ast.UnaryMetricNode(operator):
-                message = f"the operator `{operator}` stands at a fact"
+                message = f"the operator `{operator}` is not allowed at a fact"
                 help = "write when it holds: `p(a)@[0, 10) .`"
                 self.report.error(codes.MISPLACED_OPERATOR, message, head.span, help)
             case ast.AtomNode(_, ast.VariableNode(name) as at):
                 message = f"variable `?{name}` in a fact, where nothing can bind it"
                 self.report.error(codes.VARIABLE_WITHOUT_BODY, message, at.span)
             case ast.AtomNode(_, ast.SometimeNode() as at):
-                message = "a fact that holds at some time, nobody knows when"
+                message = "a fact at an unknown time"
                 help = "`during` and `ever` are for queries; write when it holds: `p(a)@[0, 10) .`"
                 self.report.error(codes.TIME_IN_RULE, message, at.span, help)
             case ast.AtomNode(_, at) if at is not None and not isinstance(at, ast.VariableNode):
@@ -421,8 +421,8 @@ class _Clause:
         found = list(self._atom(replace(atom, at=None), negated=negated))
         if isinstance(at, ast.VariableNode):
             if self.time not in (None, at.name):
-                message = f"`?{at.name}` is a second variable for the time, beside `?{self.time}`"
-                help = "a query has one time: that at which all of it holds"
+                message = f"`?{at.name}` is a second time variable besides `?{self.time}`"
+                help = "use one time variable: the time at which all of the query holds"
                 self.report.error(codes.SEVERAL_TIMES, message, at.span, help)
             self.time = at.name
             yield from found
@@ -434,7 +434,7 @@ class _Clause:
             if isinstance(literal, Atom) and interval is not None:
                 yield held(literal, interval)
             elif isinstance(literal, Negation):
-                message = "a negation holds at times, not throughout an interval"
+                message = "a negation cannot be queried throughout an interval"
                 help = "ask for the times at which it holds, with `@?t`"
                 self.report.error(codes.TIME_IN_RULE, message, at.span, help)
             else:
@@ -460,7 +460,7 @@ class _Clause:
         function = builtins.lookup(use.name) if isinstance(atom.call, ast.CallNode) else None
         if function is not None and function.boolean:
             message = f"`{use.written}` is a function: it holds at all times, or never"
-            self.report.error(codes.MISPLACED_OPERATOR, message, atom.span, "take it out of the operator")
+            self.report.error(codes.MISPLACED_OPERATOR, message, atom.span, "move it out of the operator")
             return None, ()
         if use.name == TOP:
             return Atom(TOP, ()), ()
@@ -537,7 +537,7 @@ class _Clause:
 
     def _refuse_time(self, at: ast.At) -> None:
         self.complete = False
-        message = "a time at an atom of a rule"
+        message = "an atom of a rule cannot have a time"
         help = "a rule says when by its operators, such as `boxminus[0, 5]`"
         self.report.error(codes.TIME_IN_RULE, message, at.span, help)
 
@@ -549,7 +549,7 @@ class _Clause:
                 continue
             message = f"variable `?{name}` occurs only once in this rule"
             is_matched = variable in self.matched
-            help = "write `_` if that is meant" if is_matched else "it is given a value that nothing uses"
+            help = "write `_` if that is meant" if is_matched else "its value is never used"
             self.report.warn(codes.SINGLE_VARIABLE, message, places[0], help)
 
 

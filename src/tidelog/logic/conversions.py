@@ -117,7 +117,7 @@ def read_typed(text: str, column: ColumnType) -> Value:
     if column is ColumnType.TERM:
         return read_exact(field)
     if column is ColumnType.SKIP:
-        raise ValueError("the column is passed over")
+        raise ValueError("the column is skipped")
     datatype, called = _TYPES[column.base]
     value = values.literal(field.lower() if column is ColumnType.BOOLEAN else field, XSD + datatype)
     if value.kind is Kind.LITERAL:
@@ -184,7 +184,7 @@ def _unescape(text: str) -> str:
     try:
         return unescape(text)
     except ValueError:
-        raise ValueError(f"{text!r} holds an escape that stands for no character") from None
+        raise ValueError(f"{text!r} has an invalid escape") from None
 
 
 # ---- writing
@@ -378,7 +378,7 @@ def read_object(parts: Mapping[str, Any]) -> Value | None:
         except AttributeError:
             raise ValueError(f"`{key}` is not text") from None
         except UnicodeEncodeError:
-            raise ValueError(f"`{key}` has half of a surrogate pair") from None
+            raise ValueError(f"`{key}` has an unpaired surrogate") from None
     if "@id" in keys:
         return values.iri(parts["@id"])
     if "@language" in keys:
@@ -418,7 +418,7 @@ def _of_text(text: str, column: ColumnType) -> Value:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError("half of a surrogate pair") from None
+            raise ValueError("an unpaired surrogate") from None
     if column is ColumnType.ANY:
         return iri(text) if NAME.fullmatch(text) else string(text)
     return read_typed(text, column)
@@ -446,7 +446,7 @@ def _of_object(item: object) -> Value:
             return value
     if type(item).__name__ in ("bool_", "bool"):  # NumPy's, which is not known to `numbers`
         return boolean(bool(item))
-    raise ValueError(f"the type {type(item).__name__} has no values here")
+    raise ValueError(f"the type {type(item).__name__} is not supported")
 
 
 def _of_datetime(item: datetime.datetime) -> Value:

@@ -97,9 +97,9 @@ def has_equality(predicates: Container[str]) -> bool:
 def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
     """The error for a treatment of equality that there is not."""
     names = tuple(known)
-    help = suggest(name, names) or f"there are {', '.join(names)}"
+    help = suggest(name, names) or f"choose one of {', '.join(names)}"
     return ProgramError(
-        Diagnostic(codes.UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
+        Diagnostic(codes.UNKNOWN_TREATMENT, f"unknown treatment of equality `{name}`", help=help)
     )
 
 

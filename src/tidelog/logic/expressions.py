@@ -72,8 +72,8 @@ class IntervalReader:
                     start, end, not node.left_closed, not node.right_closed, is_moment or is_other
                 )
             except ValueError:
-                fault = "no time point lies in it"
-        self._report(f"this interval cannot be: {fault}", node.span)
+                fault = "it is empty"
+        self._report(f"invalid interval: {fault}", node.span)
         return None
 
     def at(self, node: ast.IntervalNode | ast.Bound | ast.SometimeNode) -> Interval | None:
@@ -87,14 +87,14 @@ class IntervalReader:
             return None
         point, is_moment, _ = found
         if point is None:
-            self._report("no fact holds at infinity: it is no time point", node.span)
+            self._report("no fact holds at infinity: it is not a time point", node.span)
             return None
         return Interval(point, point, is_calendar=is_moment)
 
     def _bound(self, node: ast.Bound) -> _Bound | None:
         """A bound: the point, None for an infinite one, whether it is a dateTime, and whether it is -inf."""
         if node.span is not None and node.span.end - node.span.start > LONGEST:
-            self._report(f"this is longer than a time can be, {LONGEST} characters", node.span)
+            self._report(f"a time is too long: at most {LONGEST} characters", node.span)
             return None
         match node:
             case ast.InfinityNode(lexical):
@@ -378,7 +378,7 @@ class Expressions:
         if function is None:
             help = (
                 suggest(name.upper(), builtins.FUNCTIONS)
-                or "only built-in functions can stand in an expression"
+                or "only built-in functions can be used in an expression"
             )
             message = f"unknown function `{written(symbol)}`"
             self.report.error(codes.UNKNOWN_FUNCTION, message, symbol.span, help)
@@ -454,7 +454,7 @@ class Expressions:
             message = f"{name} in a fact, where there is nothing to aggregate"
         else:
             code = codes.AGGREGATE_OUTSIDE_HEAD
-            message = f"{name} in {place.value}: an aggregate stands in the head of a rule"
+            message = f"{name} in {place.value}: aggregates belong in the head of a rule"
             help = (
                 "let another rule compute it, and use its head here"
                 if place is ExpressionContext.BODY

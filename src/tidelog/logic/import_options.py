@@ -74,7 +74,7 @@ class DirectiveReader:
             self.report.error(codes.UNKNOWN_FORMAT, f"unknown format `{name}`", span, _format_help(name))
         options, types = self._options(tree, name, is_import)
         if is_import and name in FORMATS and _lacks_resource(tree, name):
-            message = f"the import of `{use.written}` does not say from where"
+            message = f"the import of `{use.written}` has no resource"
             help = f'add the file: `{tree.name}{{ resource = "{use.written}.{tree.name}" }}`'
             self.report.error(codes.MISSING_RESOURCE, message, tree.span, help)
         self._use(use, name, types)
@@ -164,9 +164,9 @@ class DirectiveReader:
             case _:
                 names = ()
         if len(names) not in (1, 2, 4):
-            message = "`time` expects the columns that say when"
+            message = "`time` expects the time columns"
             help = "`time = interval`, `time = start`, `time = (start, end)` or `time = (start, duration)`; "
-            help += "two columns more say which bounds are left out: `(start, end, start_open, end_open)`"
+            help += "two more columns say which bounds are open: `(start, end, start_open, end_open)`"
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
         return names
 
@@ -181,7 +181,7 @@ class DirectiveReader:
                 names = ("",)
         found = tuple(name.replace("_", "-") for name in names)
         if not set(found) <= set(NULLS):
-            message = "`nulls` expects what to do about missing values"
+            message = "`nulls` expects how to treat missing values"
             help = '`nulls = reject`, `"drop-row"` or `value`; for each column `(reject, drop_row, value)`'
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
         return found

@@ -190,7 +190,7 @@ def point_at(time: Point) -> Interval:
     text = time.isoformat() if isinstance(time, datetime) else str(time)
     point, is_moment = read_point(text)
     if point is None:
-        raise ValueError(f"{text!r} is no time point")
+        raise ValueError(f"{text!r} is not a time point")
     return Interval(point, point, is_calendar=is_moment)
 
 

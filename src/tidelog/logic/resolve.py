@@ -339,29 +339,29 @@ class Resolver:
 
     def commit(self, directive: ast.CommitDirectiveNode) -> None:
         """Report the end of a transaction: a program has none."""
-        help = "put changes into a script of their own, for `tidelog stream`"
+        help = "move changes to a change script, for `tidelog stream`"
         self.report.error(
-            codes.COMMIT_IN_PROGRAM, "a program does not commit: change scripts do", directive.span, help
+            codes.COMMIT_IN_PROGRAM, "a program cannot commit: only change scripts can", directive.span, help
         )
 
     def advance(self, directive: ast.AdvanceDirectiveNode) -> None:
         """Report that time advances: not in a program."""
-        help = "put it into a script of its own, for `tidelog stream`"
-        message = "time does not advance in a program: in change scripts it does"
+        help = "move it to a change script, for `tidelog stream`"
+        message = "a program cannot advance time: only change scripts can"
         self.report.error(codes.COMMIT_IN_PROGRAM, message, directive.span, help)
 
     def _timeline(self, kind: str, span: Span | None) -> None:
         if kind not in TIMELINES:
             help = suggest(kind, TIMELINES) or f"the timelines are {' and '.join(TIMELINES)}"
-            self.report.error(codes.BAD_TIME, f"there is no timeline `{kind}`", span, help)
+            self.report.error(codes.BAD_TIME, f"unknown timeline `{kind}`", span, help)
         self.is_integer_time = kind == TIMELINES[0]
 
     def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
         """Take the facts or rules of a clause."""
         if clause.sign is not None:
             what = "rule" if clause.body else "fact"
-            message = f"a {what} signed `{clause.sign}` belongs into a change script"
-            help = "leave the sign out, or put it into a script of its own, for `tidelog stream`"
+            message = f"a {what} signed `{clause.sign}` belongs in a change script"
+            help = "remove the sign, or move it to a change script, for `tidelog stream`"
             self.report.error(codes.CHANGE_IN_PROGRAM, message, clause.span, help)
         elif clause.body:
             self.rules.extend(clauses.rules(clause, self.surroundings(scope)))
@@ -440,10 +440,10 @@ class Resolver:
             return
         names = [self.signatures.predicates[name].written for name in sorted(expected)]
         if any(use.name == transfer.predicate for transfer in self.imports):
-            message = f"how many columns `{use.written}` has is not known"
+            message = f"the number of columns of `{use.written}` is unknown"
             help: str | None = f"declare it, `@declare {use.written}(…) .`, or list their types in `format`"
         else:
-            message = f"there is no predicate `{use.written}`"
+            message = f"unknown predicate `{use.written}`"
             help = suggest(use.written, names)
         self.report.error(codes.UNKNOWN_PREDICATE, message, use.span, help)
 
@@ -463,12 +463,12 @@ def misplaced_times(program: Program) -> list[Diagnostic]:
     for rule in program.rules if timed else ():
         read = not rule.read.isdisjoint(timed)
         if rule.aggregations and (read or rule.is_metric):
-            message = "an aggregate over facts that hold at times"
-            help = "aggregate what holds always; metric operators summarise over time"
+            message = "an aggregate over temporal facts"
+            help = "aggregate facts without times; summarise over time with metric operators"
             found.append(Diagnostic(codes.TIMED_AGGREGATE, message, rule.span, help))
         if rule.head.predicate in (EQUAL, DIFFERENT):
-            message = "equality in a program whose facts hold at times"
-            help = "constants are equal always; derive that in a program without times"
+            message = "equality in a program with temporal facts"
+            help = "equality has no times; derive it in a program without temporal facts"
             found.append(Diagnostic(codes.TIMED_EQUALITY, message, rule.span, help))
     return found
 

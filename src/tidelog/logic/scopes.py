@@ -320,7 +320,7 @@ class Includes:
             self.complete = False
             return
         except ValueError:  # a null character
-            self._refuse(directive, "it is no path")
+            self._refuse(directive, "it is not a path")
             return
         if path not in self.scopes:
             self.scopes[path] = Scope()
@@ -395,7 +395,7 @@ def reason(fault: OSError | UnicodeDecodeError) -> str:
     if isinstance(fault, UnicodeDecodeError):
         return f"it is not UTF-8 (byte {fault.start})"
     return {
-        "FileNotFoundError": "there is no such file",
+        "FileNotFoundError": "it does not exist",
         "IsADirectoryError": "it is a folder",
         "PermissionError": "it may not be read",
     }.get(type(fault).__name__, fault.strerror or "it cannot be read")

@@ -228,7 +228,7 @@ class Signatures:
                 continue
             message = f"`{predicate.written}` has neither facts, imports nor rules: it is empty"
             others = (self.predicates[other].written for other in sorted(self.filled & set(self.predicates)))
-            help = suggest(predicate.written, others) or "declare it if its facts come from elsewhere"
+            help = suggest(predicate.written, others) or "declare it if its facts come from other sources"
             self.report.warn(codes.EMPTY_PREDICATE, message, predicate.span, help)
 
     def _check_names(self, use: Use, columns: Sequence[ast.ColumnNode]) -> None:

@@ -492,7 +492,7 @@ def _imported(transfer: Transfer, types: Sequence[ColumnType], arity: int) -> Co
 def _nulls(transfer: Transfer, arity: int) -> list[Types]:
     """Return the type of missing values, for each column in which they are values."""
     names = transfer.options.get("nulls", ())
-    assert isinstance(names, tuple), "the resolver has seen to that"
+    assert isinstance(names, tuple), "checked by the resolver"
     by_column = (names * arity if len(names) == 1 else names)[:arity] + ("",) * (arity - len(names))
     return [frozenset({Type.LITERAL}) if name == "value" else NEVER for name in by_column[:arity]]
 

@@ -94,7 +94,7 @@ class Reading:
 def reading_of(schedule: Schedule, engine: EngineParts, listen: Listener, passes_all: bool) -> Reading:
     """Return what marking needs of the program of a schedule."""
     if engine.marks is None:
-        raise TypeError(f"the engine {engine.name} keeps no marks")
+        raise TypeError(f"the engine {engine.name} does not support marks")
     derived = frozenset(schedule.section_of)
     explicit = frozenset(schedule.readers) - derived
     maintained = [section for section in schedule.sections if section.is_counted]
@@ -312,7 +312,7 @@ MANY = 1024  # facts of a recursive stratum from which fewer facts are worth mor
 FEW = 0.25  # of the explicit facts: the part that may be deleted in this update or the next
 LONG = 16  # updates without deletions after which nothing is linked any more
 
-WORTH_WHILE = "links spare the search for what falls"
+WORTH_WHILE = "links replace the search for facts to delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,13 +324,11 @@ class Decision:
 
 
 NONE: frozenset[str] = frozenset()
-NOTHING_FALLS = Decision(NONE, "nothing has been taken away for long")
+NOTHING_FALLS = Decision(NONE, "nothing has been deleted for long")
 NEVER_SHORTER = Decision(NONE, "backward/forward from fewer facts takes no fewer rounds in recursive strata")
-TOO_SMALL = Decision(
-    NONE, f"no recursive stratum has {MANY:,} facts: delete and rederive has little to spare"
-)
-MOST_FALLS = Decision(NONE, "too many of the stated facts go at once")
-NO_RULES = Decision(NONE, "there are no rules")
+TOO_SMALL = Decision(NONE, f"no recursive stratum has {MANY:,} facts: delete and rederive has little to save")
+MOST_FALLS = Decision(NONE, "too many explicit facts are deleted in one update")
+NO_RULES = Decision(NONE, "the program has no rules")
 
 
 class MarkingAdvisor:

@@ -269,8 +269,8 @@ MANY_PROOFS = 16.0  # from which most facts are supported by other facts than th
 DELETING, SEARCHING = ALGORITHMS["dred"], ALGORITHMS["backward-forward"]
 
 NONE: frozenset[str] = frozenset()
-NOTHING_COMES = Decision(NONE, "no next update has come that links would serve")
-NOTHING_GOES = Decision(NONE, "nothing is taken away in this update or the next")
+NOTHING_COMES = Decision(NONE, "no next update is known that links would help")
+NOTHING_GOES = Decision(NONE, "nothing is deleted in this update or the next")
 NO_LARGE_RECURSION = Decision(NONE, "no large recursive stratum gains by links")
 
 
@@ -450,22 +450,22 @@ class Auto:
         """Return whether it is cheaper to do without counters, given what is known to follow, and why."""
         self._budget = UNLIMITED
         if not self.lookahead.decides:
-            return True, "as asked"
+            return True, "as requested"
         if self.engine.counters.kind is CounterKind.RANK:
             return False, "instances are counted, and rank counting needs no marks"
         if sum(map(self.engine.storage.size, program.derived)) < WORTH_WEIGHING:
-            return False, f"fewer than {WORTH_WEIGHING:,} facts are derived: they are counted in no time"
+            return False, f"fewer than {WORTH_WEIGHING:,} facts are derived: they are cheap to count"
         shares = shares_of(update, self.engine.storage)
         predicted = predict(shares, count(update.added), self._estimates(program), self.engine)
         instances = f"about {_rounded(predicted.counted)} instances"
         if predicted.counted < WORTH_RENTING:
-            return False, f"{instances} are counted in no time"
+            return False, f"{instances} are cheap to count"
         rent = max(self._last, SEARCHED * predicted.touched + VISITED * predicted.strata)
         ahead = self.lookahead.waiting()
         self._budget = self._price(predicted.counted, ahead.is_all, program) - self._paid
         if rent * (1 + ahead.known) > self._budget:
-            return False, f"to count {instances} soon pays"
-        return True, f"to count {instances} would cost more"
+            return False, f"counting {instances} soon pays off"
+        return True, f"counting {instances} would cost more"
 
     def _price(self, counted: int, is_known: bool, program: Program) -> float:
         """Return what may be spent before counting is cheaper.
@@ -511,7 +511,7 @@ def _rounded(number: int) -> str:
 
 
 TOO_EXPENSIVE = MaintainerChosen(
-    RANKS, "to search for what still holds turned out to cost more than to count"
+    RANKS, "searching for facts that still hold turned out to cost more than counting"
 )
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
@@ -572,12 +572,12 @@ def check_names(name: str, marking: str) -> None:
     if colon and kind == ForwardBackwardForward.name and depth.isascii() and depth.isdigit():
         name = kind
     if name not in MAINTAINERS:
-        help = suggest(name, MAINTAINERS) or f"there are {', '.join(MAINTAINERS)}"
-        raise ProgramError(Diagnostic(UNKNOWN_MAINTAINER, f"there is no maintainer `{name}`", help=help))
+        help = suggest(name, MAINTAINERS) or f"choose one of {', '.join(MAINTAINERS)}"
+        raise ProgramError(Diagnostic(UNKNOWN_MAINTAINER, f"unknown maintainer `{name}`", help=help))
     if marking not in MARKINGS:
-        help = suggest(marking, MARKINGS) or f"there are {', '.join(MARKINGS)}"
-        raise ProgramError(Diagnostic(UNKNOWN_MARKING, f"there is no marking `{marking}`", help=help))
+        help = suggest(marking, MARKINGS) or f"choose one of {', '.join(MARKINGS)}"
+        raise ProgramError(Diagnostic(UNKNOWN_MARKING, f"unknown marking `{marking}`", help=help))
     if marking not in ("none", DEFAULT_MARKING) and name not in MARKED_NAMES:
-        message = f"the maintainer `{name}` does not mark"
+        message = f"the maintainer `{name}` does not support marking"
         help = f"use one of {', '.join(f'`{other}`' for other in MARKED_NAMES)}, or no marking"
         raise ProgramError(Diagnostic(UNKNOWN_MARKING, message, help=help))

@@ -258,9 +258,7 @@ class Ontology:
         """One warning for all axioms outside the profile, if there are any."""
         if len(self.gaps) < 2:
             return self.warnings
-        message = (
-            f"{len(self.gaps):,} axioms lie outside OWL 2 RL, or a part of them does: that part is not used"
-        )
+        message = f"{len(self.gaps):,} axioms are outside OWL 2 RL, wholly or in part: that part is ignored"
         return (self._warning(message, f"`tidelog ontology {' '.join(map(str, self.paths))}` lists them"),)
 
     def _warning(self, message: str, help: str) -> Diagnostic:

@@ -70,7 +70,7 @@ KINDS: Final = {
         "NegativePropertyAssertion",
     )
 }
-NO_NEW_THINGS: Final = "rules make no things that are not named"
+NO_NEW_THINGS: Final = "rules cannot create unnamed individuals"
 NOT_IN_SUBCLASSES: Final = "not allowed in a subclass"
 NOT_IN_SUPERCLASSES: Final = "not allowed in a superclass"
 

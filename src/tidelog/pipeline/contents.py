@@ -305,7 +305,7 @@ def ids_in(column: pa.ChunkedArray, column_type: ColumnType, dictionary: Diction
 
 def _read(text: str) -> Fraction:
     point, _ = read_point(text)
-    assert point is not None, "what has no end is not written"
+    assert point is not None, "facts without end cannot be written"
     return point
 
 
@@ -654,7 +654,7 @@ def slice_of(rows: Rows, start: int) -> Rows:
 
 def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
     found = rows.get(name)
-    assert found is None or isinstance(found, TimedRows), "it holds at times"
+    assert found is None or isinstance(found, TimedRows), "it is temporal"
     return found
 
 

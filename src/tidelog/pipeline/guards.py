@@ -367,8 +367,8 @@ class _SourceCheck:
         if limit is None:
             return
         if source.newest is None or now is None:
-            message = f"how old the data of `{source.source}` is cannot be told, and max-age is set"
-            help = "files, and tables with commits, have a time; leave max-age out for other sources"
+            message = f"the age of the data of `{source.source}` is unknown, and max-age is set"
+            help = "only files and tables with commits have a time; remove max-age for other sources"
             yield _finding(self.limits, "max-age", source.source, message, {}, help)
         elif now - source.newest > limit:
             age, most = _duration(now - source.newest), _duration(limit)
@@ -403,7 +403,7 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
     help = None
     if severity is GuardSeverity.DROP:
         figures["dropped"] = dropped
-        help = f"of `{of}` {counted(dropped, 'row')} of {total:,} left out: see the table `{of}_dropped`"
+        help = f"of `{of}` {counted(dropped, 'row')} of {total:,} dropped: see the table `{of}_dropped`"
     span = expectation.spans.get("predicate")
     samples = found.samples[:MOST_SAMPLES]
     yield GuardFinding(
@@ -467,7 +467,7 @@ def source_limits(table: TomlTable) -> GuardLimits:
     limits = _limits(table)
     allow_empty = table.flag("allow-empty") is True
     if allow_empty and limits.min_rows:
-        table.wrong("allow-empty", "contradicts `min-rows`", "leave one of the two out")
+        table.wrong("allow-empty", "contradicts `min-rows`", "remove one of the two")
     return replace(
         limits,
         max_rejected=_amount(table, "max-rejected"),
@@ -516,11 +516,11 @@ def _expectation(table: TomlTable) -> Expectation:
     )
     if severity is GuardSeverity.DROP:
         if "of" not in table:
-            table.missing("of", "name the predicate whose rows are left out")
+            table.missing("of", "name the predicate whose rows are dropped")
         if predicate == BOTTOM:
             table.wrong("severity", f"cannot be `drop` for `{BOTTOM}`, which names no rows")
     else:
-        table.refuse(("columns",), 'makes sense with severity = "drop" only')
+        table.refuse(("columns",), 'requires severity = "drop"')
         most = expectation.max_rows
         if most is not None and most.share is not None and "of" not in table:
             table.missing("of", "name the predicate of whose rows `max-rows` is a share")

@@ -201,7 +201,7 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding
         file = import_file(transfer, program.predicates[transfer.predicate])
         paths = () if file.path is None else (file.path,)
         time = transfer.options.get("time", ())
-        assert isinstance(time, tuple), "the resolver has seen to that"
+        assert isinstance(time, tuple), "checked by the resolver"
         reading = read_in_process if time else read_files
         yield SourceBinding(
             f"{transfer.predicate} < {file.shown}",
@@ -363,8 +363,8 @@ def check_drift(
     new = [f"`{name}`" for name in columns if name not in before.columns]
     said = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone"] if missing else []
     said += [f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
-    message = f"the columns of `{shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
-    help = "put the data right, or take it as it is now with --full"
+    message = f"the columns of `{shown}` have changed: {' and '.join(said) or 'their order differs'}"
+    help = "correct the data, or accept it as it is with --full"
     raise DataError(Diagnostic(codes.DRIFT, message, span, help, place=shown))
 
 
@@ -381,7 +381,7 @@ class OpenInput:
     def __post_init__(self) -> None:
         on_error = OnError.FAIL if self.item.on_error == "fail" else OnError.COLLECT
         self.faults = RejectedRows(
-            on_error, self.rejects, advice='`on-error = "reject"` writes such rows aside'
+            on_error, self.rejects, advice='`on-error = "reject"` writes such rows to a file'
         )
         self.filtered = 0
 
@@ -440,7 +440,7 @@ def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder:
     rejected = sum(item.rejected for item in inputs.values())
     if most is not None and rejected > most:
         files = [item.rejects for item in inputs.values() if item.rejects]
-        message = f"rejected {counted(rejected, 'row')}, and at most {most:,} may be"
+        message = f"rejected {counted(rejected, 'row')}, but at most {most:,} are allowed"
         help = f"see {', '.join(str(folder / file) for file in files)}"
         raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
 

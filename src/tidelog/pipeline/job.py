@@ -285,10 +285,10 @@ class Job:
             raise has_changed("the treatment of equality")
         reasoner = self.resident.open(before)
         if reasoner is None and rebuild(self.state, self.store, before, then):
-            self.reached("state derived again", f"from the tables of version {before.version}")
+            self.reached("state rebuilt", f"from the tables of version {before.version}")
             reasoner = self.resident.open(before)
         if reasoner is None:
-            message = f"there is no state of version {before.version} in `{self.store.shown}`"
+            message = f"no state of version {before.version} in `{self.store.shown}`"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, help="run the job first, with --full"))
         return reasoner
 

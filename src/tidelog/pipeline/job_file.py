@@ -61,8 +61,8 @@ MARKINGS = ("none", "literal", "linked")
 MISSING = ("reject", "ignore")
 COMMIT_VERSION = "_commit_version"  # of change feeds, as all readers of Delta call it
 TIME_HELP = (
-    '"interval", "start", ["start", "end"] or ["start", "duration"]; two columns more say which bounds are '
-    'left out: ["start", "end", "start_open", "end_open"]'
+    '"interval", "start", ["start", "end"] or ["start", "duration"]; two more columns say which bounds are '
+    'open: ["start", "end", "start_open", "end_open"]'
 )
 
 
@@ -106,7 +106,7 @@ def _settings(document: TomlDocument, folder: Path) -> Settings:
     )
     if is_remote(publish) and settings.engine.state is None:
         root.document.fault(
-            codes.MISSING_KEY, "tables elsewhere need `state` in [engine]", ("publish",), STATE_HELP
+            codes.MISSING_KEY, "remote tables need `state` in [engine]", ("publish",), STATE_HELP
         )
     root.close()
     document.check()
@@ -128,7 +128,7 @@ def _storage(table: TomlTable | None) -> dict[str, str]:
             inner.close()
             value = os.environ.get(name)
             if name and not value:
-                table.wrong(key, f"is of the environment variable `{name}`, which is not set", f"set {name}")
+                table.wrong(key, f"needs the environment variable `{name}`, which is not set", f"set {name}")
         if value is not None:
             found[key] = value
     if ("access-key" in table) != ("secret-key" in table):
@@ -223,13 +223,13 @@ def _source(table: TomlTable) -> Source:
         span=table.document.span((*table.path, "predicate")),
     )
     if given in RDF:
-        table.refuse(("time",), f"makes no sense with {given}")
+        table.refuse(("time",), f"cannot be used with {given}")
     if given not in VERSIONED:
         table.refuse(("version",), "is only for the formats delta and iceberg")
     elif len(paths) > 1:
         table.wrong("path", f"names several tables: a source of {given} is one")
     if given in VERSIONED:
-        table.refuse(("header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
+        table.refuse(("header", "delimiter", "quoting", "base"), f"cannot be used with {given}")
     _check_place(table, given, bool(paths), source.query is not None)
     table.close()
     return source
@@ -250,7 +250,7 @@ def _check_place(table: TomlTable, given: str | None, has_path: bool, has_query:
         if not has_path and "path" not in table:
             table.missing("path", "name a file")
     if given in ON_SPARK:
-        table.refuse(("path", "header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
+        table.refuse(("path", "header", "delimiter", "quoting", "base"), f"cannot be used with {given}")
 
 
 def _format(
@@ -290,7 +290,7 @@ def _delimiter(table: TomlTable) -> str | None:
 
 
 def _sink(table: TomlTable) -> Sink:
-    predicate = table.required("predicate", "name the predicate that is put out")
+    predicate = table.required("predicate", "name the predicate to write")
     path = table.text("path")
     what = table.choice("what", (FACTS, CHANGES), FACTS)
     given = _format(table, SINK_FORMATS, (path,) if path else ())
@@ -336,7 +336,7 @@ def _engine(table: TomlTable | None) -> Engine:
         table.text("state"),
     )
     if engine.equality != treatments.DEFAULT:
-        table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')
+        table.refuse(("equal",), f'requires equality = "{treatments.DEFAULT}"')
     table.close()
     return engine
 
@@ -346,7 +346,7 @@ def _memory(table: TomlTable) -> int | None:
     text = table.text("max-memory")
     found = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
     if text is not None and found is None:
-        table.wrong("max-memory", f"is no size: `{text}`", 'write "500 MB" or "4 GB"')
+        table.wrong("max-memory", f"is not a size: `{text}`", 'write "500 MB" or "4 GB"')
     return None if found is None else int(float(found[1]) * {"MB": 10**6, "GB": 10**9}[found[2]])
 
 
@@ -354,7 +354,7 @@ def _time(table: TomlTable) -> tuple[str, ...]:
     """Return what columns behind the arguments say of when a fact holds."""
     names = table.texts("time") or ()
     if len(names) not in (0, 1, 2, 4):
-        table.wrong("time", "does not name the columns that say when", TIME_HELP)
+        table.wrong("time", "does not name the time columns", TIME_HELP)
     return names
 
 
@@ -386,7 +386,7 @@ def _streams(root: TomlTable) -> tuple[Stream, ...]:
         return (_stream(table),) if table is not None else ()
     tables = root.tables("stream")
     for table in tables[1:]:  # settings of the query are given once
-        table.refuse(("trigger", "marking", "checkpoint"), "is for all streams: write it in the first one")
+        table.refuse(("trigger", "marking", "checkpoint"), "applies to all streams: set it in the first one")
     return tuple(map(_stream, tables))
 
 
@@ -420,7 +420,7 @@ def _stream(table: TomlTable) -> Stream:
     )
     if given == "changes":
         keys = ("predicate", "op", "order", "time", "append", "value", "event-time", "delay", "idle")
-        table.refuse(keys, "makes no sense with change scripts")
+        table.refuse(keys, "cannot be used with change scripts")
     elif stream.predicate is None and "predicate" not in table:
         table.missing("predicate", "name the predicate that the records change")
     _check_stream(table, stream)
@@ -433,27 +433,27 @@ def _check_stream(table: TomlTable, stream: Stream) -> None:
     given = stream.format
     if given in (*FILE_STREAMS, "changes"):
         if "path" not in table:
-            table.missing("path", "name the folder that files come to")
-        table.refuse(("table", "value", "records-per-batch"), f"makes no sense with {given}")
+            table.missing("path", "name the folder where files arrive")
+        table.refuse(("table", "value", "records-per-batch"), f"cannot be used with {given}")
     elif given == "kafka":
-        table.refuse(("path", "table", "files-per-batch", "bytes-per-batch"), "makes no sense with kafka")
+        table.refuse(("path", "table", "files-per-batch", "bytes-per-batch"), "cannot be used with kafka")
         if stream.value is None and "value" not in table:
-            table.missing("value", 'say how messages are written: value = "json" or "csv"')
+            table.missing("value", 'set the format of messages: value = "json" or "csv"')
         if "kafka.bootstrap.servers" not in stream.options:
             help = '[stream.options] with "kafka.bootstrap.servers" and "subscribe"'
             table.missing("options", f"name the servers and the topic: {help}")
     else:
-        table.refuse(("value", "records-per-batch"), f"makes no sense with {given}")
+        table.refuse(("value", "records-per-batch"), f"cannot be used with {given}")
         if ("path" in table) == ("table" in table) or (given == "table" and "path" in table):
             table.missing(
                 "table", "name a table" if given == "table" else "name a table or a path, one of them"
             )
     if stream.files_per_batch is not None and stream.bytes_per_batch is not None:
-        table.wrong("bytes-per-batch", "cannot be given beside `files-per-batch`", "Spark takes one of them")
+        table.wrong("bytes-per-batch", "cannot be combined with `files-per-batch`", "Spark takes one of them")
     if stream.append:
-        table.refuse(("op",), "makes no sense with append: all records are inserted")
+        table.refuse(("op",), "cannot be used with append: all records are inserted")
     if stream.event_time is None and "event-time" not in table:
-        table.refuse(("delay", "idle"), "makes no sense without `event-time`")
+        table.refuse(("delay", "idle"), "requires `event-time`")
 
 
 def _duration(table: TomlTable, key: str) -> float | None:

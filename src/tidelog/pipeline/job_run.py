@@ -161,7 +161,7 @@ def _read_settings(
     check_sinks(job.settings, program)
     refreshed = _find_refreshed(refresh, program)
     if refreshed and full:
-        raise ValueError("`full` derives everything again: leave `refresh` out")
+        raise ValueError("`full` recomputes everything: omit `refresh`")
     guards = job.run_guards = RunGuards(job.settings, program)
     if job.settings.needs_spark:
         check_pyspark(job.settings.engine)
@@ -244,7 +244,7 @@ def _open_state(before: Manifest, run: _JobRun) -> StoredReasoner | None:
             job.resident.discard()
             reasoner = None
     if reasoner is None:
-        job.reached("everything anew", reason or f"there is no state of version {before.version}")
+        job.reached("full recompute", reason or f"no state of version {before.version}")
     return reasoner
 
 
@@ -252,14 +252,14 @@ def _reason_after_refresh(job: Job, reasoner: StoredReasoner, refreshed: Collect
     """Derive predicates again; return why everything must be derived again, if it must."""
     program, engine = reasoner.program, job.settings.engine
     if program.timed or has_equality(program.predicates):
-        return "predicates that hold at times, or of a program with equality, are refreshed with all others"
+        return "temporal predicates, and those of a program with equality, are refreshed with all others"
     names = [name for name in refreshed if name in program.predicates]
     limits = {"modules": engine.modules, "timeout": engine.timeout, "max_facts": engine.max_facts}
     different = differing(reasoner, names, {**limits, "threads": engine.threads})
     if different:
         shown = ", ".join(f"`{program.predicates[name].written}`" for name in different)
-        return f"the state has other facts of {shown} than follow from what was given"
-    job.reached("derived again", ", ".join(program.predicates[name].written for name in names))
+        return f"the state has other facts of {shown} than its inputs derive"
+    job.reached("recomputed", ", ".join(program.predicates[name].written for name in names))
     return None
 
 
@@ -288,7 +288,7 @@ def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: 
     try:
         changes = version.commit(reasoner, change, origin)
     except ProgramError as error:
-        job.reached("everything anew", reason_in(error))
+        job.reached("full recompute", reason_in(error))
         job.resident.discard()
         return None
     if change.batch is None:
@@ -493,7 +493,7 @@ class NewVersion:
         failures = [each.message for each in error.diagnostics]
         self.publication.set_aside({**origin.to_json(), "failures": failures}, reason=origin.reason)
         shown = self.job.store.shown
-        self.job.reached("set aside", f"as `failed`: look at it with `tidelog diff {shown} failed`")
+        self.job.reached("set aside", f"as `failed`: inspect it with `tidelog diff {shown} failed`")
 
     def _written(
         self, contents: PublishedContents, program: Program, changes: TableChanges, origin: VersionOrigin

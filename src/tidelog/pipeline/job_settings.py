@@ -42,7 +42,7 @@ INTERRUPTED: Final = 130
 EXIT_CODES: Final = {
     DONE: "done: a version was published, or nothing has changed",
     ERROR: "the job, the program or the data has errors, or a file cannot be read or written",
-    USAGE: "the command line makes no sense",
+    USAGE: "the command line is invalid",
     NOT_PUBLISHED: "nothing was published: inconsistent facts, or a guard or expectation that does not hold",
     LIMIT: "stopped by a limit: `timeout`, `max-facts`, memory",
     TEMPORARY: "a temporary failure, after all attempts: another process is publishing, Spark lost tasks, a "
@@ -346,7 +346,7 @@ class Settings:
         if not is_remote(self.publish):
             return self.resolve(self.publish)
         if self.engine.state is None:
-            message = f"`{self.publish}` has no place for the state of the job, which needs a disk"
+            message = f"`{self.publish}` cannot hold the state of the job, which needs a disk"
             span = self.spans.get("publish")
             raise DataError(Diagnostic(codes.MISSING_KEY, message, span, STATE_HELP))
         return self.resolve(self.engine.state)
@@ -389,8 +389,8 @@ def start_session(engine: Engine, session: Any = None) -> Any:
     """
     for key in engine.conf:
         if key.startswith("tidelog.") and key not in SETTINGS:
-            message = f"there is no setting `{key}` of a program on Spark"
-            help = suggest(key, SETTINGS) or f"there are {', '.join(SETTINGS)}"
+            message = f"unknown setting `{key}` of a program on Spark"
+            help = suggest(key, SETTINGS) or f"choose one of {', '.join(SETTINGS)}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, help=help))
     with _naming_the_other_engine(engine):
         load_pyspark()

@@ -110,7 +110,7 @@ def check_streams(job: Job, streams: Sequence[Stream] | None = None) -> list[Pre
             continue
         if predicate is not None and predicate in found:
             message = f"two streams change `{predicate.written}`: which record is the last one is not known"
-            help = "let each change a predicate of its own, and a rule bring these together"
+            help = "use one predicate for each, and combine them by a rule"
             faults.append(Diagnostic(codes.NO_STREAM, message, stream.span, help))
         found.append(predicate)
     faults += _wrong_watermark(job.settings, given, program)
@@ -123,15 +123,15 @@ def _checked(settings: Settings, stream: Stream, program: Program) -> Predicate 
     if stream.path is not None and "://" not in stream.path.removeprefix("file://"):
         folder = settings.resolve(stream.path)
         if not folder.is_dir():
-            raise DataError(Diagnostic(codes.NO_FILES, f"there is no folder `{folder}`", stream.span))
+            raise DataError(Diagnostic(codes.NO_FILES, f"no such folder: `{folder}`", stream.span))
     if stream.predicate is None:
         return None
     predicate = find_named(stream.predicate, program, stream.span)
     is_timed = predicate.name in program.timed
     if is_timed != bool(stream.times):
-        records, holds = ("no times", "at times") if is_timed else ("times", "always")
-        message = f"the stream's records have {records}, and `{predicate.written}` holds {holds}"
-        help = "name the columns that say when: `time`" if is_timed else "leave `time` out"
+        records, holds = ("no times", "is temporal") if is_timed else ("times", "is not temporal")
+        message = f"the stream's records have {records}, but `{predicate.written}` {holds}"
+        help = "name the time columns: `time`" if is_timed else "leave `time` out"
         raise DataError(Diagnostic(codes.TIMED, message, stream.span, help))
     return predicate
 
@@ -143,14 +143,14 @@ def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Pro
         return []
     faults = []
     if stream.event_time in ("interval", "duration") and stream.event_time in stream.times:
-        message = f"`{stream.event_time}` is no point of time that could be the event time"
+        message = f"`{stream.event_time}` is not a time column that can be the event time"
         faults.append(Diagnostic(codes.TIMED, message, stream.span, 'use time = ["start", "end"]'))
     if program.timed_rules and settings.engine.horizon is not None:
         message = "time cannot advance by a watermark where the engine has a `horizon`"
-        help = "leave the horizon out: what is before the watermark is forgotten anyhow"
+        help = "remove the horizon: facts before the watermark are forgotten anyway"
         faults.append(Diagnostic(codes.TIMED, message, stream.span, help))
     elif time_cycle(program.timed_rules):
-        message = "time cannot advance by a watermark: what follows from these rules repeats without end"
+        message = "time cannot advance by a watermark: facts derived by these rules repeat for ever"
         help = "leave `event-time` out, or let no rule depend on itself at another time"
         faults.append(Diagnostic(codes.TIMED, message, stream.span, help))
     try:

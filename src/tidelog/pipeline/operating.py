@@ -162,7 +162,7 @@ def _predicates_section(report: RunReport) -> str:
     if not report.predicates:
         return ""
     has_drops = any(one.dropped for one in report.predicates)
-    names = ("predicate", "rows", "inserted", "deleted", *(("left out",) if has_drops else ()))
+    names = ("predicate", "rows", "inserted", "deleted", *(("dropped",) if has_drops else ()))
     rows = [
         (one.predicate, f"{one.rows:,}", _or_none(one.inserted), _or_none(one.deleted))
         + ((_or_none(one.dropped),) if has_drops else ())
@@ -183,7 +183,7 @@ def _assertions(report: RunReport) -> str:
     if not held:
         return ""
     items = (f"<li><code>{escape(one.guard)}</code> {escape(one.subject)}</li>" for one in held)
-    return _section("What holds", f'<ul class="held">{"".join(items)}</ul>\n')
+    return _section("Passed", f'<ul class="held">{"".join(items)}</ul>\n')
 
 
 def _stages_section(report: RunReport) -> str:
@@ -266,7 +266,7 @@ def _predicate_box(one: PredicateReport, key: str) -> Box:
     kind, title = ("join", "derived") if one.is_derived else ("given", "given")
     remarks = [counted(one.rows, "row")]
     remarks += [_signed(one.inserted, one.deleted)] if one.inserted or one.deleted else []
-    remarks += [f"{one.dropped:,} left out"] if one.dropped else []
+    remarks += [f"{one.dropped:,} dropped"] if one.dropped else []
     return Box(key, kind, title, _short(one.predicate), tuple(remarks))
 
 
@@ -392,7 +392,7 @@ class _Observed:
         for step in self._steps:
             if step.name == "deriving":
                 strategy, _, reason = step.detail.removeprefix("by ").partition(": ")
-            elif step.name == "everything anew":
+            elif step.name == "full recompute":
                 reason = step.detail
         if version is not None and outcome is Outcome.PUBLISHED:
             strategy = strategy or version.reason

@@ -196,10 +196,8 @@ def _change(
 
 
 def _has_forgotten(name: str) -> DataError:
-    message = (
-        f"the columns of `{name}` would be others, and time has advanced: rows of the past are forgotten"
-    )
-    help = "declare the types of its columns, and publish everything anew with --full"
+    message = f"the columns of `{name}` would change, but time has advanced and past rows are forgotten"
+    help = "declare the types of its columns, and recompute everything with --full"
     return DataError(Diagnostic(codes.DRIFT, message, help=help))
 
 
@@ -512,7 +510,7 @@ def convert(
 ) -> Published:
     """Convert a folder of versions into tables in another one; `reached` is called with both numbers."""
     if not is_former(folder):
-        message = f"`{folder}` has no versions in the format of before"
+        message = f"`{folder}` has no versions in the old format"
         help = "nothing has to be converted" if (folder / "_tidelog.json").is_file() else None
         raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=str(folder), help=help))
     published = Published(target, form)
@@ -556,7 +554,7 @@ def _manifest(folder: Path, number: int) -> Any:
             raise ValueError("it was written by another version of tidelog")
         return found
     except (OSError, ValueError, KeyError) as error:
-        message = f"`{path}` is no manifest of a version: {error}"
+        message = f"`{path}` is not the manifest of a version: {error}"
         raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path))) from None
 
 

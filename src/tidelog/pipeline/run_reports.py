@@ -636,7 +636,7 @@ def _within(seconds: float, work: Callable[[], str | None]) -> str | None:
 
 
 def _warning(place: str, reason: str) -> Diagnostic:
-    message = f"the OpenLineage event was not taken: {reason}"
+    message = f"the OpenLineage event was not accepted: {reason}"
     return Diagnostic(codes.NOT_SENT, message, severity=Severity.WARNING, place=place)
 
 

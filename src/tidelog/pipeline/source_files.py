@@ -298,7 +298,7 @@ def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[
         found = [each for each in found if source.format in (None, format_of(Path(each.path)))]
         found = [each for each in found if format_of(Path(each.path)) is not None]
     if not found:
-        raise DataError(Diagnostic(codes.NO_FILES, f"there is no file `{written}`", source.span))
+        raise DataError(Diagnostic(codes.NO_FILES, f"no such file: `{written}`", source.span))
     for each in sorted(found, key=lambda one: one.path):
         yield bucket, each
 
@@ -323,7 +323,7 @@ def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
     if not found:
         names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
         help = suggest(path.name, names)
-        raise DataError(Diagnostic(codes.NO_FILES, f"there is no file `{path}`", source.span, help))
+        raise DataError(Diagnostic(codes.NO_FILES, f"no such file: `{path}`", source.span, help))
     return found
 
 
@@ -490,9 +490,9 @@ class VersionedSource:
     def feed(self, before: InputRecord, filter: SourceRowFilter | None) -> SourceChanges:
         """Return the changes since an input was read; raise `NoFeedError` if all rows must be compared."""
         if before.identity != self.found.identity:
-            raise NoFeedError("it is another table than it was")
+            raise NoFeedError("the table was replaced")
         if before.version is None or before.is_edited:
-            raise NoFeedError("its facts have been changed otherwise since it was read")
+            raise NoFeedError("its facts have been changed by other means since it was read")
         try:
             changes = self.found.changes(before.version)
         except DataError as error:
@@ -522,7 +522,7 @@ class VersionedSource:
         faults = RejectedRows(OnError.SKIP)
         found = list(read_arrow_data([rows], self.wanted, faults))
         if faults.skipped or sum(batch.rows for batch in found) != rows.num_rows:
-            raise NoFeedError("rows that came or went cannot be read")
+            raise NoFeedError("inserted and deleted rows cannot be read")
         kept = found if filter is None else [filter.keep(batch) for batch in found]
         return kept, rows.num_rows - sum(batch.rows for batch in kept)
 
@@ -598,11 +598,11 @@ def feed_of(
         if len(inputs) > 1 or then != [key]:
             raise NoFeedError("its predicate has other sources, or had some")
         if table.source.times:
-            raise NoFeedError("its facts hold at times")
+            raise NoFeedError("its facts are temporal")
         if has_equality(program.predicates):
             raise NoFeedError("the program has equality")
         if before.inputs[key].marks != marks:
-            raise NoFeedError("it is read in another way")
+            raise NoFeedError("it is read with other options")
         return table.feed(before.inputs[key], filter())
     except NoFeedError as reason:
         reached("compared", f"all rows of {table.source.shown}: {reason}")

@@ -137,7 +137,7 @@ class Records:
         rows = Rows(ids[:arity], batch.rows)
         self.tally.records += batch.rows
         for place in np.flatnonzero(~known).tolist():
-            reason = f"`{operations[place]}` is no operation: use `+`, `insert`, `-` or `delete`"
+            reason = f"`{operations[place]}` is not an operation: use `+`, `insert`, `-` or `delete`"
             self._reject(codes.BAD_RECORD, reason, rows, place, operations[place])
         signs = np.array([text in INSERTS for text in operations], bool)
         self._rows.append(select(rows, known))
@@ -200,7 +200,7 @@ class Records:
         self.tally.missing += int(np.count_nonzero(missing))
         for place in np.flatnonzero(missing).tolist():
             is_derived = bool(standing[place])
-            reason = "it is derived, not stated" if is_derived else "it is not there to be taken away"
+            reason = "it is derived, not explicit" if is_derived else "it does not exist"
             self._reject(DERIVED if is_derived else NOT_THERE, reason, rows, place, "-", is_missing=True)
 
     def _reject(
@@ -291,7 +291,7 @@ class TimedRecords(Records):
 
     def _reject_missing(self, ids: Any, left: int, right: int) -> None:
         written = self._written(ids, left, right)
-        self._refuse(NOT_THERE, "it is not given for all of that time", f"- {written}")
+        self._refuse(NOT_THERE, "it is not explicit for all of that time", f"- {written}")
 
     def _written(self, ids: Any, left: int, right: int) -> str:
         values = tuple(self._engine.storage.dictionary.decode(int(one)) for one in ids)

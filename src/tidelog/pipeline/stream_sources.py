@@ -413,12 +413,12 @@ class IncomingRecords:
                 exact = F.lit(Decimal(bound.numerator) / Decimal(bound.denominator)).cast(_SECONDS)
                 reason = F.lit(f"its `{stream.event_time}` is before the watermark, {self.watermark}")
                 found = F.when(F.col(_EVENT) < exact, _reason(codes.LATE, reason)).otherwise(found)
-            reason = F.lit(f"its `{stream.event_time}` is no point of time")
+            reason = F.lit(f"its `{stream.event_time}` is not a point in time")
             found = F.when(F.col(_EVENT).isNull(), _reason(codes.BAD_RECORD, reason)).otherwise(found)
         if self.incoming.shape.has_op:
             op = F.lower(stripped(F.col(quoted(stream.op))))
             is_known = op.isin(sorted(INSERTS | DELETES))
-            reason = F.format_string("`%s` is no operation: use `+`, `insert`, `-` or `delete`", op)
+            reason = F.format_string("`%s` is not an operation: use `+`, `insert`, `-` or `delete`", op)
             found = F.when(~is_known, _reason(codes.BAD_RECORD, reason)).otherwise(found)
         return F.when(F.expr(f"NOT {BAD}"), found)
 

@@ -296,14 +296,14 @@ class Store:
     def path(self) -> Path:
         """The folder of state and rejected rows, on a disk; raise `DataError` if only the job knows it."""
         if self.beside is None:
-            message = f"`{self.shown}` has tables only: what lies beside them is on a disk of the job"
+            message = f"`{self.shown}` has tables only: its other files are on a disk of the job"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, help="name the job's file instead"))
         return self.beside
 
     def _check_format(self, path: Path) -> None:
         """Raise `DataError` for a folder of versions in the former format, from before there were tables."""
         if is_former(path):
-            message = f"`{path}` has versions in a format of its own, which is no longer read"
+            message = f"`{path}` has versions in an old format that is no longer read"
             help = f"convert it, `tidelog convert {path}`, or publish into another folder"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path), help=help))
 
@@ -341,7 +341,7 @@ class Store:
     def find(self, version: int | str | None = None) -> Manifest:
         """Return a version, or the one that was set aside if it is `failed`; raise `DataError` without it."""
         if version != FAILED:
-            assert not isinstance(version, str), "only a version that failed has a name"
+            assert not isinstance(version, str), "only a failed version has a name"
             return self.manifest(version)
         found = self.failed()
         if found is None:
@@ -372,7 +372,7 @@ class Store:
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
             message = f"the table `{table}` in `{self.shown}` is damaged: {reason}"
-            help = "restore its files from a copy, or publish everything anew into another folder"
+            help = "restore its files from a copy, or publish everything again into another folder"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=self.shown, help=help)) from error
 
     def rejects(self, number: int) -> Path:
@@ -561,7 +561,7 @@ def check_columns(before: Manifest, program: Program) -> None:
                 f"`{predicate.written}` has {counted(predicate.arity, 'column')}, "
                 f"and {len(types)} in version {before.version}"
             )
-            help = "publish it anew, with all that depends on it, with --full"
+            help = "publish it again, with all that depends on it, with --full"
             faults.append(Diagnostic(codes.DRIFT, message, predicate.span, help))
     if faults:
         raise DataError(faults)
@@ -580,7 +580,7 @@ def reason_not_to_continue(before: Manifest, then: Program, program: Program, en
             kind = "always" if name not in program.timed else "without end" if times else "at times"
             return f"`{predicate.written}` holds {kind}, otherwise than in version {before.version}"
     if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
-        return "rules over time that come and rules that go negate each other in a cycle"
+        return "inserted and deleted temporal rules negate each other in a cycle"
     return None
 
 

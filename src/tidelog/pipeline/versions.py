@@ -93,7 +93,7 @@ class Version:
         """Return the version that came before this one."""
         before = self.manifest.parent
         if before is not None and before not in self.store.numbers():
-            message = f"version {before} is no longer published, so what came after it is not known"
+            message = f"version {before} is no longer published, so later changes are unknown"
             raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=self.store.shown))
         return None if before is None else self.store.manifest(before)
 
@@ -373,7 +373,7 @@ def check_sinks(settings: Settings, program: Program) -> None:
             )
             faults.append(Diagnostic(codes.BAD_SINK, message, sink.span, "choose csv, jsonl or parquet"))
         if sink.format in RDF and predicate.name in program.timed:
-            message = f"statements of RDF have no times, and `{predicate.written}` holds at times"
+            message = f"statements of RDF have no times, and `{predicate.written}` is temporal"
             faults.append(Diagnostic(codes.BAD_SINK, message, sink.span, "choose csv, jsonl or parquet"))
         if sink.path and settings.resolve(sink.path).resolve() in inputs:
             message = f"`{sink.path}` is a source of the job as well"

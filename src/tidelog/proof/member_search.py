@@ -216,8 +216,8 @@ def _is_decided(negated: Atom, rule: Rule) -> bool:
 
 def too_many(choices: int) -> ProgramError:
     """The error where classes are too large to read all choices of members."""
-    message = f"one step has {choices:,} instances over the members of its classes, too many to look at"
-    help = f"up to {MOST_CHOICES:,} are looked at"
+    message = f"one step has {choices:,} instances over the members of its classes, too many to examine"
+    help = f"at most {MOST_CHOICES:,} are examined"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 

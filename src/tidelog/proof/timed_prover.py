@@ -664,7 +664,7 @@ class TimedProver:
 
 def _beyond(query: Query) -> ProgramError:
     """The error where what a fact follows from is not kept, or lies beyond the derived times."""
-    message = f"`{query.text.strip()}` holds, but what it follows from at this time is not kept"
+    message = f"`{query.text.strip()}` holds, but the facts it is derived from at this time are not kept"
     help = "ask for a time near the data, and not before the time that was advanced to"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
@@ -678,6 +678,6 @@ def _requested_fact(query: Query) -> tuple[Atom, Interval | None]:
             variable.name in query.variables for variable in literal_variables(atom)
         ):
             return atom, None
-    message = "where facts hold at times, proofs are found of single facts"
+    message = "with temporal facts, only single facts can be explained"
     help = "ask for one: `explain PROGRAM 'hot(s1)@15'`, `'hot(s1)@[10, 15]'` or `'hot(?x)'`"
     raise ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))

@@ -94,10 +94,10 @@ class WhyNot:
     def _lines(self) -> Iterator[str]:
         yield f"{self.writing.atom(self.fact)} does not hold"
         if not self.rules:
-            yield "  it is not stated, and no rule derives the predicate"
+            yield "  it is not an explicit fact, and no rule derives the predicate"
         elif not self.failures:
             rules = counted(self.rules, "rule")
-            yield f"  it is not stated, and of {rules} of the predicate none has a head that fits it"
+            yield f"  it is not an explicit fact, and no head of {rules} of the predicate matches it"
         for failure in self.failures:
             yield f"{named_rule(failure.rule, failure.number)}: {self.writing.rule(failure.rule)}"
             for part in failure.parts:

@@ -139,7 +139,7 @@ class DeltaTables:
         wanted = self._state(folder, base.format_version) if base else replace(head, files={})
         if wanted is None:
             raise files.damaged_table(
-                folder, f"version {base.format_version if base else 0} of its log is not there"
+                folder, f"version {base.format_version if base else 0} of its log is missing"
             )
         added = tuple(file for path, file in wanted.files.items() if path not in head.files)
         removed = tuple(file for path, file in head.files.items() if path not in wanted.files)
@@ -161,7 +161,7 @@ class DeltaTables:
         folder = self._folder_of(version.name)
         state = self._state(folder, version.format_version)
         if state is None:
-            raise files.damaged_table(folder, f"version {version.format_version} of its log is not there")
+            raise files.damaged_table(folder, f"version {version.format_version} of its log is missing")
         return tuple(state.files.values())
 
     def changes(self, version: TableVersion, before: TableVersion | None) -> tuple[ChangeFile, ...]:
@@ -335,7 +335,7 @@ class DeltaTables:
         content = folder.read(_entry(version))
         if content is None:
             message = f"the log of `{folder.address}` no longer has version {version}"
-            raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table anew"))
+            raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table again"))
         return [json.loads(line) for line in content.splitlines() if line.strip()]
 
     def _reversed_changes(
@@ -371,9 +371,9 @@ class DeltaTables:
         try:
             folder.create(_entry(version), content.encode())
         except FileExistsError as error:
-            message = f"somebody else has committed version {version} of `{folder.address}`"
+            message = f"another process has committed version {version} of `{folder.address}`"
             raise DataError(
-                Diagnostic(codes.CONFLICT, message, help="one process writes at a time")
+                Diagnostic(codes.CONFLICT, message, help="only one process can write at a time")
             ) from error
         self._heads[folder.address] = state
         return self._noted(folder, version)
@@ -447,8 +447,8 @@ class DeltaTables:
                 post_commithook_properties=hooks,
             )
         except self._package.exceptions.CommitFailedError as error:
-            message = f"somebody else has written to `{folder.address}`"
-            help_line = "one process writes at a time"
+            message = f"another process has written to `{folder.address}`"
+            help_line = "only one process can write at a time"
             raise DataError(Diagnostic(codes.CONFLICT, message, help=help_line)) from error
 
     def _copied(self, folder: StorageFolder, file: TableFile) -> TableFile:

@@ -93,7 +93,7 @@ class SourceTable:
             raise DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR))
         for file in self.files:
             if file.location.rpartition("/")[2].startswith(("_", ".")):
-                message = f"`{file.location}` has the name of a hidden file, which readers pass over"
+                message = f"`{file.location}` has the name of a hidden file, which readers skip"
                 raise DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR, place=file.location))
         return self.files
 
@@ -199,7 +199,7 @@ def delta_changes(
     target = columns_of_feeds(schema)
     if after > table.version():
         message = f"`{folder.address}` has no version {after}: the last one is {table.version()}"
-        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="the table was made anew: read it whole"))
+        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="the table was replaced: read it in full"))
     if after == table.version():
         return target.empty_table()
     try:
@@ -207,12 +207,12 @@ def delta_changes(
             first = _opened(folder, after + 1)
         except DataError as error:
             message = f"`{folder.address}` no longer has version {after + 1}, and so not what changed in it"
-            help_line = "read the table whole"
+            help_line = "read the table in full"
             raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line)) from error
         for each in (first, table):
             if each.metadata().configuration.get("delta.enableChangeDataFeed") != "true":
                 message = f"`{folder.address}` has no change feed in version {each.version()}"
-                help_line = "set its property delta.enableChangeDataFeed to true, or read it whole"
+                help_line = "set its property delta.enableChangeDataFeed to true, or read it in full"
                 raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line))
         reader = table.load_cdf(starting_version=after + 1, ending_version=table.version())
         found = pa.table(reader.read_all())
@@ -220,11 +220,11 @@ def delta_changes(
         raise
     except Exception as error:  # the package raises anything if files are gone
         message = f"the changes of `{folder.address}` after version {after} cannot be read: {_first(error)}"
-        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table whole")) from error
+        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table in full")) from error
     kinds = pa.array([_KINDS[kind] for kind in found.column(CHANGE_TYPE).to_pylist()], pa.string())
     if missing := [name for name in schema.names if name not in found.column_names]:
         message = f"the changes of `{folder.address}` lack the column `{missing[0]}`, which is new"
-        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table whole"))
+        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table in full"))
     columns = [found.column(each.name).cast(each.type) for each in schema]
     number = found.column("_commit_version").cast(pa.int64())
     return pa.Table.from_arrays([*columns, kinds, number], schema=target)
@@ -364,10 +364,10 @@ def iceberg_changes(
         snapshot = table.snapshot_by_id(parent) if parent else None
     if snapshot is None and after:
         message = f"snapshot {after} is not among those before the current one of `{folder.address}`"
-        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table whole"))
+        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table in full"))
     if len({_shape(each) for each in table.metadata.schemas}) > 1:
         message = f"the columns of `{folder.address}` have changed, and its files with them"
-        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table whole"))
+        raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table in full"))
     parts = [target.empty_table()]
     for snapshot in reversed(snapshots):
         if snapshot.summary is None or snapshot.summary.operation.value == "replace":

@@ -64,7 +64,7 @@ class IcebergTables:
         self._folder = folder
         uri = folder.storage.get("catalog")
         if uri is None and not folder.is_local:
-            message = f"Iceberg tables at `{folder.address}` need a catalogue elsewhere"
+            message = f"Iceberg tables at `{folder.address}` need an external catalogue"
             help_line = "set `catalog` in the storage settings, such as sqlite:////path/catalog.sqlite"
             raise DataError(Diagnostic(codes.STORAGE, message, help=help_line))
         self._uri = uri or f"sqlite:///{folder.path(CATALOG)}"
@@ -120,7 +120,7 @@ class IcebergTables:
         if base is not None and (snapshot is None or snapshot.snapshot_id != base.format_version):
             snapshot = found.snapshot_by_id(base.format_version)
             if snapshot is None:
-                raise self._damaged(table, f"snapshot {base.format_version} is not there")
+                raise self._damaged(table, f"snapshot {base.format_version} is missing")
         if snapshot is None:
             self.catalog.drop_table(
                 (PUBLISHED, _called(table))
@@ -143,7 +143,7 @@ class IcebergTables:
         table = self._load(version.name)
         snapshot = table.snapshot_by_id(version.format_version) if table else None
         if table is None or snapshot is None:
-            raise self._damaged(version.name, f"snapshot {version.format_version} is not there")
+            raise self._damaged(version.name, f"snapshot {version.format_version} is missing")
         folder = self._folder_of(version.name)
         schema = table.schemas()[snapshot.schema_id]
         return tuple(_file_of(folder, file, schema) for file in self._data_files(table, snapshot))
@@ -153,7 +153,7 @@ class IcebergTables:
         table = self._load(version.name)
         snapshot = table.snapshot_by_id(version.format_version) if table else None
         if snapshot is None:
-            raise self._damaged(version.name, f"snapshot {version.format_version} is not there")
+            raise self._damaged(version.name, f"snapshot {version.format_version} is missing")
         number = version.changed_in
         if snapshot.summary is not None and _FILES in snapshot.summary.additional_properties:
             folder = self.changes_folder(version.name)

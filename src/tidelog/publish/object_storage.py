@@ -199,7 +199,7 @@ class StorageFolder:
         try:
             # Listing is what all libraries do first; a missing bucket shows in no other way.
             if self.filesystem.get_file_info(bucket).type == pafs.FileType.NotFound:
-                message = f"there is no bucket `{bucket}`"
+                message = f"no such bucket: `{bucket}`"
                 raise DataError(Diagnostic(codes.STORAGE, message, help=_STORAGE_HELP, place=self.address))
             self.filesystem.get_file_info(pafs.FileSelector(self.path(), allow_not_found=True))
         except OSError as error:
@@ -326,7 +326,7 @@ class StorageFolder:
         )
 
 
-_STORAGE_HELP: Final = "see to the keys, endpoint and region in [storage], or AWS_ACCESS_KEY_ID and so on"
+_STORAGE_HELP: Final = "check the keys, endpoint and region in [storage], or AWS_ACCESS_KEY_ID and so on"
 
 
 def _reason(error: OSError) -> str:

@@ -109,8 +109,8 @@ class SnapshotTables:
         try:
             self._folder.create(_version(version.number), content)
         except FileExistsError as error:
-            message = f"somebody else has published version {version.number} at `{self._folder.address}`"
-            help_line = "one process writes at a time"
+            message = f"another process has published version {version.number} at `{self._folder.address}`"
+            help_line = "only one process can write at a time"
             raise DataError(Diagnostic(codes.CONFLICT, message, help=help_line)) from error
 
     def settle(self) -> None:
@@ -139,7 +139,7 @@ class SnapshotTables:
         content = folder.read(_snapshot(version.format_version))
         if content is None:
             place = folder.location(_snapshot(version.format_version))
-            message = f"`{place}` is not there, though a version names it"
+            message = f"`{place}` is missing, though a version names it"
             raise DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=place))
         record: Mapping[str, Any] = json.loads(content)
         return record

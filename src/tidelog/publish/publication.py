@@ -335,7 +335,7 @@ class Publication:
         if not is_found.all():
             row = data_files.shown_row(deletions, ~is_found)
             message = f"`{table}` does not have a row that is to be deleted: {row}"
-            help_line = "what is published differs from what the job knows: publish the table anew"
+            help_line = "the published table differs from the state of the job: publish the table again"
             raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
         return kept, rest, removed
 
@@ -525,4 +525,4 @@ def remove_files(folder: StorageFolder, tables: TableFormat, names: Iterable[str
 def _no_table(table: str, version: PublishedVersion | None) -> DataError:
     known = ", ".join(f"`{name}`" for name in version.tables) if version else ""
     help_line = f"its tables are {known}" if known else "nothing is published yet"
-    return DataError(Diagnostic(codes.NO_TABLE, f"there is no published table `{table}`", help=help_line))
+    return DataError(Diagnostic(codes.NO_TABLE, f"no published table `{table}`", help=help_line))

@@ -136,8 +136,8 @@ class Published:
         try:
             return pads.dataset(paths, schema=found.schema, format="parquet", filesystem=folder.filesystem)
         except FileNotFoundError as error:
-            message = f"a file of `{table}` is not there: {error}"
-            help_line = "the version may have been forgotten by `vacuum` in the meantime"
+            message = f"a file of `{table}` is missing: {error}"
+            help_line = "the version may have been removed by `vacuum` in the meantime"
             raise DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, help=help_line)) from error
 
     def read(
@@ -184,7 +184,9 @@ class Published:
         chosen = version if isinstance(version, PublishedVersion) else self.version(version)
         found = chosen.tables.get(table)
         if found is None:
-            help_line = suggest(table, chosen.tables) or f"there are {', '.join(chosen.tables) or 'none'}"
+            help_line = (
+                suggest(table, chosen.tables) or f"its tables are {', '.join(chosen.tables) or 'none'}"
+            )
             message = f"version {chosen.number} has no table `{table}`"
             raise DataError(Diagnostic(codes.NO_TABLE, message, help=help_line))
         return found
@@ -229,7 +231,7 @@ class Published:
         numbers = self.numbers()
         if after not in numbers and not (after == 0 and numbers[0] == 1):
             message = f"version {after} is no longer published, so the changes since then are not known"
-            help_line = f"the first version is {numbers[0]}: read the table anew"
+            help_line = f"the first version is {numbers[0]}: read the table again"
             raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line))
         start = self._tables.version(after) if after else None
         before = start.tables.get(table) if start else None
@@ -242,7 +244,7 @@ class Published:
                 continue
             if schema is not None and not published_schemas.is_same(schema, here.schema):
                 message = f"`{table}` has other columns since version {version.number}"
-                help_line = f"read the table anew, and changes from version {version.number} on"
+                help_line = f"read the table again, and changes from version {version.number} on"
                 raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line))
             schema = here.schema
             if here.changed_in == version.number:

@@ -249,7 +249,7 @@ def _opened(folder: StorageFolder, path: str) -> Iterator[Any]:
         stream = folder.filesystem.open_input_file(folder.path(path))
     except FileNotFoundError as error:
         place = folder.location(path)
-        message = f"`{place}` is not there, though its table names it"
+        message = f"`{place}` is missing, though its table names it"
         raise DataError(Diagnostic(codes.PUBLISH_DAMAGED, message, place=place)) from error
     with stream:
         yield stream

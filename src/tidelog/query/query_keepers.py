@@ -40,7 +40,7 @@ Row = tuple[int, ...]
 
 def no_longer_kept() -> ProgramError:
     """The error of using a query that is not kept any more."""
-    message = "the query is no longer kept"
+    message = "the query is no longer maintained"
     return ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
 
 
@@ -362,7 +362,7 @@ class PreparedQuery:
         for name, value in named.items():
             name = name if name in expected else name.removesuffix("_")
             if name not in expected or name in given:
-                what = "is given twice" if name in given else "is none of the query's"
+                what = "is given twice" if name in given else "is not in the query"
                 help = suggest(name, expected) or f"its parameters are {', '.join(expected)}"
                 raise ProgramError(Diagnostic(WRONG_BINDING, f"the parameter `{name}` {what}", help=help))
             given[name] = value

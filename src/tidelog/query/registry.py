@@ -40,7 +40,7 @@ class Lookup:
 
     def explain(self, query: Query, context: QueryContext) -> str:
         """What it would do."""
-        return "matches the query against the facts that are there"
+        return "matches the query against the existing facts"
 
 
 class Full:
@@ -101,9 +101,9 @@ def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
         return QueryStrategyChoice("full", "nothing is bound, and nearly all rules are needed")
     is_large = not is_all or _facts(needed, context) >= MANY_FACTS
     if is_large and all(_are_bound(query)):
-        return QueryStrategyChoice("tabling", "nothing is free: a few subgoals are true or not")
+        return QueryStrategyChoice("tabling", "nothing is free: only a few subgoals to decide")
     if context.is_tabled and any(_are_bound(query)):
-        return QueryStrategyChoice("tabling", "there are tables, which know what was asked before")
+        return QueryStrategyChoice("tabling", "tables of earlier queries exist")
     return _by_rewriting(query, needed, context)
 
 
@@ -120,7 +120,7 @@ def _by_rewriting(query: Query, needed: Sequence[int], context: QueryContext) ->
     if is_all and facts < (TABLED * rules if is_manifold else PLANNED * rules**2):
         return QueryStrategyChoice("full", f"{many}: too many for so few facts")
     if is_manifold and bound:
-        return QueryStrategyChoice("tabling", f"{many}: tables need those only that are met")
+        return QueryStrategyChoice("tabling", f"{many}: tables need only those that are reached")
     count = f"{len(needed):,} of {counted(len(context.program.rules), 'rule')}"
     if not bound:
         return QueryStrategyChoice("magic", f"nothing is bound, but {count} are enough")
@@ -208,13 +208,13 @@ def chosen(name: str, query: Query, context: QueryContext) -> QueryStrategyChoic
         return choose(query, context)
     by_axioms = context.look_up is not None and name not in WHOLE
     return QueryStrategyChoice(
-        name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked"
+        name, "as requested, by the axioms of equality as rules" if by_axioms else "as requested"
     )
 
 
 def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:
     """The error of what does not work where facts are kept over representatives of equal constants."""
-    message = f"{what} does not go with equality by rewriting"
+    message = f"{what} cannot be combined with equality by rewriting"
     return ProgramError(Diagnostic(NOT_OVER_REPRESENTATIVES, message, help=help))
 
 
@@ -233,5 +233,5 @@ def check_name(name: str) -> None:
     """Raise ProgramError if no strategy has this name."""
     if name == AUTO or name in STRATEGIES:
         return
-    help = suggest(name, NAMES) or f"there are {', '.join(NAMES)}"
-    raise ProgramError(Diagnostic(UNKNOWN_STRATEGY, f"there is no strategy `{name}`", help=help))
+    help = suggest(name, NAMES) or f"choose one of {', '.join(NAMES)}"
+    raise ProgramError(Diagnostic(UNKNOWN_STRATEGY, f"unknown strategy `{name}`", help=help))

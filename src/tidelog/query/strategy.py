@@ -145,5 +145,5 @@ def inconsistency(program: Program) -> Inconsistent:
     """The error of a program in which `bottom()` holds, at the first rule that can derive it."""
     rule = next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
     if rule is None:
-        return Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
+        return Inconsistent(Diagnostic("E601", "inconsistent: bottom() is an explicit fact"))
     return Inconsistent(Diagnostic("E601", "inconsistent: bottom() derived", rule.span))

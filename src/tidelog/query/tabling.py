@@ -607,4 +607,4 @@ class Tabling:
             if tally.tables
             else "nothing"
         )
-        return f"asks for {shown or 'stated facts only'}; {kept} in tables so far"
+        return f"asks for {shown or 'explicit facts only'}; {kept} in tables so far"

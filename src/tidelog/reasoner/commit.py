@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -224,8 +224,8 @@ class Committer:
         if change.batch is not None and change.batch.repeats(self.history.batches):
             raise change.batch.refused("has been applied already", "ask `has_applied` before")
         if change.before is not self._program.current:
-            message = "the program was changed while this transaction was put together"
-            raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
+            message = "the program was changed while this transaction was prepared"
+            raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction again"))
 
     def _all_or_nothing(self, stages: tuple[Stage, ...]) -> Stage:
         """Return a stage that runs others; after a fault everything is derived from explicit facts again."""
@@ -438,8 +438,8 @@ def _traits(program: Program) -> Needs:
 def check_kept(query: Query, program: Program) -> None:
     """Raise ProgramError if the answers to a query cannot be maintained by a program."""
     if is_timed(query, program):
-        message = "the answers to queries about what holds at times cannot be kept yet"
-        help = "ask anew after each change, or subscribe to the predicate"
+        message = "answers to queries over temporal facts cannot be kept yet"
+        help = "query again after each change, or subscribe to the predicate"
         raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
 
 
@@ -555,7 +555,8 @@ class _Normalising:
             return
         texts = [f"`{text}`" for text in self._texts(name, staged.rows, positions[:SHOWN].tolist())]
         more = f" and {len(positions) - SHOWN:,} more" if len(positions) > SHOWN else ""
-        verb = reason if len(positions) == 1 else reason.replace("is ", "are ", 1)
+        words = (("is ", "are "), ("does ", "do "), ("so it ", "so they ")) if len(positions) > 1 else ()
+        verb = reduce(lambda text, pair: text.replace(*pair, 1), words, reason)
         yield Diagnostic(code, f"{', '.join(texts)}{more} {verb}", help=help)
 
     def _texts(self, name: str, rows: Rows, positions: Sequence[int]) -> list[str]:
@@ -570,12 +571,12 @@ class _Normalising:
 
 _REASONS: Mapping[str, tuple[str, str]] = {
     NOT_A_FACT: (
-        "is not there to be taken away",
-        'leave it out, or pass over what is not there: missing="ignore", `--missing ignore`',
+        "does not exist, so it cannot be deleted",
+        'remove the deletion, or skip missing facts: missing="ignore", `--missing ignore`',
     ),
     NOT_EXPLICIT: (
-        "is derived, not stated, so it cannot be taken away",
-        "take away what it is derived from, or a rule that derives it",
+        "is derived, not explicit, so it cannot be deleted",
+        "delete what it is derived from, or a rule that derives it",
     ),
 }
 

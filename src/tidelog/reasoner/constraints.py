@@ -92,7 +92,7 @@ def described(violation: ConstraintViolation, writing: Writing) -> Diagnostic:
 
 def _facts_of(instance: RuleInstance, writing: Writing) -> str:
     """Return the facts of an instance, each with whether it is stated."""
-    words = {True: " (stated)", False: " (derived)"}
+    words = {True: " (explicit)", False: " (derived)"}
     pairs = zip(instance.facts, instance.explicit, strict=True)
     return ", ".join(
         _written(fact, writing) + ("" if fact.predicate == ALIAS else words[is_explicit])

@@ -229,5 +229,5 @@ def find_predicate(name: str, predicates: Mapping[str, Predicate]) -> Predicate:
         predicate = next((known for known in predicates.values() if known.written == name), None)
     if predicate is None:
         help = suggest(name, [known.written for known in predicates.values()])
-        raise ProgramError(Diagnostic(NO_PREDICATE, f"there is no predicate `{name}`", help=help))
+        raise ProgramError(Diagnostic(NO_PREDICATE, f"unknown predicate `{name}`", help=help))
     return predicate

@@ -268,7 +268,7 @@ class Explainer:
         self._deriver.complete()
         program = self._program.current
         if is_timed(query, program):
-            message = "why a fact does not hold cannot be said yet where facts hold at times"
+            message = "why-not explanations are not supported yet for temporal facts"
             raise ProgramError(Diagnostic(NOT_EXPLAINED, message))
         if self._program.has_equality:
             program = self._with_axioms(program)
@@ -280,7 +280,7 @@ class Explainer:
         """Return the program with the axioms of equality as rules; raise unless facts are derived by them."""
         equality = self._program.equality
         if equality.name != Axiomatised.name:
-            message = "why a fact does not hold cannot be said yet where equal constants are rewritten"
+            message = "why-not explanations are not supported yet where equal constants are rewritten"
             help = f"use `--equality {Axiomatised.name}`, `equality={Axiomatised.name!r}`"
             raise ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
         return equality.meaning(program)

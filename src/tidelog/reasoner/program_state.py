@@ -173,7 +173,7 @@ class ProgramFacts:
             predicate = program.predicates[transfer.predicate]
             file = import_file(transfer, predicate)
             time = transfer.options.get("time", ())
-            assert isinstance(time, tuple), "the resolver has seen to that"
+            assert isinstance(time, tuple), "checked by the resolver"
             yield predicate.name, read(file, faults, threads), file, time
             self._imported += 1
 

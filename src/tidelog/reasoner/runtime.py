@@ -231,8 +231,8 @@ def is_orderly(error: BaseException | None) -> bool:
 
 def not_recovered() -> EvaluationError:
     """Return the error that says that a reasoner cannot go on after a fault."""
-    message = "a fault has left a transaction half done, and what was forgotten as time advanced is lost"
-    help = "open the store again, or make a new reasoner; what was committed before the fault is as it was"
+    message = "a fault left a transaction incomplete, and facts forgotten as time advanced are lost"
+    help = "open the store again, or create a new reasoner; what was committed before the fault is unchanged"
     return EvaluationError(Diagnostic(NOT_RECOVERED, message, help=help))
 
 

@@ -72,9 +72,7 @@ class Examination:
         yield from self._look_at_snapshot()
         if self.snapshot is not None:
             if self.root is None and self.snapshot.has_superblock and not self.folder.superblock.is_file():
-                yield StoreFinding(
-                    self.folder.superblock, "is missing; the other files say what counts", True
-                )
+                yield StoreFinding(self.folder.superblock, "is missing; the other files are used", True)
             yield from self._look_at_journals(self.snapshot)
 
     # ---- the superblock and the snapshot
@@ -84,11 +82,11 @@ class Examination:
         try:
             self.root = self.folder.root()
         except DataError as error:
-            yield StoreFinding(path, f"{_fault(error)}; the other files say what counts", True)
+            yield StoreFinding(path, f"{_fault(error)}; the other files are used", True)
         else:
             if self.root is not None and None in store.copies(path):
                 yield StoreFinding(
-                    path, "one of its two copies is not whole, as after a power cut; the other counts"
+                    path, "one of its two copies is incomplete, as after a power cut; the other is used"
                 )
 
     def _look_at_snapshot(self) -> Iterator[StoreFinding]:
@@ -133,10 +131,10 @@ class Examination:
         if part.relation is None:
             return "no facts can be recovered"
         if part.name in COUNTERS:
-            return "is counted anew"
+            return "is counted again"
         if part.is_derived:
-            return "is derived anew"
-        return "its stated facts are lost, what is derived is derived anew"
+            return "is derived again"
+        return "its explicit facts are lost, derived facts are derived again"
 
     def explicit(self, arities: Mapping[str, int]) -> dict[str, Rows]:
         """Return the explicit facts of all relations whose columns and flags are whole and possible."""
@@ -201,7 +199,7 @@ class Examination:
             return StoreFinding(path, f"{_fault(error)}; {said} before it can be recovered", True)
         if not is_following:
             return StoreFinding(
-                path, f"{said} that do not follow what is before, and cannot be recovered", True
+                path, f"{said} that do not continue the records before, and cannot be recovered", True
             )
         if found.torn:
             return StoreFinding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")
@@ -303,11 +301,11 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
         state = examined.snapshot.state(without_tables=True)
         if state.time is not None and state.time.past.time is not None:
             raise forms.damaged(
-                examined.folder.path, "time has advanced, and what was forgotten is not there"
+                examined.folder.path, "time has advanced, and the forgotten facts are missing"
             )
     except DataError as error:
         message = f"nothing can be recovered: {error.diagnostics[0].message}"
-        help = "go back to a copy of the folder, or make the store anew from its sources"
+        help = "go back to a copy of the folder, or recreate the store from its sources"
         raise DataError(
             Diagnostic(codes.STORE_DAMAGED, message, place=str(examined.folder.path), help=help)
         ) from error
@@ -337,7 +335,7 @@ def _replace_files(examined: Examination, reasoner: StoredReasoner, sequence: in
     folder.tidy(written)
     written.close()
     facts = reasoner.statistics
-    recovered = f"recovered {counted(facts.loaded, 'stated fact')}, and derived {facts.derived:,} from them"
+    recovered = f"recovered {counted(facts.loaded, 'explicit fact')}, and derived {facts.derived:,} from them"
     return recovered, f"the damaged files are in {aside}"
 
 

@@ -159,8 +159,8 @@ def _check_settings(state: StoredState, kept: Mapping[str, Any], asked: Mapping[
     other = [name for name in wanted if wanted[name] != made[name]]
     if other:
         this, that = (", ".join(f"{name}={some[name]}" for name in other) for some in (made, wanted))
-        message = f"the store was made with {this}, and {that} is asked for"
-        help = "leave that out; other settings need a store of their own, made from the same sources"
+        message = f"the store was made with {this}, but {that} was requested"
+        help = "omit the setting; other settings need a separate store, created from the same sources"
         raise not_storable(message, help)
 
 
@@ -478,7 +478,7 @@ class StoredReasoner(Reasoner):
                 with forms.understood(path, what), reading("it"):
                     self._replay(record)
             except (ProgramError, EvaluationError, Inconsistent) as error:
-                message = f"{what} cannot be done again: {error.diagnostics[0].message}"
+                message = f"{what} cannot be replayed: {error.diagnostics[0].message}"
                 raise forms.damaged(path, message) from error
 
     def _replay(self, record: JournalRecord) -> None:

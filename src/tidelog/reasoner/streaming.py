@@ -152,8 +152,8 @@ def _fill(change: Change, rows: Iterable[tuple[str, str, tuple[Any, ...]]]) -> N
             case "-" | "−":
                 change.delete(predicate, some)
             case _:
-                message = f"{sign!r} is no sign of a change"
-                help = f"use {ADDED!r} to add a row, {REMOVED!r} to take it away"
+                message = f"{sign!r} is not a sign of a change"
+                help = f"use {ADDED!r} to add a row, {REMOVED!r} to delete it"
                 raise ProgramError(Diagnostic(codes.UNSIGNED, message, help=help))
 
 

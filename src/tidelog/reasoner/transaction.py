@@ -427,7 +427,7 @@ class Change:
     def commit(self) -> Delta:
         """Commit the transaction now, as the end of the block does."""
         if self._delta is not None:
-            message = "the transaction has been carried out already"
+            message = "the transaction has been committed already"
             raise TidelogError(Diagnostic(COMMITTED, message, help="begin another one with `change()`"))
         self._delta = self._commit(self)
         return self._delta
@@ -436,7 +436,7 @@ class Change:
     def delta(self) -> Delta:
         """What the transaction changed, once it is committed."""
         if self._delta is None:
-            message = "the transaction has not been carried out, so there is no delta"
+            message = "the transaction has not been committed, so there is no delta"
             raise TidelogError(Diagnostic(NOT_COMMITTED, message, help="ask after the end of its block"))
         return self._delta
 
@@ -475,7 +475,7 @@ class Change:
 
     def _no_predicate(self, name: str, span: Span | None = None) -> Diagnostic:
         help = suggest(name, [known.written for known in self.program.predicates.values()])
-        message = f"nothing can be taken away: there is no predicate `{name}`"
+        message = f"nothing can be deleted: unknown predicate `{name}`"
         return Diagnostic(NOT_A_FACT, message, span, help)
 
     def _stage(self, where: StagedFacts, predicate: Predicate, data: object) -> None:

@@ -81,8 +81,8 @@ def with_drops(program: Program, drops: Sequence[Drop], given: Collection[str]) 
             if name in explicit:
                 shown = predicates[name].written
                 drop = next(each for each in drops if each.predicate == seer)
-                message = f"`{shown}` is given and derived, and `{drop.shown}` sees `{drop.of}` through it"
-                help = "give these rows a predicate of their own, and derive this one from it by a rule"
+                message = f"`{shown}` is given and derived, and `{drop.shown}` reads `{drop.of}` through it"
+                help = "move these rows to a separate predicate, and derive this one from it by a rule"
                 faults.append(Diagnostic(codes.NO_PREDICATE, message, drop.span, help))
         seen = {name: new for name, new in kept.items() if name not in whole} | names
         for rule in program.rules:
@@ -154,10 +154,8 @@ def check_rules(before: Program, after: Program) -> None:
         for atom in rule.body_atoms:
             if atom.predicate in dropped:
                 shown = before.predicates[atom.predicate].written
-                message = (
-                    f"a rule that comes with changes reads `{shown}`, of which an [[expect]] leaves rows out"
-                )
-                faults.append(Diagnostic(codes.NO_PREDICATE, message, rule.span, "write it into the program"))
+                message = f"an inserted rule reads `{shown}`, of which an [[expect]] drops rows"
+                faults.append(Diagnostic(codes.NO_PREDICATE, message, rule.span, "add it to the program"))
     if faults:
         raise DataError(faults)
 
@@ -166,15 +164,13 @@ def _faults(program: Program, drops: Sequence[Drop]) -> Iterator[Diagnostic]:
     seers = {drop.predicate for drop in drops}
     for drop in drops:
         if drop.of in BUILT_IN or drop.of in seers:
-            why = "is what an [[expect]] leaves rows out by" if drop.of in seers else "is no table"
-            message = f"rows of `{drop.of}` cannot be left out: it {why}"
+            why = "is used by an [[expect]] to drop rows" if drop.of in seers else "is not a table"
+            message = f"rows of `{drop.of}` cannot be dropped: it {why}"
             yield Diagnostic(codes.NO_PREDICATE, message, drop.span)
         name = drop.of + _DROPPED
         if name in program.predicates:
-            message = (
-                f"rows of `{drop.of}` that are left out are published as `{name}`, which the program has"
-            )
-            yield Diagnostic(codes.NO_PREDICATE, message, drop.span, "call that predicate otherwise")
+            message = f"rows of `{drop.of}` that are dropped are published as `{name}`, which the program has"
+            yield Diagnostic(codes.NO_PREDICATE, message, drop.span, "rename that predicate")
 
 
 def _helpers(program: Program, seer: str, whole: Collection[str], ends: Collection[str]) -> list[str]:
@@ -222,12 +218,12 @@ def _rules_of(whole: Predicate, aside: str, drops: Sequence[Drop], program: Prog
     terms = tuple(Variable(f"x{position}") for position in range(whole.arity))
     every = Atom(whole.name, terms)
     seen = [_violated(drop, program, terms, number) for number, drop in enumerate(drops)]
-    name = f"{whole.written} without what is left out"
+    name = f"{whole.written} without dropped rows"
     yield Rule(Atom(KEPT + whole.name, terms), (every, *map(Negation, seen)), name=name)
     for number, (drop, atom) in enumerate(zip(drops, seen, strict=True)):
         head = Atom(aside, (*terms, Constant(string(drop.shown))))
         yield Rule(
-            head, (every, atom, *map(Negation, seen[:number])), name=f"{whole.written} that is left out"
+            head, (every, atom, *map(Negation, seen[:number])), name=f"{whole.written} that is dropped"
         )
 
 
@@ -251,13 +247,10 @@ def _check_strata(program: Program, made: Program, drops: Sequence[Drop]) -> Non
         for drop in drops:
             if each.predicate == drop.predicate and each.head in (KEPT + drop.of, drop.of + _DROPPED):
                 message = (
-                    f"rows of `{drop.of}` cannot be left out by `{drop.predicate}`: which rows of "
-                    f"`{drop.predicate}` there are depends on which of `{drop.of}` are left out"
+                    f"rows of `{drop.of}` cannot be dropped by `{drop.predicate}`: which rows of "
+                    f"`{drop.predicate}` there are depends on which of `{drop.of}` are dropped"
                 )
-                help = (
-                    "leave rows out of what is given instead; or derive all of them under another name, and "
-                    "expect something of that"
-                )
+                help = "drop explicit rows instead, or put the expectation on a copy that a rule derives"
                 faults.append(Diagnostic(codes.NO_PREDICATE, message, drop.span, help))
                 break
     if faults:

@@ -208,16 +208,16 @@ def check_localisable(program: Program) -> None:
     """
     for rule in program.rules:
         if rule.is_metric or rule.head.predicate in program.timed:
-            raise NotLocalisable(f"{named(rule)} derives facts that hold at times", rule)
+            raise NotLocalisable(f"{named(rule)} derives temporal facts", rule)
     if program.timed:
-        raise NotLocalisable("the program states facts that hold at times")
+        raise NotLocalisable("the program has explicit temporal facts")
     if TRANSITIVITY in program.rules:
         return
     for rule in program.rules:
         if rule.head.predicate in (EQUAL, DIFFERENT):
             raise NotLocalisable(f"{named(rule)} derives equality, whose classes no task could own", rule)
     if has_equality(program.predicates):
-        raise NotLocalisable("the program states equality, whose classes no task could own")
+        raise NotLocalisable("the program has explicit equality, whose classes no task could own")
 
 
 # ---- gates

@@ -193,7 +193,7 @@ def _legend(chart: Chart, layout: ChartLayout, y: float) -> Iterator[str]:
     )
     roomy = ChartLayout(0, 1, _HIGHEST if layout.is_roomy else 9)
     x = layout.left
-    meanings = {End.CLOSED: "bound included", End.OPEN: "bound left out", End.INFINITE: "without end"}
+    meanings = {End.CLOSED: "bound included", End.OPEN: "bound excluded", End.INFINITE: "without end"}
     for end, meaning in meanings.items():
         if end in used:
             sample = LaneSpan(x, x + 24, End.CUT, end, "")
@@ -239,7 +239,7 @@ def _section(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[
     rest = f"… {section.left_out:,} more" if section.left_out else ""
     if rest or not section.lanes:
         bottom = y + len(section.lanes) * layout.pitch
-        yield _text("tide-muted", layout.left + 4, bottom + 16, rest or "nothing holds in this time")
+        yield _text("tide-muted", layout.left + 4, bottom + 16, rest or "nothing holds in this period")
 
 
 def _has_groups(section: RelationLanes) -> bool:
@@ -391,7 +391,7 @@ def _more(section: RelationLanes) -> Iterator[str]:
     if section.left_out:
         yield f"… {section.left_out:,} more"
     elif not section.lanes:
-        yield "nothing holds in this time"
+        yield "nothing holds in this period"
 
 
 def _ruler(axis: Axis, columns: int) -> Iterator[str]:
@@ -511,7 +511,7 @@ class Drawing:
         """Write the picture to a file, whose name ends in `.svg` or `.html`."""
         path = Path(path)
         if path.suffix.lower() not in FORMS:
-            message = f"{path} is no name of a picture"
+            message = f"{path} is not the file name of a picture"
             raise ProgramError(
                 Diagnostic(codes.NOT_DRAWN, message, help=f"let it end in {' or '.join(FORMS)}")
             )
@@ -531,8 +531,8 @@ def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> 
     if isinstance(relation, PeriodicRelation):
         return relation.unrolled(start, end)
     if not isinstance(relation, TimedRelation):
-        message = f"`{relation.name}` holds at no particular times, so that there is nothing to draw"
-        help = "ask for facts with times, and name no time in the query"
+        message = f"`{relation.name}` is not temporal, so there is nothing to draw"
+        help = "query temporal facts, without a time in the query"
         raise ProgramError(Diagnostic(codes.NOT_DRAWN, message, help=help))
     return relation
 
@@ -546,5 +546,5 @@ def _point(time: Time) -> Fraction:
     except ValueError as fault:
         raise ProgramError(Diagnostic(codes.NOT_DRAWN, str(fault))) from None
     if point is None:
-        raise ProgramError(Diagnostic(codes.NOT_DRAWN, f"a picture cannot reach {time}"))
+        raise ProgramError(Diagnostic(codes.NOT_DRAWN, f"a picture cannot extend to {time}"))
     return point

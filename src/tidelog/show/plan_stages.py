@@ -270,7 +270,7 @@ def _summary(program: Program) -> tuple[str, ...]:
     return (
         counted(len(program.rules), "rule"),
         counted(len(program.predicates), "predicate"),
-        counted(len(program.facts), "stated fact"),
+        counted(len(program.facts), "explicit fact"),
     )
 
 

@@ -219,9 +219,9 @@ def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
             given[OPTIONS[key]] = value
         else:
             help = suggest(name, OPTIONS.values()) or f"the options are {', '.join(OPTIONS.values())}"
-            raise _refused(f"there is no option `{name}`", help)
+            raise _refused(f"unknown option `{name}`", help)
     if "path" not in given:
-        raise _refused("there is no path", "`.load(path)`, or `.save(path)`")
+        raise _refused("no path is given", "`.load(path)`, or `.save(path)`")
     return given, storage
 
 
@@ -252,7 +252,7 @@ def _truth(given: Mapping[str, str], name: str) -> bool:
 
 def _no_predicate(known: Iterable[str]) -> ProgramError:
     return _refused(
-        "no predicate is asked for", f'`.option("predicate", …)`: there are {", ".join(known) or "none"}'
+        "no predicate was requested", f'`.option("predicate", …)`: it has {", ".join(known) or "none"}'
     )
 
 
@@ -588,7 +588,7 @@ class VersionWriter(datasource.DataSourceArrowWriter):
         folder, schema = self._folder(name), self.schemas[name]
         base = publication.base.tables[name]
         if not published_schemas.is_same(base.schema, schema):
-            message = f"`{name}` has other columns than what is published"
+            message = f"`{name}` has other columns than the published table"
             raise ProgramError(Diagnostic(codes.WRONG_FILE, message, help='use `mode("overwrite")`'))
         old = publication.tables.files(base)
         for path in paths:

@@ -422,7 +422,7 @@ class Rederivation:
         for stratum in strata(program.rules):
             if stratum.recursive and any(name in made.lost for name in stratum.predicates):
                 name = stratum.predicates[0]
-                return False, f"`{name}` is recursive and may lose facts, of which many may be in doubt"
+                return False, f"`{name}` is recursive and may lose facts, and many may have to be rederived"
         known = [
             self._sizes(self.inputs),
             self._sizes(self.previous),
@@ -430,7 +430,7 @@ class Rederivation:
             self._sizes(self.deleted, " deleted"),
         ]
         if None in known:
-            return False, "how large all frames are is not known (`sizes` may say so)"
+            return False, "the size of all frames is unknown (set `sizes`)"
         given, before, added, removed = (each or {} for each in known)
         reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
         read = sum(size for name, size in given.items() if _input_name(name, made) in made.read)
@@ -459,7 +459,7 @@ class Rederivation:
         missing = [name for name in self._needed() if name not in self.previous]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
-            message = f"what was derived before is missing for {listed}"
+            message = f"previously derived facts are missing for {listed}"
             help = "give the frame of each in `previous`, as `derive` returned it"
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
@@ -485,7 +485,7 @@ def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings |
     words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
     all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
     if Nulls.VALUE.value in all_words:
-        message = "missing values are texts in frames, and could not be told from others afterwards"
+        message = "missing values are texts in frames, and could not be distinguished afterwards"
         help = "leave `previous`, `inserted` and `deleted` out, or drop the rows that lack values"
         raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
     if said is None or isinstance(said, str):

@@ -510,7 +510,7 @@ class CommitFiles:
             with suppress(FileNotFoundError):  # it has its name
                 place.rename(final)
             if not final.exists():
-                raise FileNotFoundError(f"{final}: a file that a task has written is not there")
+                raise FileNotFoundError(f"{final}: a file that a task has written is missing")
             files.setdefault(name, {})[final.name] = rows
         with replacing_text(Path(target.folder, MANIFEST)) as stream:
             stream.write(json.dumps({"files": files}, indent=1, ensure_ascii=False).encode())
@@ -552,7 +552,7 @@ def _arrow(schemas: Mapping[str, spark_types.StructType]) -> dict[str, Any]:
 def _folder(path: str) -> Path:
     name = path.removeprefix("file:")
     if "://" in name:
-        message = f"`{path}` is no folder that tasks can rename files in"
+        message = f"`{path}` is not a folder that tasks can rename files in"
         help = "write to a file system that all executors see; other stores by `derived[…].write`"
         raise ProgramError(Diagnostic(codes.FRAMES_NOT_WRITTEN, message, help=help))
     return Path(name).absolute()

@@ -126,7 +126,7 @@ def maintain(
         check_program(known)
     if known.timed:
         rule = next((rule for rule in known.rules if rule.head.predicate in known.timed), None)
-        raise _timed("the program has facts that hold at times", None if rule is None else rule.span)
+        raise _timed("the program has temporal facts", None if rule is None else rule.span)
     if predicate is not None and predicates is not None:
         raise ValueError("give `predicate`, or `predicates`, not both")
     chosen = dict(predicates or {}) if predicate is None else {predicate: _same}
@@ -342,7 +342,7 @@ class Maintained:
             help = f"it has {listed(names)}"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, place=_place(predicate), help=help))
         if order is not None and not isinstance(names[order], ORDERED):
-            message = f"column `{order}` is of the type {names[order].simpleString()}, which is no order"
+            message = f"column `{order}` is of the type {names[order].simpleString()}, which is not an order"
             help = "an order is a whole number, a date or a timestamp"
             raise ProgramError(
                 Diagnostic(codes.NO_SUCH_SPARK_TYPE, message, place=_place(predicate), help=help)
@@ -368,7 +368,7 @@ class Maintained:
         if read is None:
             raise ProgramError(faults)
         if read.times:
-            raise _timed(f"the columns {listed(read.times)} of `{name}` say when facts hold")
+            raise _timed(f"the columns {listed(read.times)} of `{name}` are time columns")
         read = replace(read, nulls=self._nulls.get(predicate.name, ()))
         if predicate.declared:
             return read

@@ -71,7 +71,7 @@ def materialize(
     known, called = _program(program)
     name = name or called
     if name is None:
-        raise TypeError('a program that is no file needs a name: `materialize(…, name="net")`')
+        raise TypeError('a program that is not a file needs a name: `materialize(…, name="net")`')
     if on_error not in ("fail", "skip"):
         raise ValueError(f"on_error is `fail` or `skip`, not {on_error!r}")
     schemas = _declared(known, inputs)
@@ -100,9 +100,7 @@ def _declared(program: Program, inputs: Mapping[str, Source]) -> dict[str, spark
     inferred = infer(program)
     faults: list[Diagnostic] = []
     if program.timed:  # a table without columns of times would hold at all times
-        message = (
-            "the program has rules over time, and whether a table has columns of times is not known here"
-        )
+        message = "the program has rules over time, and whether a table has time columns is unknown here"
         help = "use `tidelog.spark.derive`"
         faults.append(Diagnostic(codes.TIMED_FRAMES, message, help=help))
     found = {}

@@ -202,7 +202,7 @@ def read_input(
     faults = [
         Diagnostic(
             codes.NO_SUCH_SPARK_TYPE,
-            f"column `{field.name}` is of the type {field.dataType.simpleString()}, which has no values here",
+            f"column `{field.name}` is of the type {field.dataType.simpleString()}, which is not supported",
             place=place,
             help="cast it, such as to string, or select its parts",
         )
@@ -334,7 +334,7 @@ def with_nulls(inputs: Mapping[str, InputSchema], said: NullSettings | None) -> 
         return {name: _for_all(each, said) for name, each in inputs.items()}
     faults = [
         Diagnostic(
-            codes.NO_SUCH_PREDICATE, f"`nulls` names `{name}`, which is no input", help=suggest(name, inputs)
+            codes.NO_SUCH_PREDICATE, f"`nulls` names `{name}`, not an input", help=suggest(name, inputs)
         )
         for name in said
         if name not in inputs

@@ -60,7 +60,7 @@ def find_java(scratch: Path) -> Path:
         if version is not None:
             found.append(f"Java {version} in {home}")
     message = f"Spark needs Java {OLDEST} or later, and there is {' and '.join(found) or 'none'}"
-    help = "`pip install 'tidelog[spark]'` brings one along; or let JAVA_HOME name the folder of another"
+    help = "`pip install 'tidelog[spark]'` installs one; or set JAVA_HOME to the folder of another"
     raise TidelogError(Diagnostic(NO_JAVA, message, help=help))
 
 
@@ -213,7 +213,7 @@ def _running(settings: SessionSettings) -> SparkSession | None:
     session = _still_shared() or sessions.active()
     master = session.conf.get("spark.master", None)
     if settings.master not in (None, master):
-        message = f"a Spark session on {master} runs already, so none can be had on {settings.master}"
+        message = f"a Spark session on {master} is already running, so none can start on {settings.master}"
         raise TidelogError(Diagnostic(OTHER_SESSION, message, help="stop it first: `session.stop()`"))
     for key, value in settings.conf.items():
         if session.conf.get(key, None) == value:

@@ -134,7 +134,7 @@ def _tables(
         found[only_input(program, found)] = argument
     for name, argument in found.items():
         if not argument.isTable:
-            raise _refused(f"`{name}` is no table", f"a table is given as `{name} => TABLE({name})`")
+            raise _refused(f"`{name}` is not a table", f"a table is given as `{name} => TABLE({name})`")
     if len(found) > 1:
         shown = ", ".join(f"`{name}`" for name in found)
         help = (

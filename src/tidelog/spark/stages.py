@@ -115,10 +115,10 @@ REFUSED: Final = {
     "engine": "the embedded engine runs in the tasks; `tidelog.strategy` of the session says how",
     "processes": "`partitions` says how many tasks derive",
     "threads": "a task has one thread; `partitions` says how many tasks derive",
-    "maintainer": "what is derived does not change; `maintain` follows changes",
-    "marking": "no update is known before it comes",
+    "maintainer": "derived facts do not change; `maintain` follows changes",
+    "marking": "no update is known in advance",
     "durability": "nothing is stored; `maintain` has a store",
-    "time": "facts that hold at times are not maintained by frames",
+    "time": "temporal facts are not maintained by frames",
     "listeners": "events happen in another process; `derived.observation` counts facts",
     "on_error": "a row that cannot be read is an error here",
     "rejects": 'rejected rows are a frame: `on_error="collect"`',
@@ -142,9 +142,9 @@ def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIV
         if name in allowed:
             continue
         if name in REFUSED:
-            raise TypeError(f"`{name}` makes no sense on Spark: {REFUSED[name]}")
-        near = suggest(name, sorted(allowed)) or f"there are {', '.join(sorted(allowed))}"
-        raise TypeError(f"there is no setting `{name}`: {near}")
+            raise TypeError(f"`{name}` is not supported on Spark: {REFUSED[name]}")
+        near = suggest(name, sorted(allowed)) or f"choose one of {', '.join(sorted(allowed))}"
+        raise TypeError(f"unknown setting `{name}`: {near}")
     if settings.get("equal", SHOWN[0]) not in SHOWN:
         raise ValueError(f"`equal` is {' or '.join(map(repr, SHOWN))}, not {settings['equal']!r}")
     time = settings.get("time")
@@ -185,7 +185,7 @@ class InputFrames(Mapping[str, Any]):
             return
         for name, source in given.items():
             if not isinstance(source, DataFrame | spark_types.StructType):
-                raise TypeError(f"`{name}` is no DataFrame, but {type(source).__name__}")
+                raise TypeError(f"`{name}` is not a DataFrame, but {type(source).__name__}")
             if isinstance(name, tuple):
                 _check_predicate_column(name, source)
                 self.groups.append((name, source))
@@ -539,7 +539,7 @@ def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[P
     for name in outputs:
         predicate = program.find(name)
         if predicate is None:
-            message, help = f"there is no predicate `{name}`", suggest(name, names)
+            message, help = f"unknown predicate `{name}`", suggest(name, names)
             faults.append(Diagnostic(codes.NO_SUCH_PREDICATE, message, help=help))
         else:
             found.append(predicate)
@@ -601,7 +601,7 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
     session = _known_session(frames)
     if session is None:
         help = "start one: `SparkSession.builder.getOrCreate()`"
-        raise ProgramError(Diagnostic(codes.NO_SESSION, "there is no Spark session", help=help))
+        raise ProgramError(Diagnostic(codes.NO_SESSION, "no Spark session is running", help=help))
     return session
 
 

@@ -129,7 +129,7 @@ def _bytes(setting: Setting, key: str, otherwise: str, unit: str = "") -> int | 
         return None
     found = _SIZE.fullmatch(text)
     if found is None:
-        message = f"`{key}` is {text!r}, which is no size"
+        message = f"`{key}` is {text!r}, which is not a size"
         raise ProgramError(Diagnostic(codes.STRATEGY, message, help="write it as `512m` or `4g`"))
     return int(found[1]) << _UNITS[found[2] or unit]
 
@@ -306,7 +306,7 @@ class MemoryLimit:
             found = f"read {read.rows:,} rows ({read.bytes:,} bytes)"
         whose = "a task" if self.tasks == 1 else f"one of {self.tasks} tasks"
         told = f"it had {found}" if is_own else f"this task had {found}, another one failed"
-        message = f"the facts of {whose} do not fit {shown(size)}: {told}{progress}"
+        message = f"the facts of {whose} do not fit in {shown(size)}: {told}{progress}"
         wanted = max(divided_by(ratio * _ratio(self.tasks)), 2 * self.tasks)
         return Diagnostic(codes.NO_MEMORY, message, help=self._advice(wanted if read.rows else 0))
 
@@ -321,7 +321,7 @@ class MemoryLimit:
             return f"{more}: {self.undivided}"
         if self.slots is not None and tasks > self.slots:
             slots = counted(self.slots, "slot")
-            least = f"`partitions={tasks}` would be needed, at least, and there are {slots}"
+            least = f"`partitions={tasks}` would be needed, at least, but there are {slots}"
             joins = "set `tidelog.strategy=joins`, which keeps facts on disk"
             return f"{least}: add executors; or {more}; or {joins}"
         return f"set `partitions={tasks}`, at least; or {more}"
@@ -340,8 +340,8 @@ STRATEGY: Final = "tidelog.strategy"
 SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, that say where a program runs
 SMALL: Final = 128 << 20  # bytes, as many as Spark reads of a file in one task
 VALUE: Final = 24  # bytes of a value, about, where rows are given
-BY_JOINS: Final = "Spark joins frames, which need not fit the memory; each round of a recursion is a job"
-ONE_TASK: Final = "one task derives everything: its facts have to fit the memory of a worker"
+BY_JOINS: Final = "Spark joins frames, which need not fit in memory; each round of a recursion is a job"
+ONE_TASK: Final = "one task derives everything: its facts have to fit in the memory of a worker"
 ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 _DATA_SIZE: Final = re.compile(r"sizeInBytes=([\d.]+)(?:E\+?(\d+))? ([KMGTPE]?)i?B")
 _DATA_UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}

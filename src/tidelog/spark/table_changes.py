@@ -149,7 +149,7 @@ def _inserts(table: Any, shape: ChangeColumns, faults: RejectedRows) -> npt.NDAr
     inserts: npt.NDArray[np.int8] = np.array([*OPERATIONS.values(), -1], np.int8)[known]
     for place in np.flatnonzero(inserts < 0).tolist():
         said = table.column(column)[place].as_py()
-        reason = f"{said!r} is no operation" if said is not None else "the operation is missing"
+        reason = f"{said!r} is not an operation" if said is not None else "the operation is missing"
         help = f"it is one of {', '.join(f'`{name}`' for name in OPERATIONS)}"
         _reject(table, place, Diagnostic(codes.OPERATION, reason, place=_at(shape, place), help=help), faults)
     return inserts
@@ -248,7 +248,7 @@ def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) ->
     except BaseException as error:  # noqa: BLE001 - raised again when the transaction has been rolled back
         refusals.append(error)
     if refusals:
-        raise NotPublished(Diagnostic(codes.NOT_PUBLISHED, "what changed could not be published"))
+        raise NotPublished(Diagnostic(codes.NOT_PUBLISHED, "the changes could not be published"))
 
 
 @dataclass(eq=False)

@@ -425,7 +425,7 @@ class CollectedRejects(RejectedRows):
 
     def __init__(self, on_error: OnError) -> None:
         super().__init__(
-            on_error, advice='`on_error="skip"` leaves such rows out, `"collect"` has them in `rejects`'
+            on_error, advice='`on_error="skip"` skips such rows, `"collect"` returns them in `rejects`'
         )
         self.collected: list[tuple[str, str, str, str]] = []
 
@@ -443,7 +443,7 @@ class CollectedRejects(RejectedRows):
 
 def _reject_unknown(tag: str, rows: Any, rejects: CollectedRejects) -> None:
     """Reject rows of a shared frame that are of none of its predicates."""
-    what = "there is no predicate" if tag == NO_PREDICATE else f"`{tag}` is none of its predicates"
+    what = "there is no predicate" if tag == NO_PREDICATE else f"`{tag}` is not one of its predicates"
     fault = Diagnostic(codes.NO_SUCH_PREDICATE, f"{what} (column `{TAG}`)", place="a shared frame")
     for row in rows.to_pylist():
         values = [value for value in row.values() if value is not None]

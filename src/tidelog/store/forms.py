@@ -45,8 +45,8 @@ class BatchId(NamedTuple):
         is_other = bool(last.stream and self.stream and last.stream != self.stream)
         if is_other or self.number < last.number:
             help = (
-                "the numbers of an application only grow; a stream that begins anew, with a new checkpoint, "
-                "and one beside another need an `app_id` of their own"
+                "the numbers of an application only grow; a stream that restarts with a new checkpoint, or "
+                "runs next to another, needs its own `app_id`"
             )
             where = " of another stream" if is_other else ""
             raise self.refused(f"comes after batch {last.number}{where} was applied", help)
@@ -187,7 +187,7 @@ def some_of(shapes: dict[str, Shape]) -> Shape:
         named(anything)(form, at)
         for name, each in form.items():
             if name not in shapes:
-                raise FormError(f"{at} has `{name}`, which there is not")
+                raise FormError(f"{at} has `{name}`, which is unknown")
             shapes[name](each, f"{at}.{name}")
 
     return check
@@ -327,7 +327,7 @@ def writing_to(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"the store cannot be written to: {reason}"
-        help = "nothing was changed; make room, or see to the permissions of the folder"
+        help = "nothing was changed; free disk space, or check the permissions of the folder"
         raise DataError(Diagnostic(codes.NOT_WRITTEN, message, place=str(path), help=help)) from error
 
 
@@ -351,7 +351,7 @@ def understood(path: Path, what: str = "the snapshot") -> Iterator[None]:
     try:
         yield
     except FormError as error:
-        raise damaged(path, f"{what} says what cannot be: {error}") from error
+        raise damaged(path, f"{what} is invalid: {error}") from error
 
 
 def is_newer(error: DataError) -> bool:

@@ -135,7 +135,7 @@ def read(path: Path) -> JournalContents:
         number = found.end.record + 1
         message = f"record {number} of the journal is damaged, and {behind.number} behind it is whole"
         is_later = behind.number >= number
-        help = f"`tidelog store repair {path.parent}` keeps what stands before it" if is_later else None
+        help = f"`tidelog store repair {path.parent}` keeps the records before it" if is_later else None
         raise forms.damaged(path, message, help)
     return found
 
@@ -168,7 +168,7 @@ def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
         *_, first, link, _, checksum = HEADER.unpack_from(data)
         if checksum == crc32(data[: HEADER.size - 4]):
             return Position(first - 1, HEADER.size, checksum), link
-    raise forms.damaged(path, "the journal does not begin as one")
+    raise forms.damaged(path, "the journal has no valid header")
 
 
 def _behind(before: Position, record: JournalRecord, data: bytes) -> Position:
@@ -310,8 +310,8 @@ class StoreJournal:
 
 def broken(path: Path) -> DataError:
     """Return the error that a store accepts no more changes after a fault of the disk."""
-    message = "the store takes no more changes: an earlier one could not be written to the disk"
-    help = "open the store anew; everything that was committed is there"
+    message = "the store accepts no more changes: an earlier one could not be written to the disk"
+    help = "open the store again; everything that was committed is preserved"
     return DataError(Diagnostic(codes.CLOSED, message, place=str(path), help=help))
 
 
@@ -460,7 +460,7 @@ def _check_arity(name: str, rows: Rows, program: Program) -> None:
     """Raise `FormError` if a program has no such predicate of as many columns."""
     known = program.predicates.get(name)
     if known is None or known.arity != len(rows.columns):
-        raise FormError(f"there is no predicate `{name}` of {counted(len(rows.columns), 'column')}")
+        raise FormError(f"unknown predicate `{name}` of {counted(len(rows.columns), 'column')}")
 
 
 def _without(rules: tuple[Rule, ...], removed: list[Rule]) -> tuple[Rule, ...]:
@@ -496,7 +496,7 @@ def _timed_of(form: list[Any], dictionary: Dictionary) -> TimedRows:
     is_whole = len(left) == len(right) == rows.count and means[0] > 0 and bool((left <= right).all())
     in_range = all(((abs(each) <= LIMIT) | (abs(each) == INFINITY)).all() for each in (left, right))
     if not is_whole or not in_range:
-        raise FormError("facts have intervals that are none")
+        raise FormError("facts have invalid intervals")
     return TimedRows(rows.columns, rows.count, RowTimes(Timeline(*means), left, right))
 
 
@@ -516,7 +516,7 @@ def _rows_of(form: list[Any], dictionary: Dictionary, is_timed: bool = False) ->
         if len(column) != count:
             raise FormError(f"a column has {counted(len(column), 'row')} instead of {count}")
     if not columns and count > 1 and not is_timed:
-        raise FormError(f"{count} rows do not differ")
+        raise FormError(f"{count} rows are duplicates")
     return Rows(tuple(_ids(column, dictionary) for column in columns), count)
 
 

@@ -322,7 +322,7 @@ def _term_of(text: str) -> Term:
 
 def _variable_of(text: str) -> Variable:
     if not text.startswith(VARIABLE):
-        raise ValueError(f"{text!r} is no variable")
+        raise ValueError(f"{text!r} is not a variable")
     return Variable(text.removeprefix(VARIABLE))
 
 

@@ -269,14 +269,14 @@ class Snapshot:
         magic, version, checksum = HEADER.unpack(self._data[: HEADER.size])
         is_right = magic == MAGIC and checksum == crc32(struct.pack("<8sI", magic, version))
         if not is_right:
-            raise forms.damaged(self.path, "the snapshot does not begin as one")
+            raise forms.damaged(self.path, "the snapshot has no valid header")
         forms.check_version(self.path, version, VERSION)
         self.version = version
         end = self.size - TRAILER.size
         place, length, of_index, of_fields, magic = TRAILER.unpack(self._data[end:])
         said = struct.pack("<QQI", place, length, of_index)
         if magic != END or of_fields != crc32(said) or place + length != end:
-            raise forms.damaged(self.path, "the snapshot does not end as one")
+            raise forms.damaged(self.path, "the snapshot has no valid end")
         index = self._data[place:end]
         if crc32(index) != of_index:
             raise forms.damaged(self.path, "the index of the snapshot is damaged")
@@ -415,7 +415,7 @@ def _check_sizes(index: Mapping[str, Any]) -> None:
         places = [FileSection(*each) for each in sections]
         rows = max((each.count for each in places), default=0)
         if rows > 1 and max(each.size for each in places) < rows:
-            raise FormError(f"{name} has rows that do not differ")
+            raise FormError(f"{name} has duplicate rows")
     for table in tables:
         rows = FileSection(*table["columns"][0]).count if table["columns"] else 1
         for name in ("flags", "count"):
@@ -427,7 +427,7 @@ def _check_sizes(index: Mapping[str, Any]) -> None:
                 and not FileSection(*table[name]).width
                 and FileSection(*table[name]).count > rows
             ):
-                raise FormError(f"`{table['name']}` has intervals that do not differ")
+                raise FormError(f"`{table['name']}` has duplicate intervals")
         for name, section in table.get("counters", {}).items():
             if FileSection(*section).count > rows:
                 raise FormError(f"{name} of `{table['name']}` is of more rows than there are")
@@ -452,6 +452,6 @@ def _check_additional(path: Path, additional: Mapping[str, Any]) -> None:
     """Raise DataError if the store holds additional data of an unknown kind."""
     unknown = sorted(additional.keys() - KNOWN_ADDITIONAL)
     if unknown:
-        message = f"the store holds {', '.join(unknown)}, of which this tidelog knows nothing"
+        message = f"the store holds {', '.join(unknown)}, which this tidelog does not know"
         help = "open it with a newer tidelog"
         raise DataError(Diagnostic(codes.NEWER, message, place=str(path), help=help))

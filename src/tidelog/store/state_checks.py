@@ -87,7 +87,7 @@ def check_program(program: Program) -> None:
         (each.predicate for each in (*program.imports, *program.exports)),
     )
     for name in chain(*named):
-        require(name in arities, f"there is no predicate `{name}`")
+        require(name in arities, f"unknown predicate `{name}`")
     faults = cycles(program.rules, program.predicates)
     require(not faults, faults[0].message if faults else "")
 
@@ -98,7 +98,7 @@ def _name(rule: Rule) -> str:
 
 def check_rule(rule: Rule, arities: Arities, what: str) -> None:
     """Check the body of a rule, and that every variable is bound before it is used."""
-    require(rule.name is None or isinstance(rule.name, str), f"{what} has a name that is none")
+    require(rule.name is None or isinstance(rule.name, str), f"{what} has an invalid name")
     for literal in (*rule.body, *rule.after):
         _check_literal(literal, arities, what)
     if isinstance(rule, MetricRule):
@@ -112,7 +112,7 @@ def check_rule(rule: Rule, arities: Arities, what: str) -> None:
         return
     used = set(rule.group)
     for made in rule.aggregations:
-        require(made.function in AGGREGATES, f"{what} has an aggregate `{made.function}` that there is not")
+        require(made.function in AGGREGATES, f"{what} has an unknown aggregate `{made.function}`")
         require(made.arguments, f"{what} aggregates nothing")
         used |= {term for term in made.arguments if isinstance(term, Variable)}
     _check_order(rule.body, used, what)
@@ -143,7 +143,7 @@ def _check_literal(literal: Literal, arities: Arities, what: str) -> None:
         case MetricNegation(metric):
             _check_metric(metric, arities, what)
         case Comparison(operator, left, right):
-            require(operator in COMPARISONS, f"{what} has an operator `{operator}` that there is not")
+            require(operator in COMPARISONS, f"{what} has an unknown operator `{operator}`")
             _check_expression(left, what)
             _check_expression(right, what)
         case Assignment(_, expression):
@@ -151,7 +151,7 @@ def _check_literal(literal: Literal, arities: Arities, what: str) -> None:
         case Condition(expression, _):
             _check_expression(expression, what)
             require(
-                FUNCTIONS[expression.function].boolean, f"{what} takes `{expression.function}` for a test"
+                FUNCTIONS[expression.function].boolean, f"{what} uses `{expression.function}` as a condition"
             )
 
 
@@ -159,7 +159,7 @@ def _check_metric(metric: Atom | Metric, arities: Arities, what: str) -> None:
     if isinstance(metric, Atom):
         _check_atom(metric, arities, what)
         return
-    require(metric.operator in METRIC_WORDS, f"{what} has an operator `{metric.operator}` that there is not")
+    require(metric.operator in METRIC_WORDS, f"{what} has an unknown operator `{metric.operator}`")
     expected = 2 if metric.operator in PAIRS else 1
     require(
         len(metric.operands) == expected, f"{what} has `{metric.operator}` of {len(metric.operands)} operands"
@@ -171,14 +171,12 @@ def _check_metric(metric: Atom | Metric, arities: Arities, what: str) -> None:
 
 def _check_durations(interval: Interval, what: str) -> None:
     is_ahead = interval.start is not None and interval.start >= 0
-    require(
-        is_ahead and not interval.is_calendar, f"{what} has an operator over {interval}, which is no duration"
-    )
+    require(is_ahead and not interval.is_calendar, f"{what} has an operator over {interval}, not a duration")
 
 
 def _check_atom(atom: Atom, arities: Arities, what: str) -> None:
     expected = 0 if atom.predicate == TOP else arities.get(atom.predicate)
-    require(expected is not None, f"{what} names `{atom.predicate}`, and there is no such predicate")
+    require(expected is not None, f"{what} names `{atom.predicate}`, an unknown predicate")
     require(
         len(atom.terms) == expected,
         f"{what} has `{atom.predicate}` with {len(atom.terms)} of {expected} columns",
@@ -227,7 +225,7 @@ def check_dictionary(state: DictionaryState) -> None:
         size = len(getattr(state, name))
         require(size == count, f"{name} of the dictionary has {size:,} values instead of {count:,}")
     kinds = {kind: members for kind in Kind if len(members := np.flatnonzero(state.kind == np.uint8(kind)))}
-    require(sum(map(len, kinds.values())) == count, "the dictionary has a value of no kind that there is")
+    require(sum(map(len, kinds.values())) == count, "the dictionary has a value of an unknown kind")
     _check_texts(state)
     for kind, members in kinds.items():
         if kind in QUALIFIED:
@@ -253,13 +251,13 @@ def _check_texts(state: DictionaryState) -> None:
             raise FormError("a text of the dictionary is not UTF-8") from None
     large = state.kind[members] == np.uint8(Kind.BIG)
     for text in _texts(state.heap, begin[large], extent[large]).to_pylist():
-        require(DECIMAL.fullmatch(text), "a large number of the dictionary is none")
+        require(DECIMAL.fullmatch(text), "a large number of the dictionary is invalid")
 
 
 def _check_qualifiers(state: DictionaryState, kind: Kind, members: Array) -> None:
     extra = state.extra[members]
     is_known = (extra >= 0) & (extra < members)
-    require(is_known.all(), f"a {_called(kind)} of the dictionary has a qualifier that there is not")
+    require(is_known.all(), f"a {_called(kind)} of the dictionary has an unknown qualifier")
     is_right = state.kind[extra] == QUALIFIED[kind]
     require(is_right.all(), f"a {_called(kind)} of the dictionary has a qualifier of another kind")
 
@@ -304,7 +302,7 @@ def check_engine(state: EngineState) -> None:
         check_table(table, len(state.dictionary.kind))
     require(state.clock < 1 << 31, "the clock is out of range")
     for name in state.closed:
-        require(name in names, f"there is no relation `{name}`, which is closed")
+        require(name in names, f"unknown relation `{name}`, which is closed")
 
 
 def check_arities(state: EngineState, arities: Arities) -> None:
@@ -314,7 +312,7 @@ def check_arities(state: EngineState, arities: Arities) -> None:
     """
     for table in state.tables:
         is_known = table.name in arities or is_auxiliary(table.name)
-        require(is_known, f"there is no predicate `{table.name}`, of which there are facts")
+        require(is_known, f"unknown predicate `{table.name}`, which has facts")
         columns = len(table.columns)
         expected = arities.get(table.name, columns)
         require(columns == expected, f"`{table.name}` has {columns} columns instead of {expected}")
@@ -366,18 +364,16 @@ def check_times(state: TimeState, program: Program, values: int) -> None:
         require(len(set(names)) == len(names), "two relations at times have the same name")
         for table in tables:
             known = program.predicates.get(table.name)
-            require(known is not None, f"there is no predicate `{table.name}`, which holds at times")
+            require(known is not None, f"unknown predicate `{table.name}`, which has temporal facts")
             assert known is not None
             _check_timed(table, known.arity, values)
     for number, round_number in state.dropped.items():
-        require(
-            0 <= number < len(program.rules) and round_number >= 0, f"there is no rule {number} to be done"
-        )
+        require(0 <= number < len(program.rules) and round_number >= 0, f"unknown rule {number} to be done")
     for name in state.past.kept:
-        require(name in program.predicates, f"there is no predicate `{name}`, of which something is past")
+        require(name in program.predicates, f"unknown predicate `{name}`, of which something is past")
     if state.periodic is not None and state.periodic[1] is not None:
         for side in (state.periodic[1].left, state.periodic[1].right):
-            require(side is None or side.period > 0, "something repeats by a period that is none")
+            require(side is None or side.period > 0, "something repeats by an invalid period")
 
 
 def _check_timed(table: TimedTableState, arity: int, values: int) -> None:

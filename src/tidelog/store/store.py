@@ -293,8 +293,8 @@ class StoreFolder:
 
     def no_store(self, why: str = "") -> DataError:
         """Return the error that there is no store."""
-        message = f"there is no store in `{self.path}`{why}"
-        help = "give a program to make one: `tl.open(DIR, program)`, `tidelog run PROGRAM --store DIR`"
+        message = f"no store in `{self.path}`{why}"
+        help = "give a program to create one: `tl.open(DIR, program)`, `tidelog run PROGRAM --store DIR`"
         return DataError(Diagnostic(codes.NO_STORE, message, place=str(self.path), help=help))
 
     # ---- leftover files
@@ -310,8 +310,8 @@ class StoreFolder:
             and not (NAME in ours and NAMES.fullmatch(path.name))
         ]
         if others:
-            message = f"no store can be made in `{self.path}`: there is `{min(others)}` already"
-            help = "name a folder that is empty, or is not there yet"
+            message = f"cannot create a store in `{self.path}`: it already has `{min(others)}`"
+            help = "name a folder that is empty, or does not exist yet"
             raise DataError(Diagnostic(codes.NO_STORE, message, place=str(self.path), help=help))
 
     def tidy(self, written: Superblock) -> None:
@@ -353,7 +353,7 @@ def _check_order(snapshot: Snapshot, found: list[JournalContents]) -> None:
             message = f"the journal begins with record {each.first}, and {expected} is missing"
             raise forms.damaged(each.path, message)
         if None not in (chain, each.link) and each.link != chain:
-            raise forms.damaged(each.path, "the journal does not go on from the one before it")
+            raise forms.damaged(each.path, "the journal does not continue the one before it")
         expected, chain = each.end.record + 1, each.end.chain
 
 
@@ -366,7 +366,7 @@ def check_confirmed(root: Root, last: JournalContents) -> None:
         first = last.end.record + 1
         which = f"records {first} to {confirmed.record}" if first < confirmed.record else f"record {first}"
         message = f"the journal ends too early: {which} {'were' if ' to ' in which else 'was'} acknowledged"
-        help = f"`tidelog store repair {last.path.parent}` keeps what stands before them"
+        help = f"`tidelog store repair {last.path.parent}` keeps the records before them"
         raise forms.damaged(last.path, f"{message} and cannot be read", help)
     raise forms.damaged(last.path, "the journal is not the one that belongs to the store")
 
@@ -660,7 +660,7 @@ def read_found(found: StoreFiles) -> OpenedStore:
     for each in found.journals:
         if each.torn:
             notices.append(
-                f"{each.path}: the last {each.torn:,} bytes were no whole record and were left out; "
+                f"{each.path}: the last {each.torn:,} bytes were an incomplete record and were dropped; "
                 f"{len(each.records):,} records before them are whole"
             )
     state = found.snapshot.state()

@@ -234,7 +234,7 @@ class ExpressionParser:
         if written.lower() not in AGGREGATES:
             known = [f"#{name}" for name in AGGREGATES]
             help_line = suggest(f"#{written.lower()}", known) or f"the aggregates are {', '.join(known)}"
-            raise self.mistake(codes.UNKNOWN_AGGREGATE, f"there is no aggregate `#{written}`", help_line)
+            raise self.mistake(codes.UNKNOWN_AGGREGATE, f"unknown aggregate `#{written}`", help_line)
         self.index += 1
         if self.kinds[self.index : self.index + 2] == ["(", ")"]:
             self.index += 1
@@ -281,7 +281,7 @@ class ExpressionParser:
                 literal += pair[0]
                 position += 2
             elif pair[0] == "}":
-                raise self._bad_format("this `}` closes nothing", position, "write `}}` for a brace")
+                raise self._bad_format("unmatched `}`", position, "write `}}` for a brace")
             elif pair[0] == "{":
                 parts += [literal] if literal else []
                 literal = ""
@@ -322,7 +322,7 @@ class ExpressionParser:
             return unescape(content)
         except BadEscapeError as bad:
             span = Span(self.source, start + bad.start, start + bad.end)
-            message = f"`{span.text}` stands for no character"
+            message = f"`{span.text}` is not a valid escape"
             help_line = (
                 r"write `\\` for a backslash; the escapes are \t \n \r \b \f \" \' \\ \uXXXX \UXXXXXXXX"
             )
@@ -360,7 +360,7 @@ class ExpressionParser:
     def reserved(self) -> SyntaxFault:
         """The fault of a metric word that stands where no metric operator can."""
         word = self.token_text()
-        message = f"`{word}` is a metric operator, and cannot stand here"
+        message = f"`{word}` is a metric operator, and is not allowed here"
         return self.mistake(codes.METRIC_WORD, message, "no predicate or function may have its name")
 
     def descend(self) -> None:
@@ -469,7 +469,7 @@ class LiteralParser(ExpressionParser):
         first = self.index
         word = self.token_text()
         if word not in _BOXES:
-            raise self._not_a_head(f"a head cannot carry `{word}`")
+            raise self._not_a_head(f"a head cannot contain `{word}`")
         self.descend()
         interval = self._metric_interval()
         start = self.index
@@ -477,7 +477,7 @@ class LiteralParser(ExpressionParser):
         self.nesting -= 1
         if isinstance(operand, HeadEqualityNode):
             self.index = start
-            raise self._not_a_head("an equality in a head cannot stand under a metric operator")
+            raise self._not_a_head("an equality in a head cannot be under a metric operator")
         return UnaryMetricNode(word, interval, operand, span=self.span(first))
 
     def _not_a_head(self, message: str) -> SyntaxFault:
@@ -541,7 +541,7 @@ class LiteralParser(ExpressionParser):
         right = self._unary()
         if self.kinds[self.index] == METRIC and self.token_text() in _BINARY:
             message = f"`{self.token_text()}` cannot follow `{operator}` in one literal"
-            raise self.mistake(codes.METRIC_WORD, message, "give one of the two a predicate of its own")
+            raise self.mistake(codes.METRIC_WORD, message, "move one of the two to a separate predicate")
         return BinaryMetricNode(operator, left, interval, right, span=self.span(first))
 
     def _unary(self) -> AtomNode | UnaryMetricNode:
@@ -549,10 +549,10 @@ class LiteralParser(ExpressionParser):
         while self.kinds[self.index] == METRIC:
             operator = self.token_text()
             if operator in _BINARY:
-                message = f"`{operator}` stands between two atoms"
+                message = f"`{operator}` needs an atom on each side"
                 raise self.mistake(codes.METRIC_WORD, message, f"as in `p(?x) {operator}[0, 1h] q(?x)`")
             if len(operators) == DEEPEST:
-                raise self.too_deep("give a part of it a predicate of its own")
+                raise self.too_deep("move a part of it to a separate predicate")
             operators.append((self.index, operator, self._metric_interval()))
         operand: AtomNode | UnaryMetricNode = self._atom()
         for first, operator, interval in reversed(operators):

@@ -187,14 +187,14 @@ _HELP_FOR_CHARACTER: Final = {
     "&": "conditions are joined by commas",
     "∧": "conditions are joined by commas",
     "←": "a rule's arrow is `:-`",
-    "→": "a rule's arrow is `:-`, its head stands before it",
+    "→": "a rule's arrow is `:-`, after its head",
     "≠": "inequality is written `!=`",
     "≤": "write `<=`",
     "≥": "write `>=`",
-    "'": "strings stand in double quotes",
+    "'": "strings are written in double quotes",
     "^": 'a datatype is written `"2"^^xsd:int`, a power `POW(?x, 2)`',
-    "“": 'strings stand in plain double quotes: `"`',
-    "”": 'strings stand in plain double quotes: `"`',
+    "“": 'strings are written in plain double quotes: `"`',
+    "”": 'strings are written in plain double quotes: `"`',
 }
 _DIRECTIVE_HELP: Final = {
     "decl": "declare a predicate with `@declare edge(from: int, to: int) .`",
@@ -271,7 +271,7 @@ def _foreign_directive(source: SourceText, start: int) -> Fault | None:
     found = _FOREIGN_DIRECTIVE.match(source.text, start)
     if found is None:
         return None
-    message = f"there is no directive `.{found[1]}`"
+    message = f"unknown directive `.{found[1]}`"
     span = Span(source, start, found.end(1))
     diagnostic = Diagnostic(codes.FOREIGN_DIRECTIVE, message, span, _DIRECTIVE_HELP[found[1]])
     return Fault(diagnostic, found.end(), is_line=True)
@@ -285,7 +285,7 @@ def _bad_decimal(source: SourceText, point: int, help_line: str) -> Fault:
     while source.text[end : end + 1].isdecimal():
         end += 1
     span = Span(source, start, end)
-    return Fault(Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line), end)
+    return Fault(Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is not a number", span, help_line), end)
 
 
 def malformed_iri(source: SourceText, start: int, end: int) -> Fault:
@@ -328,7 +328,7 @@ def _unexpected_character(source: SourceText, start: int, end: int) -> Fault:
             resume = found.end()
     help_line = _HELP_FOR_CHARACTER.get(character)
     if help_line is None and character.isalpha():
-        help_line = "names are made of the letters A to Z, digits, `_` and `-`; others stand in IRIs: `<…>`"
+        help_line = "names consist of the letters A to Z, digits, `_` and `-`; write others as IRIs: `<…>`"
     message = f"unexpected character {_shown(character)}"
     return Fault(
         Diagnostic(codes.UNEXPECTED_CHARACTER, message, Span(source, start, start + 1), help_line), resume
@@ -438,7 +438,7 @@ class Lexer:
         found = _SURROGATE.search(self.text)
         if found is not None:
             point = ord(found[0])
-            message = f"unexpected character U+{point:04X}, which is half of a surrogate pair"
+            message = f"unexpected character U+{point:04X}, which is an unpaired surrogate"
             if 0xDC80 <= point <= 0xDCFF:  # how Python hands bytes on that are not UTF-8
                 message = f"the byte {point - 0xDC00:02X} is not UTF-8"
             help_line = "save the text as UTF-8"

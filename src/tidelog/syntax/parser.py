@@ -420,7 +420,7 @@ class Parser(LiteralParser):
         if read is None:
             known = ", ".join(f"`{name}`" for name in DIRECTIVES)
             help_line = suggest(word, DIRECTIVES) or f"the directives are {known}"
-            raise self.mistake(codes.UNKNOWN_DIRECTIVE, f"there is no directive `{word}`", help_line)
+            raise self.mistake(codes.UNKNOWN_DIRECTIVE, f"unknown directive `{word}`", help_line)
         self.index += 1
         return read(self)
 

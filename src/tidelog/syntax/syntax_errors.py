@@ -39,7 +39,7 @@ HEAD: Final = "a head"
 LITERAL: Final = "a condition"
 ATOM: Final = "an atom"
 HEAD_HELP: Final = "a head is an atom, perhaps under `boxminus` or `boxplus`, or an equality"
-ATTRIBUTE_MESSAGE: Final = "an attribute stands before a fact or rule only"
+ATTRIBUTE_MESSAGE: Final = "an attribute is only allowed before a fact or rule"
 ATTRIBUTE_HELP: Final = "put it before the head, and before its sign"
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}", ATTRIBUTE: "]"}
@@ -153,14 +153,14 @@ def _bad_number(found: UnexpectedToken) -> Diagnostic | None:
         return None
     span = found.previous.to(found.span)
     help_line = "a number ends before a letter; durations have the units ms, s, m, h, d and w"
-    return Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line)
+    return Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is not a number", span, help_line)
 
 
 def _blank_node(found: UnexpectedToken) -> Diagnostic | None:
     if found.previous.text != "_" or not found.is_attached or found.kind != PREFIXED:
         return None
     span = found.previous.to(found.span)
-    message = f"there are no blank nodes, such as `{span.text}`"
+    message = f"blank nodes are not supported, such as `{span.text}`"
     return Diagnostic(codes.UNEXPECTED_TOKEN, message, span, "use a name, or a variable for any value: `_`")
 
 
@@ -173,7 +173,7 @@ def _misplaced_attribute(found: UnexpectedToken) -> Diagnostic | None:
 def _misplaced_metric(found: UnexpectedToken) -> Diagnostic | None:
     """A metric word without an interval, or between the atoms of a head."""
     if found.kind == METRIC and found.is_in_head and "`:-`" in found.expected:
-        message = f"a head cannot carry `{found.span.text}`"
+        message = f"a head cannot contain `{found.span.text}`"
         return Diagnostic(codes.HEAD_NOT_ALLOWED, message, found.span, HEAD_HELP)
     for span, kind in ((found.previous, found.previous_kind), (found.span, found.kind)):
         if kind == NAME and span.text in METRIC_WORDS:
@@ -185,7 +185,7 @@ def _misplaced_metric(found: UnexpectedToken) -> Diagnostic | None:
 def _comparison_in_head(found: UnexpectedToken) -> Diagnostic | None:
     if found.kind != COMPARISON or not found.is_in_head or "`:-`" not in found.expected:
         return None
-    message = f"a head cannot carry `{found.span.text}`"
+    message = f"a head cannot contain `{found.span.text}`"
     return Diagnostic(codes.HEAD_NOT_ALLOWED, message, found.span, HEAD_HELP)
 
 
@@ -236,7 +236,7 @@ def _foreign_operator(found: UnexpectedToken) -> Diagnostic | None:
     help_line = _OPERATORS.get(span.text)
     if help_line is None:
         return None
-    return Diagnostic(codes.FOREIGN_OPERATOR, f"there is no operator `{span.text}`", span, help_line)
+    return Diagnostic(codes.FOREIGN_OPERATOR, f"unknown operator `{span.text}`", span, help_line)
 
 
 def _missing_full_stop(found: UnexpectedToken) -> Diagnostic | None:
@@ -265,7 +265,7 @@ def _foreign_variable(found: UnexpectedToken) -> Diagnostic | None:
     if COMPARED not in found.expected or found.previous_kind != NAME or not name[:1].isupper():
         return None
     help_line = f"a variable is written `?{name.lower()}`; an atom has parentheses, as in `{name}()`"
-    return Diagnostic(codes.FOREIGN_VARIABLE, f"`{name}` is no condition", found.previous, help_line)
+    return Diagnostic(codes.FOREIGN_VARIABLE, f"`{name}` is not a condition", found.previous, help_line)
 
 
 _MISTAKES: Final[tuple[Callable[[UnexpectedToken], Diagnostic | None], ...]] = (
@@ -290,7 +290,7 @@ def _general_help(found: UnexpectedToken) -> str | None:
     if found.previous_kind == NAME and "`(`" in found.expected and found.kind in (".", ",", ARROW, END):
         return f"an atom has parentheses, also without arguments: `{name}()`"
     if first in ("+", "-") and found.is_in_head and not found.source.text[behind : behind + 1].isspace():
-        return f"a space stands behind the sign of a change: `{first} p(a) .`"
+        return f"write a space after the sign of a change: `{first} p(a) .`"
     if STATEMENT in found.expected and found.kind == ".":
         return "a statement ends with one full stop"
     if ATOM in found.expected and found.previous_kind == "~":

@@ -328,4 +328,4 @@ class TimedOutcome:
                 f"partial: rules look both ways, so more may hold within {self.horizon.interval} than was "
                 f"found in {rounds}"
             )
-        return f"partial after {rounds}: more may follow"
+        return f"partial after {rounds}: more facts may be derived"

@@ -264,7 +264,7 @@ class Derivation:
 
 def not_finished(rounds: int | None, rules: Sequence[Rule]) -> EvaluationError:
     """The error where a level is not finished that these rules negate: missing facts would count as false."""
-    message = f"after {rounds} rounds a predicate is not complete that a rule negates"
+    message = f"a negated predicate is not complete after {rounds} rounds"
     help = "allow more rounds, or give a horizon"
     span = next((rule.span for rule in rules if rule.negated), rules[0].span)
     return EvaluationError(Diagnostic(NOT_FINISHED, message, span, help=help))

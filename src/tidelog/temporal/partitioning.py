@@ -86,7 +86,7 @@ class Division:
         lines = [f"{name}: at {where(place)}." for name, place in self.homes.items()]
         for phase in self.phases:
             lines += [f"{name}: copied to {where(place)}." for name, place in phase.copies]
-            lines += [f"{name}: what is derived is sent." for name in phase.sent]
+            lines += [f"{name}: derived facts are sent." for name in phase.sent]
         return "\n".join(lines)
 
 
@@ -103,7 +103,7 @@ def divide(program: Program, settings: TimeSettings, sizes: Mapping[str, int], t
     """
     _check_end(program, settings)
     if has_equality(program.predicates):
-        raise NotLocalisable("the program has both equality and facts that hold at times")
+        raise NotLocalisable("the program has both equality and temporal facts")
     groups = _groups(program, settings)
     search = _Search(program, groups, _estimated(program, sizes), tasks)
     return _division(groups, search)
@@ -113,8 +113,8 @@ def _check_end(program: Program, settings: TimeSettings) -> None:
     if leads_on(program, settings):
         rule = time_cycle(program.timed_rules)[0].rule
         raise NotLocalisable(
-            f"{named(rule)} leads on without end, and where facts repeat is found in one task only; "
-            "a horizon or a number of rounds sets an end",
+            f"{named(rule)} may derive facts for ever, and repetition is detected in one task only; "
+            "set a horizon or a number of rounds",
             rule,
         )
 
@@ -359,8 +359,8 @@ def _solutions(rules: Sequence[_Timed], inner: frozenset[str], arities: Mapping[
     if not found:
         rule = rules[reached].rule
         raise NotLocalisable(
-            f"{named(rule)} is run over time with rules that depend on each other, or whose rounds are "
-            "counted together, and no argument is shared by their heads and atoms",
+            f"{named(rule)} is run over time with rules that depend on each other, or whose "
+            "rounds are counted together, and their heads and atoms share no argument",
             rule,
         )
     return list({tuple(sorted(each.items())): each for each in found}.values())

@@ -160,7 +160,7 @@ def reason_against(program: Program) -> str | None:
         if edge.source in program.timed and (edge.shift.low is None or edge.shift.high is None):
             return "a rule looks back or ahead without end"
     if any(isinstance(literal, Assignment) for rule in rules for literal in rule.body):
-        return "a rule computes values, so that new ones may come for ever"
+        return "a rule computes values, so new ones may be derived for ever"
     if direction(rules) is None and len(levels(rules)) > 1:
         return "rules look back and ahead, and some negate what others derive"
     return None

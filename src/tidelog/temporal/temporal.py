@@ -71,7 +71,7 @@ UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
 NOT_CHANGED = "E617"
 WINDOW = "give a horizon, which moves along"
-NEW_REASONER = "make a new reasoner with the facts and rules as they are to be"
+NEW_REASONER = "create a new reasoner with the new facts and rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class TimeSettings:
 
     def __post_init__(self) -> None:
         if self.procedure not in PROCEDURES:
-            message = f"there is no procedure `{self.procedure}` for rules over time"
-            help = suggest(self.procedure, PROCEDURES) or f"there are {', '.join(PROCEDURES)}"
+            message = f"unknown procedure `{self.procedure}` for rules over time"
+            help = suggest(self.procedure, PROCEDURES) or f"choose one of {', '.join(PROCEDURES)}"
             raise ProgramError(Diagnostic(UNKNOWN_PROCEDURE, message, help=help))
 
 
@@ -245,10 +245,10 @@ class Temporal:
         for edge in time_cycle(program.timed_rules):
             names = [program.predicates[name].written for name in (edge.source, edge.target)]
             message = (
-                f"what follows may have no end: `{names[1]}` follows from `{names[0]}` at another time, "
-                f"and that from it; and {reason}"
+                f"derived facts may have no end: `{names[1]}` follows from `{names[0]}` at another "
+                f"time, and vice versa; and {reason}"
             )
-            help = "say how far: --rounds N (rounds=N) or --horizon FROM,TO (horizon=(FROM, TO))"
+            help = "set a limit: --rounds N (rounds=N) or --horizon FROM,TO (horizon=(FROM, TO))"
             raise ProgramError(Diagnostic(ENDLESS, message, edge.rule.span, help))
 
     def _has_no_end(self, program: Program) -> bool:
@@ -273,7 +273,9 @@ class Temporal:
             accept()
             return static
         if update.advance is not None and self.periodic is not None:
-            raise ProgramError(Diagnostic(NOT_ADVANCED, "time cannot advance where all repeats", help=WINDOW))
+            raise ProgramError(
+                Diagnostic(NOT_ADVANCED, "time cannot advance over endless repetition", help=WINDOW)
+            )
         reason = self._reason_to_rederive(before, after)
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=NEW_REASONER))
@@ -344,24 +346,24 @@ class Temporal:
     def refuse_rehearsal(self, program: Program) -> None:
         """Raise ProgramError if there are temporal facts: a dry run cannot report their changes."""
         if program.timed:
-            message = "what a transaction would change cannot be told yet where facts hold at times"
-            raise ProgramError(Diagnostic(NOT_CHANGED, message, help="carry it out, and see its delta"))
+            message = "dry runs are not supported yet for temporal facts"
+            raise ProgramError(Diagnostic(NOT_CHANGED, message, help="commit it, and read its delta"))
 
     def _reason_to_rederive(self, before: Program, after: Program) -> str | None:
         """Why derived facts cannot be maintained, and must be derived again; None if they can."""
         if self.outcome is not None and not self.outcome.is_fixpoint:
-            return "what follows is partial, after so many rounds, so that it cannot be kept right"
+            return "derived facts are partial after the limit of rounds, so they cannot be maintained"
         if self.past.time is not None and before.timed_rules != after.timed_rules:
-            return "time has advanced, and what other rules would look back at may be forgotten"
+            return "time has advanced, and facts that other rules look back at may be forgotten"
         if before.timed != after.timed and not before.timed <= after.timed:
-            return "a predicate that held at times would hold always"
+            return "a temporal predicate would hold always"
         if before is not after and entangled((*before.timed_rules, *after.timed_rules)):
-            return "rules that come and rules that go negate each other in a cycle"
+            return "inserted and deleted rules negate each other in a cycle"
         self.check_end(after)
         if self.periodic is None:
-            return "what follows would have no end" if self._has_no_end(after) else None
+            return "derived facts would have no end" if self._has_no_end(after) else None
         if direction(before.timed_rules) != direction(after.timed_rules):
-            return "rules would look another way than those by which all repeats"
+            return "rules would look in another direction than those that repeat"
         return reason_against(after)
 
     def check_consistency(self, program: Program) -> None:

@@ -269,7 +269,7 @@ def timed_relation(
 
 NOT_GIVEN = "E630"
 LATE = "E643"
-IGNORE_MISSING = 'pass it over: --missing ignore (missing="ignore")'
+IGNORE_MISSING = 'skip it: --missing ignore (missing="ignore")'
 SHOWN = 3
 EXPLICIT = int(Flag.EXPLICIT)
 
@@ -317,9 +317,9 @@ class TimedUpdateNormaliser:
             if len(owners):
                 columns = facts[:, np.flatnonzero(~is_untimed)[owners]]
                 message = (
-                    f"{self._texts(name, columns, left, right)} is not given, so it cannot be taken away"
+                    f"{self._texts(name, columns, left, right)} is not explicit, so it cannot be deleted"
                 )
-                help = 'pass over what is not there: missing="ignore"'
+                help = 'skip missing facts: missing="ignore"'
                 faults.append(Diagnostic(NOT_GIVEN, message, help=help))
         return deleted, faults
 

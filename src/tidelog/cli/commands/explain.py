@@ -257,7 +257,7 @@ def _written_timeline(drawing: Drawing, form: str) -> str:
 def _check_timeline(options: Namespace) -> None:
     """Raise UsageError if options are missing or incompatible."""
     if not options.queries:
-        raise UsageError("timeline draws the answers to queries, and there is none")
+        raise UsageError("timeline requires a query")
     format_of(options)
     if options.start is not None and options.end is not None and options.start >= options.end:
         raise UsageError("--from is not before --to")

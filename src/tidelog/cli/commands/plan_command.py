@@ -31,7 +31,7 @@ def plan(options: Namespace) -> int:
     is_on_spark = options.engine == "spark" and options.stage == "plan"
     if is_on_spark and (options.run or options.store):
         what = "--run" if options.run else "--store"
-        raise UsageError(f"{what} makes no sense with --engine spark")
+        raise UsageError(f"{what} cannot be used with --engine spark")
     source = read_source(options.program) if options.program is not None else None
     stage = _stage(options, source, messages)
     if is_on_spark and source is not None:
@@ -85,7 +85,7 @@ def _stored(options: Namespace) -> Program:
     from tidelog.cli.work import LoadedProgram
 
     if options.stage == "parsed":
-        raise UsageError("a store holds its program as it is understood: --stage parsed makes no sense")
+        raise UsageError("a store keeps its program resolved: --stage parsed is not available")
     return LoadedProgram(options).program
 
 
@@ -105,7 +105,7 @@ def _rewritten(program: Program, name: str, query: Query | None, messages: Messa
     """The program as magic sets rewrite it for the query, or for the queries in it."""
     queries = program.queries if query is None else (query,)
     if not queries:
-        messages.say("nothing is asked for, so nothing is rewritten: give a --query")
+        messages.say("rewriting requires a query: give a --query")
         return resolved(program, name, None, "rewritten")
     explicit = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
     options = MagicOptions(frozenset(explicit), expected_growth(ProgramStatistics(program)))

@@ -53,13 +53,13 @@ def formatted(source: SourceText) -> str:
     document = parse(source)
     text = print_document(document)
     if parse(SourceText(source.name, text)) != document:
-        message = "the formatted program would mean something else, so it is left as it is"
+        message = "formatting would change the meaning of the program, so it is left unchanged"
         raise TidelogError(
             Diagnostic(
                 codes.UNSTABLE_FORMAT,
                 message,
                 place=source.name,
-                help="this is a fault of tidelog: report it",
+                help="this is a bug in tidelog: report it",
             )
         )
     return text

@@ -87,7 +87,7 @@ def _statements(work: LoadedProgram) -> list[pa.Table]:
     """The triples, and those of named graphs in their graphs."""
     known = work.reasoner.predicates()
     if TRIPLE not in known and QUAD not in known:
-        work.messages.say(f"`{work.store}` holds no triples: SPARQL asks for facts of `{TRIPLE}`")
+        work.messages.say(f"`{work.store}` holds no triples: SPARQL queries facts of `{TRIPLE}`")
     return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in known]
 
 

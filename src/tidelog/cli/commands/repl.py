@@ -29,7 +29,7 @@ COMMANDS: Final = {
     ":help": "this list",
     ":predicates": "the predicates, their columns, and how many facts they have",
     ":rules": "the rules",
-    ":stats": "what each rule did, or how the last change was worked in",
+    ":stats": "what each rule did, or how the last change was applied",
     ":load": "FILE   add a program, or the facts in a data file",
     ":quit": "leave; so does Ctrl-D",
 }
@@ -45,7 +45,7 @@ _OTHER_NAMES: Final = {
 _HELP: Final = """\
 A fact or rule adds it:      parent(alice, bob) .
                              ancestor(?x, ?y) :- parent(?x, ?y) .
-A `-` takes it away:         - parent(alice, bob) .
+A `-` deletes it:            - parent(alice, bob) .
 A query asks:                ?- ancestor(alice, ?x) .      or just  ancestor(alice, ?x)
 A statement may take several lines; it ends with a full stop.
 """
@@ -153,7 +153,7 @@ class Session:
         command = self._commands.get(word)
         if command is None:
             help = suggest(word, COMMANDS) or "`:help` lists the commands"
-            raise TidelogError(Diagnostic(codes.UNKNOWN_COMMAND, f"there is no command `{word}`", help=help))
+            raise TidelogError(Diagnostic(codes.UNKNOWN_COMMAND, f"unknown command `{word}`", help=help))
         command(rest)
 
     def _help(self, _: str) -> None:

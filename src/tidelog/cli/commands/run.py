@@ -144,12 +144,12 @@ def check_options(options: Namespace, form: Form) -> None:
     """Raise UsageError if options are incompatible, or name unsuitable files."""
     output = getattr(options, "output", None)
     if output is not None and form.format == "table":
-        raise UsageError("tables are for people, not for files", "choose another --format, such as csv")
+        raise UsageError("tables cannot be written to files", "choose another --format, such as csv")
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is not a folder")
     if getattr(options, "processes", None) and (options.store or options.engine != "columnar"):
         what = "--store" if options.store else f"--engine {options.engine}"
-        raise UsageError(f"--processes does not go with {what}")
+        raise UsageError(f"--processes cannot be combined with {what}")
     if options.stats and not options.stats.endswith(".json"):
         raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
 
@@ -265,7 +265,7 @@ def report_files(work: LoadedProgram, written: dict[Path, int]) -> None:
 def _report_left_out(work: LoadedProgram, triples: int) -> None:
     """Say how many triples are not in a file of RDF."""
     if triples:
-        work.messages.say(f"left out {counted(triples, 'triple')} about literals, which RDF cannot state")
+        work.messages.say(f"skipped {counted(triples, 'triple')} about literals, which RDF cannot express")
 
 
 def _report_edit(work: LoadedProgram, delta: Delta | None) -> None:

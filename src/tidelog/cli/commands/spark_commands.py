@@ -66,7 +66,7 @@ REFUSED = {
 
 
 ONE_QUERY = StrategyChoice(
-    reason="a query derives only what it asks for, which has to fit the memory of a worker"
+    reason="a query derives only what it needs, which has to fit in the memory of a worker"
 )
 
 
@@ -86,7 +86,7 @@ def run(options: Namespace) -> int:
     form.check_mixed(export.format for _, export in exports)
     texts = [export.format for _, export in exports if export.format in DELIMITED]
     if form.mixed == "struct" and texts:
-        raise UsageError(f"--mixed struct does not go with an export as {texts[0]} on Spark")
+        raise UsageError(f"--mixed struct cannot be combined with an export as {texts[0]} on Spark")
     names = [name for name in program.output_predicates if name != BOTTOM]
     shown = [name for name in names if options.output or name not in {item.predicate for item, _ in exports}]
     if not options.output:
@@ -209,7 +209,7 @@ def _program(options: Namespace) -> Program:
     """The program; a usage error if options ask for what only a reasoner in this process has."""
     for name, written in REFUSED.items():
         if getattr(options, name, None):
-            raise UsageError(f"{written} makes no sense with --engine spark")
+            raise UsageError(f"{written} cannot be used with --engine spark")
     return load_beside(options.program, parameters(options), existing_data(options.data), sandbox_of(options))
 
 
@@ -220,7 +220,7 @@ def start_session(options: Namespace) -> SparkSession:
     for key, _ in options.conf:
         if key.startswith("tidelog.") and key not in SETTINGS:
             raise UsageError(
-                f"there is no setting `{key}` of a program on Spark", f"there are {', '.join(SETTINGS)}"
+                f"unknown setting `{key}` of a program on Spark", f"choose one of {', '.join(SETTINGS)}"
             )
     load_pyspark()
     session = SessionSettings(master=options.master, conf=dict(options.conf)).start()
@@ -318,7 +318,7 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
     faults.close()
     if faults.skipped:
         kept = f"; see {path}" if on_error is OnError.COLLECT else ""
-        messages.say(f"left out {counted(faults.skipped, 'row')} that could not be read{kept}")
+        messages.say(f"skipped {counted(faults.skipped, 'row')} that could not be read{kept}")
     return faults.skipped
 
 
@@ -328,14 +328,14 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
 # checkpoint next to the store.
 
 DRIVER = StrategyChoice(
-    "driver", 0, "a change costs what it touches: the driver keeps facts and what follows in a store"
+    "driver", 0, "changes are applied incrementally: the driver keeps explicit and derived facts in a store"
 )
 POLL = "100 milliseconds"
 LOOK = 0.1  # seconds between two checks whether a stream has ended
 # Options that only a stream of change scripts has.
 STREAM_REFUSED = {
     "data": ("--data", "add it by `tidelog run --store {store} --data FILE`"),
-    "output": ("--output", "`tidelog run --store {store} --output DIR` writes what holds in the end"),
+    "output": ("--output", "`tidelog run --store {store} --output DIR` writes the final facts"),
     "param": ("--param", "the program is the store's"),
 }
 
@@ -350,12 +350,10 @@ def check(options: Namespace, names: list[str]) -> None:
     for name, (written, help) in STREAM_REFUSED.items():
         if getattr(options, name, None):
             raise UsageError(
-                f"{written} makes no sense with stream --engine spark", help.format(store=options.store)
+                f"{written} cannot be used with stream --engine spark", help.format(store=options.store)
             )
     if options.marking not in ("auto", "none"):
-        raise UsageError(
-            "--marking makes no sense with stream --engine spark: no update is known before it comes"
-        )
+        raise UsageError("--marking cannot be used with stream --engine spark: no update is known in advance")
     if STANDARD_INPUT in names:
         raise UsageError(
             "Spark does not read changes from standard input",
@@ -444,7 +442,7 @@ def _follow(
                 return worst
             with working:  # a batch that is being applied is applied as a whole
                 query.stop()
-            batches.messages.say("interrupted while waiting: the stream ends here")
+            batches.messages.say("interrupted while waiting: the stream has ended")
         except Exception:
             if faults:
                 batches.report_failure()
@@ -500,7 +498,7 @@ class BatchReport:
         """Report a batch that is committed."""
         if changes.delta is None:
             self.repeated += 1
-            self.messages.say(f"batch {batch_id} was applied before")
+            self.messages.say(f"batch {batch_id} has been applied already")
             return
         self.messages.diagnose(changes.notices)
         for place, code, reason, row in changes.rejected:
@@ -520,7 +518,7 @@ class BatchReport:
         self._faults.close()
         if self._faults.skipped:
             kept = f"; see {self._rejects}" if self.on_error is OnError.COLLECT else ""
-            self.messages.say(f"left out {counted(self._faults.skipped, 'row')} that could not be read{kept}")
+            self.messages.say(f"skipped {counted(self._faults.skipped, 'row')} that could not be read{kept}")
         done, total = len(self.seconds), duration(sum(self.seconds))
         self.messages.say(f"{counted(done, 'batch', 'batches')}: {counts(self.added, self.removed)}  {total}")
         if self._options.stats not in (None, ON_SCREEN):

@@ -37,13 +37,13 @@ from tidelog.store.store import StoreFolder
 
 REPORTED = (
     "Spark",
-    "everything anew",
+    "full recompute",
     "read",
     "compared",
     "restored",
     "derived",
     "maintained",
-    "derived again",
+    "recomputed",
     "set aside",
 )  # steps that are reported while they run
 
@@ -52,11 +52,11 @@ def pipeline(options: Namespace) -> int:
     """The exit code of `tidelog pipeline`."""
     messages = Messages(options.quiet)
     if options.available_now and not options.stream:
-        raise UsageError("--available-now makes no sense without --stream")
+        raise UsageError("--available-now requires --stream")
     if options.exit_unchanged and options.stream:
-        raise UsageError("--exit-unchanged makes no sense with --stream")
+        raise UsageError("--exit-unchanged cannot be used with --stream")
     if options.refresh and options.full:
-        raise UsageError("--full derives everything anew: leave --refresh out")
+        raise UsageError("--full recomputes everything: omit --refresh")
     settings = _with_options(load_settings(options.job), options)
     steps: list[Step] = []
     job = Job.of(settings, listeners=[steps.append])
@@ -101,7 +101,7 @@ def _validate(job: Job, messages: Messages, options: Namespace) -> int:
     job.check()
     if job.settings.streams:
         check_streams(job)
-    messages.say(f"{options.job}: nothing wrong was found")
+    messages.say(f"{options.job}: no errors found")
     return DONE
 
 
@@ -110,7 +110,7 @@ def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = Fal
     """In the block, say which steps the job reaches, and show how far the stages of Spark are."""
 
     def line(seconds: float) -> str:
-        step = f"{steps[-1].name} {steps[-1].detail}" if steps else "looking at the inputs"
+        step = f"{steps[-1].name} {steps[-1].detail}" if steps else "checking the inputs"
         return f"{job.stages or step} · {seconds:.1f} s"
 
     def report(step: Step) -> None:
@@ -157,7 +157,7 @@ def _stream(job: Job, messages: Messages, steps: list[Step], options: Namespace)
             follow(job, report, available_now=options.available_now)
         except KeyboardInterrupt:
             with progress.aside():
-                messages.say("interrupted while waiting: the stream ends here")
+                messages.say("interrupted while waiting: the stream has ended")
     return 0
 
 
@@ -393,7 +393,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
 def store(options: Namespace) -> int:
     """The exit code of `tidelog store`."""
     if options.output is not None and options.action != "export":
-        raise UsageError("--output makes no sense without `export`")
+        raise UsageError("--output requires `export`")
     folder = StoreFolder(options.store)
     if not folder.is_store:
         folder.find()  # which says so
@@ -433,9 +433,9 @@ def _compact(options: Namespace, messages: Messages) -> int:
 def _export(options: Namespace, messages: Messages) -> int:
     target = options.output or options.store.with_name(f"{options.store.name}.export")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"--output {target} is there already, and not an empty folder")
+        raise UsageError(f"--output {target} already exists, and is not an empty folder")
     program, count = export(options.store, target)
-    messages.say(f"wrote {program}, {counted(count, 'stated fact')}")
+    messages.say(f"wrote {program}, {counted(count, 'explicit fact')}")
     return 0
 
 

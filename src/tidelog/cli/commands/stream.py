@@ -29,7 +29,7 @@ from tidelog.rewrite.representatives import MARK
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
-_HEAD: Final = ("stratum", "by", "times", "taken away", "put back", "went", "came", "instances", "seconds")
+_HEAD: Final = ("stratum", "by", "times", "overdeleted", "rederived", "went", "came", "instances", "seconds")
 
 
 def strata_json(tally: StrataTally, work: LoadedProgram) -> list[dict[str, object]]:
@@ -163,7 +163,7 @@ def _check(options: Namespace, names: list[str], form: Form) -> None:
         )
     if options.format is not None and not (options.deltas or options.output or options.format == "jsonl"):
         raise UsageError(
-            f"what commits change cannot go to standard output as {options.format}",
+            f"changes cannot be written to standard output as {options.format}",
             "choose --format jsonl, or write files with --deltas DIR or --output DIR",
         )
 
@@ -180,7 +180,7 @@ def _take_all(work: LoadedProgram, updates: Updates, commits: Commits) -> int:
         except StopIteration:
             return worst
         except KeyboardInterrupt:  # while waiting: in the middle of a transaction it is an error
-            work.messages.say("interrupted while waiting: the stream ends here")
+            work.messages.say("interrupted while waiting: the stream has ended")
             return worst
         except TidelogError as error:
             if not work.options.keep_going or isinstance(error, Interrupted):

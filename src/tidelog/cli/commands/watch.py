@@ -45,11 +45,11 @@ Stamps = dict[Path, tuple[int, int]]  # when each file was written, and its size
 def check_watchable(options: Namespace) -> None:
     """Raise UsageError if the options are incompatible with `--watch`."""
     if options.ontology:
-        raise UsageError("--watch makes no sense with --ontology", "watch a program that has the rules")
+        raise UsageError("--watch cannot be used with --ontology", "watch a program that has the rules")
     if options.program == STANDARD_INPUT:
         raise UsageError("standard input cannot be watched", "name a file")
     if options.on_error == OnError.COLLECT.value or options.rejects is not None:
-        raise UsageError("--watch makes no sense with rows that are collected", "use --on-error skip")
+        raise UsageError("--watch cannot be used with rows that are collected", "use --on-error skip")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ProgramWatch:
                 wait(POLL_SECONDS)
                 self.poll()
         except KeyboardInterrupt:
-            say("no longer watching")
+            say("stopped watching")
         return 0
 
     def poll(self) -> None:
@@ -153,7 +153,7 @@ class ProgramWatch:
             self._show(delta)
         else:
             added, removed = self._begin_anew(after)
-            said = f"columns have changed, so everything was derived anew: {counts(added, removed)}"
+            said = f"columns have changed, so everything was recomputed: {counts(added, removed)}"
             self.work.messages.say(f"{said}  {duration(perf_counter() - start)}")
             self._show(None)
 

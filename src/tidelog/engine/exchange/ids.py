@@ -226,7 +226,7 @@ class Values:
             if task is not None:
                 self._mark(ids[places], task)
         if len(ids) and ids.min() < 0:
-            raise AssertionError("a value was not told")
+            raise AssertionError("a value was not sent")
         values = ids[np.frombuffer(parcel[NUMBERS], np.int32)]
         place = 0
         for relation, width, count in np.frombuffer(parcel[HEADS], np.int64).reshape(-1, HEAD).tolist():

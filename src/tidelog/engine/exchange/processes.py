@@ -100,7 +100,7 @@ def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
             addresses.append(answers.readline().decode().strip())
         addresses.append(listener.address)
         if not all(addresses):
-            raise lost(f"task {addresses.index('')} did not start", "see what it has said before")
+            raise lost(f"task {addresses.index('')} did not start", "see its earlier output")
         for to, _ in pipes:
             with suppress(BrokenPipeError):
                 to.write(json.dumps(addresses).encode() + b"\n")

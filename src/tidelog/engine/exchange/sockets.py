@@ -137,7 +137,7 @@ class Listener:
                 stranger, _ = self._socket.accept()
             except TimeoutError:
                 missing = [str(each) for each in range(count) if each not in peers and each != known.number]
-                raise lost(f"task {known.number} waited in vain for task {', '.join(missing)}") from None
+                raise lost(f"task {known.number} timed out waiting for task {', '.join(missing)}") from None
             stranger.settimeout(PROVING)
             try:
                 peer, connection = known.welcome(stranger, range(known.number + 1, count), peers)
@@ -510,7 +510,7 @@ class Mesh:
         now = monotonic()
         for peer in self._peers.values():
             if not peer.frames and now - max(peer.heard, begun) > self.patience:
-                raise lost(f"task {peer.number} has not been heard for {self.patience:g} s")
+                raise lost(f"task {peer.number} has not responded for {self.patience:g} s")
 
     def _send_heartbeats(self) -> None:
         """Send others a heartbeat from time to time; what is awaited is one by itself."""

@@ -27,7 +27,7 @@ class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as Ze
         self.operands = tuple(operands)
         shown = [_shortened(exact(operand)) for operand in self.operands[:4]]
         more = ["…"] if len(self.operands) > 4 else []
-        super().__init__(f"`{operation}` leaves 64 bits for {', '.join(shown + more)}")
+        super().__init__(f"`{operation}` overflows 64 bits for {', '.join(shown + more)}")
 
 
 class UnsupportedPattern(Overflow):

@@ -156,7 +156,7 @@ def write_frame(frame: DataFrame, export: Export, span: Span | None = None) -> N
     if export.format not in WRITTEN or export.path is None:
         name = export.format if export.path is not None else "standard output"
         help = f"Spark writes {', '.join(WRITTEN)}; without `--engine spark` all formats serve"
-        message = f"`{name}` is no format that Spark writes"
+        message = f"`{name}` is not a format that Spark writes"
         raise DataError(Diagnostic(codes.SPARK_FORMAT, message, span, help))
     chosen = frame.select(*(quoted(frame.columns[place]) for place in _places(frame, export.columns)))
     options = export.options
@@ -243,7 +243,7 @@ def _first(path: Path) -> Path:
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")
     if not files:
-        message = f"there is no file in `{path}` yet"
+        message = f"no file in `{path}` yet"
         help = "the first one tells the format and the columns: put it there before"
         raise DataError(Diagnostic(codes.SPARK_FORMAT, message, place=str(path), help=help))
     formats = {format_of(each) for each in files}

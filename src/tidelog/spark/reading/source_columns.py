@@ -275,7 +275,7 @@ def source_of(file: InputFile, predicate: Predicate, transfer: Transfer | None =
     """
     span = None if transfer is None else transfer.span
     time = () if transfer is None else transfer.options.get("time", ())
-    assert isinstance(time, tuple), "the resolver has seen to that"
+    assert isinstance(time, tuple), "checked by the resolver"
 
     def wrong(message: str, help: str) -> DataError:
         return DataError(Diagnostic(codes.SPARK_FORMAT, message, span, help, place=file.shown))
@@ -507,7 +507,7 @@ def _no_files(source: FactSource, written: str, local: Path | None, error: Excep
     names = [child.name for child in folder.iterdir()] if folder is not None and folder.is_dir() else []
     help = suggest(local.name, names) if local is not None else None
     if error is None or "PATH_NOT_FOUND" in str(error):
-        return source.wrong(codes.SOURCE_WITHOUT_FILES, f"there is no file `{written}`", help)
+        return source.wrong(codes.SOURCE_WITHOUT_FILES, f"no such file: `{written}`", help)
     reason = str(error).strip().splitlines()[0]
     return source.wrong(codes.SOURCE_WITHOUT_FILES, f"`{written}` cannot be read: {reason}")
 

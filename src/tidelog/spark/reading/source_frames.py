@@ -290,7 +290,7 @@ def _read(
         return _text(session, wanted, files)
     if name in JSON or name in RDF:
         return _parsed(session, wanted, name, files, rejects)
-    message, help = f"`{name}` is no format that is read on Spark", f"those are {', '.join(FORMATS)}"
+    message, help = f"`{name}` is not a format that is read on Spark", f"those are {', '.join(FORMATS)}"
     raise source.wrong(codes.SPARK_FORMAT, message, help)
 
 
@@ -656,7 +656,7 @@ class _Table:
         """Return a column as its declared type has it, NULL where it has no value, and Spark's type of it."""
         found, wanted = read_types(of), spark_type_of(declared)
         if found is None:
-            message = f"column `{name}` is of the type {of.simpleString()}, which has no values here"
+            message = f"column `{name}` is of the type {of.simpleString()}, which is not supported"
             help = "cast it, such as to string, or select its parts"
             raise self.wanted.source.wrong(codes.NO_SUCH_SPARK_TYPE, message, help)
         if len(found) > 1:
