@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import tidelog as tl
-from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic
+from tidelog.errors.codes import OUT_OF_MEMORY
 from tidelog.spark.strategies import ASSUMED, MemoryLimit, MeteredBatches, budget
 
 ROOT = Path(__file__).parents[2]

@@ -315,7 +315,7 @@ class LoadedProgram:
 
 def describe_nulls(place: str, column: str | None, done: str, rows: int) -> str:
     """Return what became of rows that lack a value, in a line."""
-    what = "left out" if done == Nulls.DROP_ROW.value else "kept"
+    what = "skipped" if done == Nulls.DROP_ROW.value else "kept"
     where = "" if column is None else f" in column `{column}`"
     return f"{what} {counted(rows, 'row')} of {place} without a value{where}"
 

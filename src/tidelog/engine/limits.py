@@ -9,8 +9,8 @@ from time import monotonic
 from tidelog.engine.events import Tally
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, Interrupted, Stopped, counted
+from tidelog.errors.codes import OUT_OF_MEMORY
 
-OUT_OF_MEMORY = "E613"
 MATCHES = 1 << 24  # the most that a kernel may read between two checks: a tenth of a second
 FEWEST = 1 << 12  # … and the fewest that are worth a call of it
 SHARE = 16  # the part of a limit on facts by which it may be exceeded

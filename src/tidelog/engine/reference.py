@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped, counted
+from tidelog.errors.codes import UNEQUAL
 from tidelog.logic.conversions import exact
 from tidelog.logic.equality_axioms import axioms, has_equality
 from tidelog.logic.functions import builtins
@@ -41,7 +42,6 @@ from tidelog.logic.values import FALSE, TRUE, ColumnType, Kind, Value
 
 Row = tuple[Value, ...]
 Classes = dict[Value, frozenset[Value]]
-UNEQUAL = "E605"
 
 
 def replaced(store: dict[str, set[Row]], unique_names: bool) -> None:

@@ -12,9 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.errors import Diagnostic, ProgramError, suggest
-from tidelog.errors.codes import RETIRED
-
-UNKNOWN_ENGINE = "E620"
+from tidelog.errors.codes import RETIRED, UNKNOWN_ENGINE
 
 
 @runtime_checkable

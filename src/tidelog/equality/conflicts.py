@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tidelog.data.rows import Ids
 from tidelog.equality.classes import Classes
 from tidelog.errors import Diagnostic
+from tidelog.errors.codes import UNEQUAL
 from tidelog.logic.equality_axioms import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (
     DIFFERENT,
@@ -38,7 +39,6 @@ from tidelog.rewrite.representatives import stored
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-UNEQUAL = "E605"
 REASONS = {
     DIFFERENT_LITERALS: "which are different literals",
     DIFFERENT_NAMES: "which are different names, and names are unique",

@@ -15,6 +15,7 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, LazyRows, NetRows, Rows, concatenate, distinct, select, without
 from tidelog.equality.classes import NONE, Classes, Grouped, Grouping, expanded, spread
 from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.errors.codes import DELTA_LOST
 from tidelog.logic.program import (
     BOTTOM,
     EQUAL,
@@ -82,7 +83,6 @@ def smallest(rows: Rows, classes: Classes, dictionary: Dictionary) -> Rows:
 # ---- net changes among members
 
 CHANGED = "= changed"
-LOST = "E648"
 
 # Facts in parts, over representatives, as they are listed with these members of classes.
 ListRows = Callable[[Iterable[Rows | None], Grouping], Rows | None]
@@ -103,7 +103,7 @@ class LazyDelta:
         if self._found is None:
             if self._known is None:
                 message = "a fault interrupted this transaction before its changes were known"
-                raise EvaluationError(Diagnostic(LOST, message, help="compare the facts themselves"))
+                raise EvaluationError(Diagnostic(DELTA_LOST, message, help="compare the facts themselves"))
             self._found = expanded_change(*self._known)
         return self._found
 

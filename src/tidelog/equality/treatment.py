@@ -20,6 +20,7 @@ from tidelog.equality.classes import Classes
 from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors.codes import EQUALITY_OFF, EQUALITY_OVER_TIME
 from tidelog.logic.equality_axioms import axiomatise, has_equality
 from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule, rule_changes
 from tidelog.logic.values import Value
@@ -142,9 +143,6 @@ def constants_of(rules: Iterable[Rule]) -> list[Value]:
 
 # ---- equality by axioms
 
-SWITCHED_OFF = "E606"
-OVER_TIME = "E609"
-
 
 class Derive(Protocol):
     """Runs all rules, or some; `restart` deletes what was derived before."""
@@ -206,7 +204,7 @@ class Axiomatised:
         """Raise ProgramError if a program has both equality and facts that hold at times."""
         if program.timed and has_equality(program.predicates):
             message = "equality cannot be combined with temporal facts"
-            raise ProgramError(Diagnostic(OVER_TIME, message, help="remove one of the two"))
+            raise ProgramError(Diagnostic(EQUALITY_OVER_TIME, message, help="remove one of the two"))
 
     def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> None:
         """Set the engine, and the maintainer of facts, here the given one. Called once, first."""
@@ -294,5 +292,5 @@ class SwitchedOff(Axiomatised):
             rules = (rule for rule in program.rules if has_equality([rule.head.predicate]))
             span = next((rule.span for rule in rules), None)
             help = "use `--equality rewrite` or `--equality axiomatise`"
-            raise ProgramError(Diagnostic(SWITCHED_OFF, "equality is switched off", span, help))
+            raise ProgramError(Diagnostic(EQUALITY_OFF, "equality is switched off", span, help))
         return program

@@ -550,7 +550,7 @@ class RejectedTableReader:
             pass
         bad = kept.drain()
         if not bad:
-            reason = "a value is beyond what a column of Spark holds"
+            reason = "a value exceeds the range of a Spark column"
             texts = [str(table.column(position)[0].as_py()) for position in range(table.num_columns)]
             bad = [BadRow(Diagnostic(codes.NOT_OF_TYPE, reason, place=shown), str(texts))]
         column = place_of(bad[0], shown)[1]

@@ -246,7 +246,7 @@ class TomlTable:
         for key in self._values:
             if key not in self._read_keys:
                 help = suggest(key, self._read_keys) or f"the keys are {', '.join(self._read_keys)}"
-                message = f"there is no key `{key}`{f' in {_shown(self.path)}' if self.path else ''}"
+                message = f"unknown key `{key}`{f' in {_shown(self.path)}' if self.path else ''}"
                 self.document.fault(codes.UNKNOWN_KEY, message, (*self.path, key), help, of_key=True)
 
     def _get(self, key: str, kinds: type | tuple[type, ...], called: str) -> Any:

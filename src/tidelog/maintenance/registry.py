@@ -12,6 +12,7 @@ from tidelog.engine.flags import CounterKind
 from tidelog.engine.interrupts import made_once
 from tidelog.engine.protocol import EngineParts
 from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.errors.codes import UNKNOWN_MAINTAINER, UNKNOWN_MARKING
 from tidelog.logic.program import Program, Rule, Variable
 from tidelog.maintenance.backward_forward import BackwardForward
 from tidelog.maintenance.counting import CountingBackwardForward, CountingDeleteAndRederive
@@ -539,8 +540,6 @@ MAINTAINERS: dict[str, Factory] = {
 DEFAULT_MARKING = "auto"  # in streams, where it pays
 MARKINGS = (DEFAULT_MARKING, "none", *WAYS_OF_MARKING)
 MARKED_NAMES = (DEFAULT, *MARKED)  # those that can look ahead and mark
-UNKNOWN_MAINTAINER = "E622"
-UNKNOWN_MARKING = "E623"
 
 
 def make(

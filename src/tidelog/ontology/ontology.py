@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.errors import Diagnostic, ProgramError, Severity, counted
-from tidelog.errors.codes import EMPTY_PREDICATE
+from tidelog.errors.codes import EMPTY_PREDICATE, NOT_TRIPLES, OUTSIDE_RL
 from tidelog.io.data_file import format_of
 from tidelog.logic.equality_axioms import unknown_treatment
 from tidelog.logic.program import (
@@ -220,8 +220,6 @@ def _are_different(literal: object, left: Variable, right: Variable) -> bool:
 
 # ---- an ontology
 
-OUTSIDE: Final = "W710"
-NOT_TRIPLES: Final = "E710"
 RULE_SET: Final = "owl2rl.rls"
 
 
@@ -263,7 +261,7 @@ class Ontology:
 
     def _warning(self, message: str, help: str) -> Diagnostic:
         place = ", ".join(map(str, self.paths))
-        return Diagnostic(OUTSIDE, message, help=help, severity=Severity.WARNING, place=place)
+        return Diagnostic(OUTSIDE_RL, message, help=help, severity=Severity.WARNING, place=place)
 
     def text(self) -> str:
         """The rules as a program that can be run, over triples that it does not import."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from tidelog.equality import rewriting as treatments
 from tidelog.equality.listing import EXPAND
 from tidelog.errors import DataError, Diagnostic, Span, Stopped, TidelogError, codes, suggest
+from tidelog.errors.codes import NO_JAVA, NO_PYSPARK, SESSION_NOT_STARTED
 from tidelog.io.data_file import ON_SPARK
 from tidelog.io.data_file import FactSource as Described
 from tidelog.io.toml_tables import TomlTable
@@ -21,7 +22,7 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import OPEN, Program, Sandbox
 from tidelog.pipeline.guards import NO_LIMITS, GuardLimits, Guards, read_duration
-from tidelog.spark.session import NO_JAVA, NO_PYSPARK, NOT_STARTED, SessionSettings, load_pyspark
+from tidelog.spark.session import SessionSettings, load_pyspark
 from tidelog.spark.strategies import SETTINGS
 from tidelog.temporal.interval_fixpoint import PROCEDURES
 from tidelog.temporal.temporal import TimeSettings
@@ -413,7 +414,7 @@ def _naming_the_other_engine(engine: Engine) -> Iterator[None]:
 
 
 def _with_way_out(fault: Diagnostic) -> Diagnostic:
-    if fault.code not in (NO_PYSPARK, NO_JAVA, NOT_STARTED):
+    if fault.code not in (NO_PYSPARK, NO_JAVA, SESSION_NOT_STARTED):
         return fault
     return replace(fault, help=f"{fault.help}; {WITHOUT_SPARK}" if fault.help else WITHOUT_SPARK)
 

@@ -29,6 +29,7 @@ from tidelog.data.rows import Rows, codes_of, concatenate, select
 from tidelog.engine.columnar.engine import ColumnarEngine
 from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic, codes
+from tidelog.errors.codes import NOT_A_FACT, NOT_EXPLICIT
 from tidelog.io.data_file import time_types_of
 from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import exact, plain, read_exact
@@ -54,8 +55,6 @@ from tidelog.temporal.timed_changes import RowTimes, TimedRows
 INSERTS = frozenset({"+", "insert", "add", "update_postimage"})
 DELETES = frozenset({"-", "−", "delete", "remove", "update_preimage"})
 Positions = npt.NDArray[np.int64]  # a row for each record: its file, and its number in it
-NOT_THERE = "E630"
-DERIVED = "E631"
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,9 @@ class Records:
         for place in np.flatnonzero(missing).tolist():
             is_derived = bool(standing[place])
             reason = "it is derived, not explicit" if is_derived else "it does not exist"
-            self._reject(DERIVED if is_derived else NOT_THERE, reason, rows, place, "-", is_missing=True)
+            self._reject(
+                NOT_EXPLICIT if is_derived else NOT_A_FACT, reason, rows, place, "-", is_missing=True
+            )
 
     def _reject(
         self, code: str, reason: str, rows: Rows, place: int, sign: str, is_missing: bool = False
@@ -291,7 +292,7 @@ class TimedRecords(Records):
 
     def _reject_missing(self, ids: Any, left: int, right: int) -> None:
         written = self._written(ids, left, right)
-        self._refuse(NOT_THERE, "it is not explicit for all of that time", f"- {written}")
+        self._refuse(NOT_A_FACT, "it is not explicit for all of that time", f"- {written}")
 
     def _written(self, ids: Any, left: int, right: int) -> str:
         values = tuple(self._engine.storage.dictionary.decode(int(one)) for one in ids)

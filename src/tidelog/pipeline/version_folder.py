@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tidelog.durable import write_text
 from tidelog.errors import DataError, Diagnostic, ProgramError, codes, counted
-from tidelog.errors.codes import NOT_STORABLE
+from tidelog.errors.codes import NOT_STORABLE, TIME_NOT_CHANGED
 from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import Columns
@@ -38,7 +38,6 @@ from tidelog.reasoner.transaction import Change
 from tidelog.rewrite.dropped_rows import restored_names
 from tidelog.store.forms import BatchId
 from tidelog.temporal.metric_rules import time_cycle
-from tidelog.temporal.temporal import NOT_CHANGED
 from tidelog.temporal.timed_relation import BOUNDS
 
 # ---- Manifests: the tables of a version, what changed in them, and where its facts came from.
@@ -596,7 +595,7 @@ def edited_inputs(inputs: Mapping[str, InputRecord], change: Change) -> Mapping[
 def reason_in(error: ProgramError) -> str:
     """Return why facts at times cannot be maintained, so that all are derived again; else raise the error."""
     for fault in error.diagnostics:
-        if fault.code == NOT_CHANGED:
+        if fault.code == TIME_NOT_CHANGED:
             return fault.message
     raise error
 

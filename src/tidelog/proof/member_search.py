@@ -11,6 +11,7 @@ from tidelog.data.rows import Ids, Rows
 from tidelog.engine.flags import Flag
 from tidelog.equality.classes import Classes, expanded
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors.codes import NOT_EXPLAINED
 from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
     EQUAL,
@@ -33,7 +34,6 @@ from tidelog.plan.compile import collected_variables
 from tidelog.proof.explanation import NodeKind
 from tidelog.proof.proof_search import (
     EXPLICIT_STEP,
-    NOT_EXPLAINED,
     UNKNOWN,
     Ending,
     InstanceFinder,

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Positions = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 
-NOT_EXPLAINED = "E656"
 FOUND = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
 
 

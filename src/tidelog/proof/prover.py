@@ -14,6 +14,7 @@ from tidelog.data.rows import Ids, Rows, concatenate, distinct
 from tidelog.data.rows import keys_of as keys_of_rows
 from tidelog.engine.fixpoint import derive
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors.codes import DOES_NOT_HOLD
 from tidelog.logic.program import (
     Assignment,
     Atom,
@@ -253,7 +254,6 @@ def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
 
 # ---- why facts hold
 
-DOES_NOT_HOLD = "E655"
 Answers = tuple[Sequence[Ids], int]
 Goal = TypeVar("Goal")
 

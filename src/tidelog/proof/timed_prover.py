@@ -11,6 +11,7 @@ import numpy as np
 
 from tidelog.data.relation import Relation
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors.codes import NOT_EXPLAINED
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
     TOP,
@@ -32,7 +33,6 @@ from tidelog.logic.program import (
 from tidelog.logic.program import TimedFact as Statement
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, ground_atom
-from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
 from tidelog.temporal.body_evaluation import BodyEvaluation, ExpressionEvaluator
 from tidelog.temporal.interval_bindings import IntervalBindings

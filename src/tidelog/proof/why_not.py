@@ -11,6 +11,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from tidelog.errors import Diagnostic, ProgramError, counted
+from tidelog.errors.codes import NOT_WHY_NOT
 from tidelog.logic.program import (
     Assignment,
     Atom,
@@ -154,7 +155,6 @@ class WhyNot:
 # variables, stays open. Where one atom alone was left out and nothing is open, the atom is a repair: added,
 # it completes the rule.
 
-NOT_A_FACT = "E657"
 MOST_TRIED = 100  # combinations of literals that are left out, before one literal after the other is
 
 
@@ -199,7 +199,7 @@ class WhyNotSearch:
         atom = the_atom(query.rule)
         if atom is None or query.variables:
             message, help = f"`{text}` is not a single fact", "ask about one fact, without variables"
-            raise ProgramError(Diagnostic(NOT_A_FACT, message, help=help))
+            raise ProgramError(Diagnostic(NOT_WHY_NOT, message, help=help))
         ids = [
             self._engine.storage.dictionary.encode(term.value)
             for term in atom.terms
@@ -208,7 +208,7 @@ class WhyNotSearch:
         columns = [np.array([identity], np.int32) for identity in ids]
         if self._engine.storage.row_flags(atom.predicate, columns, 1)[0]:
             message, help = f"`{text}` holds", "ask why it does: `tidelog explain`, `reasoner.explain(…)`"
-            raise ProgramError(Diagnostic(NOT_A_FACT, message, help=help))
+            raise ProgramError(Diagnostic(NOT_WHY_NOT, message, help=help))
         return atom
 
     def _failures(self, rule: Rule, number: int, relation: str, limit: int) -> Iterator[Failure]:

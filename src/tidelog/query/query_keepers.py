@@ -14,6 +14,7 @@ from tidelog.data.rows import Rows, without
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, SourceText, counted, suggest
+from tidelog.errors.codes import QUERY_CLOSED, WRONG_BINDING
 from tidelog.logic.program import Atom, Constant, Literal, Program, Query, Rule, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.type_inference import LazySchema
@@ -34,14 +35,13 @@ if TYPE_CHECKING:
 # They and their bindings are added and dropped in transactions of their own. Listeners are not
 # told of these, since no fact of the program changes.
 
-NOT_KEPT = "E653"
 Row = tuple[int, ...]
 
 
 def no_longer_kept() -> ProgramError:
     """The error of using a query that is not kept any more."""
     message = "the query is no longer maintained"
-    return ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
+    return ProgramError(Diagnostic(QUERY_CLOSED, message, help="prepare it, or watch it, again"))
 
 
 class QueryKeeper(Protocol):
@@ -251,8 +251,6 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 # ---- Prepared queries: asked many times, with other values each time. Mutates the kept queries.
 #
 # Invariant: what was derived for earlier bindings is maintained, and used for later ones.
-
-WRONG_BINDING = "E652"
 
 
 def resolve_prepared(text: str, program: Program) -> tuple[Query, tuple[Variable, ...]]:

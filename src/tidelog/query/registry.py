@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from tidelog.errors import Diagnostic, ProgramError, counted, suggest
+from tidelog.errors.codes import NOT_DERIVED, NOT_OVER_REPRESENTATIVES, UNKNOWN_STRATEGY
 from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
 from tidelog.query.magic import Magic, rewritten
@@ -15,8 +16,6 @@ from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.renaming import AdornedKind
 
 # ---- `lookup` and `full`: answers from complete relations
-
-NOT_DERIVED = "E651"
 
 
 class Lookup:
@@ -90,7 +89,7 @@ def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
         return QueryStrategyChoice("full", "facts are kept over representatives of equal constants")
     requested = context.derived_in(query)
     if not requested and not context.is_constrained:
-        return QueryStrategyChoice("lookup", "only stated facts are asked for")
+        return QueryStrategyChoice("lookup", "only explicit facts are queried")
     needed = _needed(requested, context)
     is_all = len(needed) == len(context.program.rules)
     if is_all and _facts(needed, context) <= FEW:
@@ -196,8 +195,6 @@ STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
 }
 WHOLE = (Lookup.name, Full.name)  # those that look answers up in relations that are whole
 NAMES = (AUTO, *STRATEGIES)
-UNKNOWN_STRATEGY = "E650"
-NOT_OVER_REPRESENTATIVES = "E608"
 BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
 
 

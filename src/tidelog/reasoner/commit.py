@@ -19,6 +19,7 @@ from tidelog.engine.events import Notice
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, ProgramError, Severity
+from tidelog.errors.codes import NOT_A_FACT, NOT_EXPLICIT, PROGRAM_CHANGED, TIME_NOT_CHANGED
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query
 from tidelog.logic.resolve import EMPTY, giving_times
 from tidelog.logic.scopes import by_position
@@ -44,15 +45,13 @@ from tidelog.reasoner.runtime import (
     within_limits,
 )
 from tidelog.reasoner.subscriptions import Subscriptions
-from tidelog.reasoner.transaction import NOT_A_FACT, Change, StagedRows
-from tidelog.temporal.temporal import NOT_CHANGED, Temporal, is_timed
+from tidelog.reasoner.transaction import Change, StagedRows
+from tidelog.temporal.temporal import Temporal, is_timed
 from tidelog.temporal.timed_changes import given_before
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-PROGRAM_CHANGED = "E634"
-NOT_EXPLICIT = "E631"
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 SHOWN = 5  # facts named in a diagnostic about many
 
@@ -440,7 +439,7 @@ def check_kept(query: Query, program: Program) -> None:
     if is_timed(query, program):
         message = "answers to queries over temporal facts cannot be kept yet"
         help = "query again after each change, or subscribe to the predicate"
-        raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
+        raise ProgramError(Diagnostic(TIME_NOT_CHANGED, message, help=help))
 
 
 def normalise(

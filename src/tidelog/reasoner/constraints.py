@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tidelog.engine.flags import Flag
-from tidelog.equality.conflicts import REASONS, UNEQUAL
+from tidelog.equality.conflicts import REASONS
 from tidelog.errors import Diagnostic, Inconsistent
+from tidelog.errors.codes import INCONSISTENT, UNEQUAL
 from tidelog.logic.program import (
     BOTTOM,
     EQUAL,
@@ -37,7 +38,6 @@ from tidelog.rewrite.representatives import ALIAS, MARK
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-INCONSISTENT: Final = "E601"
 VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space
 MOST: Final = 10  # rules that are reported
 MOST_INSTANCES: Final = 10_000  # among which the one to be shown is chosen

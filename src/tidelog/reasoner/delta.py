@@ -12,6 +12,7 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Rows
 from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.errors.codes import UNKNOWN_RELATION
 from tidelog.logic.program import Predicate
 from tidelog.logic.type_inference import Schema
 from tidelog.maintenance.maintainer import NetChange
@@ -19,7 +20,6 @@ from tidelog.temporal.timed_changes import TimedRows, timed_relation
 
 ADDED, REMOVED = "+", "-"
 MINUS = "−"  # the sign in texts for people
-NO_PREDICATE = "E621"
 
 
 class PredicateDelta:
@@ -229,5 +229,5 @@ def find_predicate(name: str, predicates: Mapping[str, Predicate]) -> Predicate:
         predicate = next((known for known in predicates.values() if known.written == name), None)
     if predicate is None:
         help = suggest(name, [known.written for known in predicates.values()])
-        raise ProgramError(Diagnostic(NO_PREDICATE, f"unknown predicate `{name}`", help=help))
+        raise ProgramError(Diagnostic(UNKNOWN_RELATION, f"unknown predicate `{name}`", help=help))
     return predicate

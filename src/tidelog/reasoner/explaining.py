@@ -15,6 +15,7 @@ import numpy as np
 from tidelog.data.columns import Batch
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError, TidelogError
+from tidelog.errors.codes import NOT_EXPLAINED, UNKNOWN_STRATEGY
 from tidelog.io.data_file import Header, InputFile
 from tidelog.io.reader import read
 from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
@@ -23,11 +24,9 @@ from tidelog.plan.algebra import EXPLAINED
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation, ProofNode, place_of
 from tidelog.proof.member_search import EqualityView
-from tidelog.proof.proof_search import NOT_EXPLAINED
 from tidelog.proof.prover import Prover, demanded
 from tidelog.proof.timed_prover import TimedProver
 from tidelog.proof.why_not import WhyNot, WhyNotSearch
-from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.deriving import Deriver
 from tidelog.reasoner.loading import LoadedData

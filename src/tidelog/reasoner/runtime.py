@@ -16,6 +16,7 @@ from tidelog.engine.interrupts import INTERRUPTS, Lock, made_once
 from tidelog.engine.limits import Limits
 from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
+from tidelog.errors.codes import NOT_RECOVERED
 from tidelog.logic.program import Program
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
@@ -108,7 +109,6 @@ class UsedStrategies:
 # more. The reasoner begins again with its explicit facts. How to get those from before the transaction is
 # noted when it begins; that can be done any number of times, also after another fault.
 
-NOT_RECOVERED = "E647"
 NO_UPDATE = Update({}, {})
 NO_CHANGE = NetChange()
 

@@ -17,7 +17,6 @@ from tidelog.data.rows import Rows, total
 from tidelog.engine.columnar.storage.engine_state import capture, refill, reinstate
 from tidelog.engine.events import Notice
 from tidelog.engine.interrupts import locked
-from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import (
     DataError,
     Diagnostic,
@@ -28,6 +27,7 @@ from tidelog.errors import (
     codes,
     counted,
 )
+from tidelog.errors.codes import OUT_OF_MEMORY
 from tidelog.io.data_file import import_file
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program, Query, Sandbox, Variable

@@ -23,6 +23,7 @@ from tidelog.data.rows import Ids, Keys, Rows, concatenate, distinct, rows_of, s
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, Span, TidelogError, suggest
+from tidelog.errors.codes import ALREADY_COMMITTED, NOT_A_FACT, NOT_COMMITTED
 from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.python_data import from_python, values_of
 from tidelog.io.reader import read
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
 
-NOT_A_FACT = "E630"
-NOT_COMMITTED = "E633"
-COMMITTED = "E635"
 ON_MISSING = ("error", "ignore")
 MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
 OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value
@@ -428,7 +426,9 @@ class Change:
         """Commit the transaction now, as the end of the block does."""
         if self._delta is not None:
             message = "the transaction has been committed already"
-            raise TidelogError(Diagnostic(COMMITTED, message, help="begin another one with `change()`"))
+            raise TidelogError(
+                Diagnostic(ALREADY_COMMITTED, message, help="begin another one with `change()`")
+            )
         self._delta = self._commit(self)
         return self._delta
 

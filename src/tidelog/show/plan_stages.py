@@ -143,7 +143,7 @@ def _predicate_lines(program: Program) -> Iterator[str]:
     width = max((len(_signature(item)) for item in program.predicates.values()), default=0)
     for predicate in program.predicates.values():
         sources = [
-            *(["stated"] if predicate.name in with_facts else []),
+            *(["explicit"] if predicate.name in with_facts else []),
             *(["imported"] if predicate.name in imported else []),
             *([_rules(derived[predicate.name])] if predicate.name in derived else []),
         ]

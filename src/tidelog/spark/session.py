@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import Diagnostic, TidelogError
+from tidelog.errors.codes import NO_JAVA, NO_PYSPARK, OTHER_SESSION, SESSION_NOT_STARTED
 from tidelog.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 # start, any other says on standard error that it uses an incubator module; and only Spark's numerical library
 # would make use of it. So Java is called through a script that leaves the request out.
 
-NO_JAVA: Final = "E625"
 OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SCRIPT: Final = """\
@@ -144,9 +144,6 @@ def sweep(parent: Path) -> None:
 # this machine only, unless its master is remote. What the user sets wins, be it by `conf` or in
 # `spark-defaults.conf`. Mutable: the shared session, and the environment while Java starts.
 
-NO_PYSPARK: Final = "E624"
-OTHER_SESSION: Final = "E626"
-NOT_STARTED: Final = "E627"
 _HERE: Final = re.compile(r"local\b|spark://(?:127\.[\d.]+|localhost|\[::1\])[:,]")
 _GIGABYTE: Final = 1 << 30
 # Failed tasks come back as exceptions, with their reasons: they need not be reported twice. The level of the
@@ -250,7 +247,7 @@ def _start(settings: SessionSettings) -> SparkSession:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
         reason = str(error).strip().splitlines()[0]
-        raise TidelogError(Diagnostic(NOT_STARTED, f"Spark does not start: {reason}")) from error
+        raise TidelogError(Diagnostic(SESSION_NOT_STARTED, f"Spark does not start: {reason}")) from error
 
 
 def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:

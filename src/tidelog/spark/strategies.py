@@ -21,8 +21,8 @@ from threading import Event, Lock, Thread
 from typing import Any, Final, TypeVar
 
 from tidelog.data.memory import REFUSAL, available_bytes
-from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic, ProgramError, Stopped, codes, counted
+from tidelog.errors.codes import OUT_OF_MEMORY
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program
 from tidelog.rewrite.localise import NotLocalisable, check_localisable
@@ -410,7 +410,7 @@ def _requested(session: Any) -> str:
     """Return the strategy that the session asks for."""
     requested = _setting(session, STRATEGY, AUTO)
     if requested not in STRATEGIES:
-        raise _error(f"there is no strategy `{requested}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
+        raise _error(f"unknown strategy `{requested}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
     return requested
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.errors.codes import INCONSISTENT
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import (
     BOTTOM,
@@ -317,10 +318,9 @@ def head_facts(
 
 # ---- inconsistencies over time
 
-INCONSISTENT = "E601"
 MOST = 10  # rules that are reported
 SHOWN = 3  # intervals
-EXPLICIT_BOTTOM = Diagnostic(INCONSISTENT, "inconsistent: bottom() is stated")
+EXPLICIT_BOTTOM = Diagnostic(INCONSISTENT, "inconsistent: bottom() is an explicit fact")
 WHY = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says why"
 
 

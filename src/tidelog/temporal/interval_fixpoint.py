@@ -26,6 +26,7 @@ from tidelog.engine.events import (
     StratumStarted,
 )
 from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.errors.codes import NOT_FINISHED
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import Part
 from tidelog.temporal.body_evaluation import (
@@ -53,7 +54,6 @@ from tidelog.temporal.metric_rules import (
 from tidelog.temporal.timed_store import IntervalBuffer, IntervalJournal, TimedStore
 
 PROCEDURES = ("optimised", "seminaive", "naive")
-NOT_FINISHED = "E615"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

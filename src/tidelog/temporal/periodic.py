@@ -24,6 +24,7 @@ import numpy as np
 from tidelog.data.rows import Rows
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors.codes import ENDLESS_QUERY, FORGOTTEN, NOT_ADVANCED
 from tidelog.logic.intervals import Interval, write_point
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
 from tidelog.maintenance.maintainer import NetChange
@@ -55,7 +56,6 @@ from tidelog.temporal.metric_rules import (
 from tidelog.temporal.timed_changes import DeriveMore, RowTimes, TimedRows, TimedTransaction, TimedUpdate
 from tidelog.temporal.timed_store import IntervalJournal, TimedStore
 
-ENDLESS_QUERY = "E646"
 FIRST = 4  # windows on each side of the data, to begin with
 TRIED = (
     Fraction(1),
@@ -441,8 +441,6 @@ class UnfoldedSource:
 # Invariant: every table holds, from T less how far rules look back at its predicate, what it would hold had
 # nothing been forgotten.
 
-NOT_ADVANCED = "E644"
-FORGOTTEN = "E645"
 # Facts are forgotten when there are GROWTH times as many as were left the last time, and SWEPT_FROM more.
 GROWTH, SWEPT_FROM = 2, 4096
 

@@ -15,6 +15,7 @@ from tidelog.data.rows import Ids, Rows
 from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
 from tidelog.engine.interrupts import made_once
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
+from tidelog.errors.codes import ENDLESS, NOT_ADVANCED, TIME_NOT_CHANGED, UNKNOWN_PROCEDURE
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
@@ -50,7 +51,6 @@ from tidelog.temporal.interval_table import (
 )
 from tidelog.temporal.metric_rules import FORWARD, compile_metric_rule, direction, time_cycle
 from tidelog.temporal.periodic import (
-    NOT_ADVANCED,
     Periodic,
     RetentionWindow,
     UnfoldedSource,
@@ -67,9 +67,6 @@ from tidelog.temporal.timed_store import TimedStore
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-UNKNOWN_PROCEDURE = "E618"
-ENDLESS = "E616"
-NOT_CHANGED = "E617"
 WINDOW = "give a horizon, which moves along"
 NEW_REASONER = "create a new reasoner with the new facts and rules"
 
@@ -278,7 +275,7 @@ class Temporal:
             )
         reason = self._reason_to_rederive(before, after)
         if reason is not None:
-            raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=NEW_REASONER))
+            raise ProgramError(Diagnostic(TIME_NOT_CHANGED, reason, help=NEW_REASONER))
         self._refine(update, after)
 
         def check_all() -> None:
@@ -347,7 +344,7 @@ class Temporal:
         """Raise ProgramError if there are temporal facts: a dry run cannot report their changes."""
         if program.timed:
             message = "dry runs are not supported yet for temporal facts"
-            raise ProgramError(Diagnostic(NOT_CHANGED, message, help="commit it, and read its delta"))
+            raise ProgramError(Diagnostic(TIME_NOT_CHANGED, message, help="commit it, and read its delta"))
 
     def _reason_to_rederive(self, before: Program, after: Program) -> str | None:
         """Why derived facts cannot be maintained, and must be derived again; None if they can."""

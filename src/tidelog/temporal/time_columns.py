@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tidelog.data.columns import Batch, with_bounds
 from tidelog.errors import DataError, Diagnostic, counted
-from tidelog.errors.codes import WRONG_WIDTH
+from tidelog.errors.codes import NOT_A_TIME, WRONG_WIDTH
 from tidelog.io.arrow_files import validated
 from tidelog.io.data_file import DURATION, START
 from tidelog.io.python_data import SHOWN
@@ -63,7 +63,6 @@ def _bound_points(interval: Interval) -> Iterator[Fraction]:
     yield from (point for point in (interval.start, interval.end) if point is not None)
 
 
-NOT_A_TIME = "E619"
 OUT_OF_RANGE = "a time leaves the range of 64 bits"
 _UNITS = {"s": 1, "ms": 1000, "us": _MICROSECONDS, "ns": 1_000_000_000}
 

@@ -11,6 +11,7 @@ from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Columns, Rows, concatenate, without
 from tidelog.engine.flags import Flag
 from tidelog.errors import Diagnostic
+from tidelog.errors.codes import FINAL_TIME, NOT_A_FACT
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import LazySchema
@@ -267,8 +268,6 @@ def timed_relation(
     return TimedRelation(*parts) if rows.every is None else PeriodicRelation(*parts, every=rows.every)
 
 
-NOT_GIVEN = "E630"
-LATE = "E643"
 IGNORE_MISSING = 'skip it: --missing ignore (missing="ignore")'
 SHOWN = 3
 EXPLICIT = int(Flag.EXPLICIT)
@@ -320,7 +319,7 @@ class TimedUpdateNormaliser:
                     f"{self._texts(name, columns, left, right)} is not explicit, so it cannot be deleted"
                 )
                 help = 'skip missing facts: missing="ignore"'
-                faults.append(Diagnostic(NOT_GIVEN, message, help=help))
+                faults.append(Diagnostic(NOT_A_FACT, message, help=help))
         return deleted, faults
 
     def are_explicit(self, name: str, rows: Rows) -> Truths:
@@ -385,7 +384,7 @@ class TimedUpdateNormaliser:
                 point = self.store.timeline.decode(self.final, INFINITY)
                 now = point.write(point.start, "")
                 message = f"{texts}: what was before {now} is final, as time has advanced to it"
-                faults.append(Diagnostic(LATE, message, help=IGNORE_MISSING))
+                faults.append(Diagnostic(FINAL_TIME, message, help=IGNORE_MISSING))
         return faults
 
     def _texts(self, name: str, columns: IdColumns, left: Integers, right: Integers) -> str:

@@ -76,7 +76,7 @@ def _stage(options: Namespace, source: SourceText | None, messages: Messages) ->
             return stratified(program, name)
         case "rewritten":
             return _rewritten(program, name, query, messages)
-    note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
+    note = f"relations of unknown size are assumed to have {ASSUMED:,} facts"
     return planned(program, name, ProgramStatistics(program), query, note, options.modules)
 
 
@@ -97,7 +97,7 @@ def _over_representatives(program: Program, name: str, options: Namespace) -> St
             return stratified(made, name)
         case "rewritten":
             return resolved(made, name, None, "rewritten")
-    note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
+    note = f"relations of unknown size are assumed to have {ASSUMED:,} facts"
     return planned(made, name, ProgramStatistics(made), None, note, options.modules)
 
 

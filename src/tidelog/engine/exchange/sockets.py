@@ -386,7 +386,7 @@ class Mesh:
         with self._lock:
             for number, peer in self._peers.items():
                 if peer.has_left:
-                    raise lost(f"task {number} has ended before the others")
+                    raise lost(f"task {number} ended before the others")
                 self.sent += peer.enqueue(DATA, frames.get(number, NOTHING))
                 self._send(peer)
             begun = monotonic()
