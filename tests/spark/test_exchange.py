@@ -317,7 +317,7 @@ def test_facts_that_do_not_fit_are_an_error(spark: SparkSession, partitions: int
             "200m",
             program,
             {"node": nodes},
-            rf"E882(.|\n)*do not fit 210 MB(.|\n)*{rows} rows(.|\n)*help: .*{help}",
+            rf"E882(.|\n)*do not fit in 210 MB(.|\n)*{rows} rows(.|\n)*help: .*{help}",
         ),
         # A worker that ran other tasks before may hold that much before it has read a row.
         ("150m", "q(?x) :- e(?x, ?x) .", {"e": numbers}, r"E882(.|\n)*(`partitions=|it had read 0 rows)"),

@@ -86,7 +86,7 @@ def failing(limit: MemoryLimit, seen: int, batches: int, error: Exception | None
 def test_the_error_names_facts_bytes_and_partitions() -> None:
     size = 4 << 30
     fault = failing(MemoryLimit(size, "4.3 GB (of a setting)", slots=100), 5, 20)
-    assert fault.message.endswith("do not fit 4.3 GB: it had read 500 of 2,000 rows (4,000 of 16,000 bytes)")
+    assert fault.message.endswith("do not fit in 4.3 GB: it had read 500 of 2,000 rows (4,000 of 16,000 bytes)")
     assert fault.help == (
         "set `partitions=23`, at least; "
         "or give each task more memory, by `tidelog.taskMemory`, which is now 4.3 GB (of a setting)"
@@ -180,7 +180,7 @@ def limited(case: str, rows: int, megabytes: int) -> tuple[int, int, str]:
 
 def test_a_task_ends_with_an_error_before_it_has_all_memory() -> None:
     found, peak, told = limited("deriving", 400_000, 150)
-    assert "E882" in told and "the facts of a task do not fit 157 MB: it had read 400,000 rows" in told
+    assert "E882" in told and "the facts of a task do not fit in 157 MB: it had read 400,000 rows" in told
     assert found == 0 and peak <= 150
 
 

@@ -136,7 +136,7 @@ def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIV
 
     >>> check_settings({"rejects": "rejects.csv"})
     Traceback (most recent call last):
-    TypeError: `rejects` makes no sense on Spark: rejected rows are a frame: `on_error="collect"`
+    TypeError: `rejects` is not supported on Spark: rejected rows are a frame: `on_error="collect"`
     """
     for name in settings:
         if name in allowed:

@@ -194,7 +194,7 @@ def described(choice: StrategyChoice) -> str:
     """Where a program runs, in a line.
 
     >>> described(StrategyChoice())
-    'on Spark by task, 1 task: one task derives everything: its facts have to fit the memory of a worker'
+    'on Spark by task, 1 task: one task derives everything: its facts have to fit in the memory of a worker'
     """
     tasks = f", {counted(choice.tasks, 'task')}" if choice.tasks else ""
     return f"on Spark by {choice.strategy}{tasks}: {choice.reason}"
