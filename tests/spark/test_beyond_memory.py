@@ -37,7 +37,9 @@ def counted(said: dict[str, Any]) -> dict[str, int]:
 def test_two_workers_derive_what_the_memory_of_neither_holds() -> None:
     here, task, exchange = run("--memory", f"{MEMORY}m", "here", "task", "exchange")
     assert counted(here) == rows(8_000, 61)
-    assert "E882" in task["error"] and "the facts of a task do not fit in 682 MB: it had read " in task["error"]
+    assert (
+        "E882" in task["error"] and "the facts of a task do not fit in 682 MB: it had read " in task["error"]
+    )
     assert "set `partitions=2`, at least" in task["error"]
     assert exchange.get("outputs") == here["outputs"], exchange.get("error")  # checksums, too
     assert max(task["megabytes"], exchange["megabytes"]) <= 1.05 * MEMORY

@@ -86,7 +86,9 @@ def failing(limit: MemoryLimit, seen: int, batches: int, error: Exception | None
 def test_the_error_names_facts_bytes_and_partitions() -> None:
     size = 4 << 30
     fault = failing(MemoryLimit(size, "4.3 GB (of a setting)", slots=100), 5, 20)
-    assert fault.message.endswith("do not fit in 4.3 GB: it had read 500 of 2,000 rows (4,000 of 16,000 bytes)")
+    assert fault.message.endswith(
+        "do not fit in 4.3 GB: it had read 500 of 2,000 rows (4,000 of 16,000 bytes)"
+    )
     assert fault.help == (
         "set `partitions=23`, at least; "
         "or give each task more memory, by `tidelog.taskMemory`, which is now 4.3 GB (of a setting)"

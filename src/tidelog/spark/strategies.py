@@ -332,7 +332,7 @@ def _progress(error: MemoryError | Stopped) -> str:
     if isinstance(error, MemoryError):
         return ""
     said = error.diagnostics[0].message.split("; ")
-    return "".join(f"; {each}" for each in said if each.startswith("it got to"))
+    return "".join(f"; {each}" for each in said if each.startswith("it reached"))
 
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
