@@ -99,7 +99,7 @@ def test_the_error_names_facts_bytes_and_partitions() -> None:
     fault = failing(MemoryLimit(size, tasks=3, slots=4), 20, 20, stopped)
     assert fault.message.startswith("the facts of one of 3 tasks do not fit")
     assert fault.message.endswith("it reached stratum 2 of 3")
-    assert fault.help and "`partitions=6` would be needed, at least, and there are 4 slots" in fault.help
+    assert fault.help and "`partitions=6` would be needed, at least, but there are 4 slots" in fault.help
     assert "tidelog.strategy=joins" in fault.help
     fault = failing(MemoryLimit(size, undivided="it runs in one task"), 20, 20)
     assert fault.help and fault.help.endswith("by `tidelog.taskMemory`: it runs in one task")
