@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.pipeline.conftest import MAY_BE_EMPTY
 from tests.pipeline.histories import EVENTS, Facts, Scene, check_difference, check_feeds
+from tidelog.io.data_file import FactSource, InputFile
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline import Source
+from tidelog.pipeline.inputs import mark_text
 
 NAMES = st.sampled_from("abcde")
 EDGES = st.frozensets(st.tuples(NAMES, NAMES), max_size=8)
@@ -64,3 +67,11 @@ def check(states: list[tuple[object, ...]]) -> None:
     with Scene(SOURCES, written, program, expected, probe="edge(q, q)").history(states) as (job, held):
         check_feeds(job, held)
         check_difference(job, held)
+
+
+def test_marks_of_inputs_stay_when_classes_are_renamed() -> None:
+    """Manifests hold digests of these texts: others would make every job read its inputs again."""
+    file = InputFile(Path("a.csv"), "csv", (ColumnType.STRING,))
+    assert mark_text(file).startswith("DataFile(path=PosixPath('a.csv'), format='csv', types=(")
+    assert mark_text(FactSource("p", "a.csv")).startswith("Source(predicate='p', path='a.csv', format=None")
+    assert mark_text(Source("p", "a.csv")).startswith("Source(predicate='p', path='a.csv', format=None")

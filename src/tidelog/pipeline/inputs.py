@@ -207,7 +207,7 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding
             f"{transfer.predicate} < {file.shown}",
             transfer.predicate,
             file.shown,
-            digest(repr(replace(file, path=None))),
+            mark_of(replace(file, path=None)),
             lambda faults, file=file, reading=reading: reading([file], faults),  # type: ignore[misc]
             lambda file=file: columns_of([file]),  # type: ignore[misc]
             paths,
@@ -228,7 +228,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
         source.shown,
-        digest(repr(marks), repr([replace(file, path=None) for file in files[:1]])),
+        digest(repr(marks), f"[{', '.join(mark_text(replace(file, path=None)) for file in files[:1])}]"),
         lambda faults: read_files(files, faults),
         lambda: columns_of(files),
         tuple(file.path for file in files if file.path is not None),
@@ -273,9 +273,23 @@ def _of_table(source: Source, settings: Settings, program: Program) -> SourceBin
     )
 
 
+MARKED_NAMES = {"InputFile": "DataFile", "FactSource": "Source"}  # under which manifests have known them
+
+
+def mark_of(value: object) -> str:
+    """Return the digest that marks an input in manifests."""
+    return digest(mark_text(value))
+
+
+def mark_text(value: object) -> str:
+    """Return what the mark of an input is a digest of: the same when its class is renamed."""
+    name = type(value).__name__
+    return MARKED_NAMES.get(name, name) + repr(value).removeprefix(name)
+
+
 def marks_of(source: Source) -> str:
     """Return a hash of how a table is read; it is the same for all engines."""
-    return digest(repr(replace(source, span=None, path=(), version=None)))
+    return mark_of(replace(source, span=None, path=(), version=None))
 
 
 def read_in_process(files: Iterable[InputFile], faults: RejectedRows) -> Iterator[Batch]:

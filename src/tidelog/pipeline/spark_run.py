@@ -34,7 +34,15 @@ from tidelog.logic.type_inference import Columns, infer
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.contents import no_rows
-from tidelog.pipeline.inputs import SourceBinding, check_drift, key_of, marks_of, program_inputs, with_keys
+from tidelog.pipeline.inputs import (
+    SourceBinding,
+    check_drift,
+    key_of,
+    mark_of,
+    marks_of,
+    program_inputs,
+    with_keys,
+)
 from tidelog.pipeline.job_settings import Settings
 from tidelog.pipeline.job_settings import Source as Described
 from tidelog.pipeline.source_files import (
@@ -44,15 +52,7 @@ from tidelog.pipeline.source_files import (
     check_sources,
     feed_of,
 )
-from tidelog.pipeline.version_folder import (
-    APP,
-    InputRecord,
-    Manifest,
-    StateStore,
-    Store,
-    VersionOrigin,
-    digest,
-)
+from tidelog.pipeline.version_folder import APP, InputRecord, Manifest, StateStore, Store, VersionOrigin
 from tidelog.publish import Publication, Published
 from tidelog.publish.object_storage import StorageFolder, s3a_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
@@ -155,7 +155,7 @@ class SparkInputReader:
         files = (
             {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
         )
-        marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
+        marks = mark_of(replace(item.source, span=None, path=(), frame=None))
         return InputRecord(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
 
     def reading(self, item: SparkBinding) -> SourceRows:
@@ -646,7 +646,7 @@ def fetched_input(
         item.key,
         item.predicate,
         source.shown,
-        digest(repr(replace(item.source, span=None, frame=None))),
+        mark_of(replace(item.source, span=None, frame=None)),
         read,
         lambda: reading().columns,
         on_error=source.on_error,
